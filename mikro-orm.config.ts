@@ -12,15 +12,18 @@ import { tenantEntities } from './src/sales/tenant-entities.ts';
 import { tenantOptions } from './src/tenancy/tenant-orm.ts';
 
 /**
- * Configures the command line of MikroORM (`npx mikro-orm`): `default` is the control database, `--contextName
- * tenant:<slug>` a tenant database. `migration:create` begins a migration under the next number. To migrate, use
- * `bin/backoffice`: it takes the locks, grants the rights, and records the run.
+ * Configures the command line of MikroORM (`npx mikro-orm`): `default` is the control database,
+ * `--contextName tenant:<slug>` a tenant database. `migration:create` begins a migration under
+ * the next number. To migrate, use `bin/backoffice`: it takes the locks, grants the rights, and
+ * records the run.
  */
 export default async function options(contextName = 'default'): Promise<Options> {
   const config = readConfig();
   const url = config.databaseUrl ?? (await runningEmbeddedUrl(config.dataDir));
   const control = { ...controlOptions(url), driverOptions: connectionConfig(url, 'operator') };
-  if (contextName === 'default') return withWriter(control, 'control', 'bin/backoffice control migrate');
+  if (contextName === 'default') {
+    return withWriter(control, 'control', 'bin/backoffice control migrate');
+  }
 
   const slug = contextName.replace(/^tenant:/, '');
   const orm = new MikroORM(control);
@@ -38,13 +41,20 @@ export default async function options(contextName = 'default'): Promise<Options>
 }
 
 /** Lets MikroORM write migrations, and refuses whatever would change the database. */
-async function withWriter(options: Options, folder: MigrationFolder, command: string): Promise<Options> {
+async function withWriter(
+  options: Options,
+  folder: MigrationFolder,
+  command: string,
+): Promise<Options> {
   const names = await migrationNames(folder);
   const next = String(Number(names.at(-1)?.slice(0, 4) ?? 0) + 1).padStart(4, '0');
-  const fileName = (_: string, name = 'describe-me'): string => `${next}-${name.trim().replace(/[\s_]+/g, '-')}`;
+  const fileName = (_: string, name = 'describe-me'): string =>
+    `${next}-${name.trim().replace(/[\s_]+/g, '-')}`;
 
   const refuse = (): never => {
-    throw new Error(`MikroORM would take no lock, grant no rights and record no run. Run: ${command}`);
+    throw new Error(
+      `MikroORM would take no lock, grant no rights and record no run. Run: ${command}`,
+    );
   };
   class MigrationWriter extends Migrator {
     override up = refuse;

@@ -21,7 +21,10 @@ interface KindResult extends Record<Side, Cost[]> {
   readonly clients: number;
 }
 
-/** A ratio of this build to the other: that of the medians, and the middle half of the ratios of the rounds. */
+/**
+ * A ratio of this build to the other: that of the medians, and the middle half of the ratios of
+ * the rounds.
+ */
 interface Ratio {
   readonly ofMedians: number;
   readonly low: number;
@@ -55,7 +58,10 @@ export function comparisonReport({ present, against, environment, results }: Com
   return [
     environment.map(line => `- ${line}`).join('\n'),
     legend,
-    table(['Kind', 'clients', 'time', 'CPU service', 'CPU PostgreSQL', 'CPU of both', 'what'], ratioLines),
+    table(
+      ['Kind', 'clients', 'time', 'CPU service', 'CPU PostgreSQL', 'CPU of both', 'what'],
+      ratioLines,
+    ),
     `Medians of ${present} / ${against}; CPU in µs per request:`,
     table(['Kind', 'clients', 'requests/s', 'CPU service', 'CPU PostgreSQL'], costLines),
   ].join('\n\n');
@@ -72,7 +78,9 @@ export function comparisonJson({ results, ...comparison }: Comparison): object {
 }
 
 function ratioOf({ present, against }: KindResult, figure: Figure): Ratio {
-  const ofRounds = present.map((cost, round) => cost[figure] / (against[round]?.[figure] ?? Number.NaN));
+  const ofRounds = present.map(
+    (cost, round) => cost[figure] / (against[round]?.[figure] ?? Number.NaN),
+  );
 
   return {
     ofMedians: median(present, figure) / median(against, figure),
@@ -82,7 +90,9 @@ function ratioOf({ present, against }: KindResult, figure: Figure): Ratio {
 }
 
 function ratioText({ ofMedians, low, high }: Ratio): string {
-  return Number.isNaN(ofMedians) ? '–' : `${ofMedians.toFixed(2)} (${low.toFixed(2)}–${high.toFixed(2)})`;
+  return Number.isNaN(ofMedians)
+    ? '–'
+    : `${ofMedians.toFixed(2)} (${low.toFixed(2)}–${high.toFixed(2)})`;
 }
 
 function pair(result: KindResult, of: (costs: Cost[]) => number): string {

@@ -44,9 +44,15 @@ interface Shared {
   readonly children: Children;
 }
 
-/** What one build needed for one kind of request in one round; CPU in µs per request, NaN if unknown. */
+/**
+ * What one build needed for one kind of request in one round; CPU in µs per request, NaN if
+ * unknown.
+ */
 export interface Cost {
-  /** Time per request in µs: with one client the latency, with several the inverse of the throughput. */
+  /**
+   * Time per request in µs: with one client the latency, with several the inverse of the
+   * throughput.
+   */
   readonly time: number;
   readonly cpuService: number;
   readonly cpuPostgres: number;
@@ -58,14 +64,20 @@ const warmUpRounds = 3;
 const seedConcurrency = 8;
 
 /**
- * No checkpoint and no vacuum of PostgreSQL's own begins during a measurement: it would count for the build whose turn
- * it is. Both happen between the kinds of requests.
+ * No checkpoint and no vacuum of PostgreSQL's own begins during a measurement: it would count
+ * for the build whose turn it is. Both happen between the kinds of requests.
  */
-const postgresSettings = ['max_connections=300', 'autovacuum=off', 'checkpoint_timeout=1d', 'max_wal_size=16GB'];
+const postgresSettings = [
+  'max_connections=300',
+  'autovacuum=off',
+  'checkpoint_timeout=1d',
+  'max_wal_size=16GB',
+];
 
 /**
- * Compares this build with another one. Each of them has an installation of its own on the same PostgreSQL and Redis,
- * which its own command line makes, and is used over HTTP only. So they may differ in everything else.
+ * Compares this build with another one. Each of them has an installation of its own on the same
+ * PostgreSQL and Redis, which its own command line makes, and is used over HTTP only. So they
+ * may differ in everything else.
  * @param onOpen receives the function that closes everything, before anything can fail
  */
 export async function compareBuilds(
@@ -144,15 +156,26 @@ async function startSide(
 async function sendAll({ build, url }: Running, requests: Request[]): Promise<void> {
   await pLimit(seedConcurrency).map(requests, async request => {
     const { status, body } = await prepare(url, request);
-    if (status !== 201) throw new Error(`${build.name}: POST ${request.path} returned ${status} ${body.slice(0, 200)}`);
+    if (status !== 201) {
+      throw new Error(
+        `${build.name}: POST ${request.path} returned ${status} ${body.slice(0, 200)}`,
+      );
+    }
   });
 }
 
 /** Logs in, and returns what makes the requests of a kind. */
-async function clientOf({ build, url, admin, guid }: Running): Promise<Parameters<Kind['plan']>[0]> {
+async function clientOf({
+  build,
+  url,
+  admin,
+  guid,
+}: Running): Promise<Parameters<Kind['plan']>[0]> {
   const login = (): Request => loginRequest(admin, guid);
   const { status, body } = await prepare(url, login());
-  if (status !== 200) throw new Error(`${build.name}: the login returned ${status} ${body.slice(0, 200)}`);
+  if (status !== 200) {
+    throw new Error(`${build.name}: the login returned ${status} ${body.slice(0, 200)}`);
+  }
   const headers = { Authorization: `Bearer ${JSON.parse(body).accessToken}` };
 
   return {
@@ -169,7 +192,10 @@ async function clientOf({ build, url, admin, guid }: Running): Promise<Parameter
   };
 }
 
-/** Measures a kind of request: each round measures both builds, and the next one in the other order. */
+/**
+ * Measures a kind of request: each round measures both builds, and the next one in the other
+ * order.
+ */
 async function measureKind(
   kind: Kind,
   builds: Record<Side, Running>,
@@ -183,7 +209,13 @@ async function measureKind(
   };
 
   const results = clientCounts.map(clients => {
-    return { kind: kind.name, title: kind.title, clients, present: [] as Cost[], against: [] as Cost[] };
+    return {
+      kind: kind.name,
+      title: kind.title,
+      clients,
+      present: [] as Cost[],
+      against: [] as Cost[],
+    };
   });
   for (let round = 0; round < rounds; round++) {
     const order: Side[] = round % 2 === 0 ? ['present', 'against'] : ['against', 'present'];
@@ -199,10 +231,15 @@ async function measureKind(
   return results;
 }
 
-/** Writes a checkpoint, and vacuums every database that a build has made, so that both have fresh statistics. */
+/**
+ * Writes a checkpoint, and vacuums every database that a build has made, so that both have
+ * fresh statistics.
+ */
 async function settle(serverUrl: string): Promise<void> {
   const { rows } = await withConnection(serverUrl, client =>
-    client.query<{ name: string }>('select datname as name from pg_database where datallowconn and not datistemplate'),
+    client.query<{ name: string }>(
+      'select datname as name from pg_database where datallowconn and not datistemplate',
+    ),
   );
   for (const { name } of rows) {
     await withConnection(databaseUrl(serverUrl, name), client => client.query('vacuum analyze'));
@@ -210,13 +247,30 @@ async function settle(serverUrl: string): Promise<void> {
   await withConnection(serverUrl, client => client.query('checkpoint'));
 }
 
-/** Checks the responses of a kind, and sends so many that V8 has compiled what they need. @returns its plan */
-async function warmUp(kind: Kind, build: Running, shared: Shared, seconds: number): Promise<Omit<Plan, 'connections'>> {
+/**
+ * Checks the responses of a kind, and sends so many that V8 has compiled what they need.
+ * @returns its plan
+ */
+async function warmUp(
+  kind: Kind,
+  build: Running,
+  shared: Shared,
+  seconds: number,
+): Promise<Omit<Plan, 'connections'>> {
   const plan = kind.plan(await clientOf(build));
   const [first] = plan.requests;
-  if (first)
-    await checkPlan({ name: build.build.name, url: build.url }, { ...plan, requests: [first], connections: 1 });
-  await measure(build, { ...plan, connections: Math.max(...clientCounts) }, shared, warmUpRounds * seconds);
+  if (first) {
+    await checkPlan(
+      { name: build.build.name, url: build.url },
+      { ...plan, requests: [first], connections: 1 },
+    );
+  }
+  await measure(
+    build,
+    { ...plan, connections: Math.max(...clientCounts) },
+    shared,
+    warmUpRounds * seconds,
+  );
 
   return plan;
 }
@@ -239,5 +293,10 @@ async function measure(build: Running, plan: Plan, shared: Shared, seconds: numb
     (ms, index) => ((ms - (before[index] ?? Number.NaN)) * 1_000) / requests,
   );
 
-  return { time: (load.seconds * 1e6) / requests, cpuService, cpuPostgres, cpu: cpuService + cpuPostgres };
+  return {
+    time: (load.seconds * 1e6) / requests,
+    cpuService,
+    cpuPostgres,
+    cpu: cpuService + cpuPostgres,
+  };
 }

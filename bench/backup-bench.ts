@@ -13,7 +13,10 @@ import { type BenchInstallation, withBenchInstallation } from './bench-installat
 import { makeFleet } from './fleet-tenants.ts';
 import { readScriptOptions } from './script-options.ts';
 
-/** Measures the first archive of a fleet, a run in which few tenants have changed, and one in which none has. */
+/**
+ * Measures the first archive of a fleet, a run in which few tenants have changed, and one in
+ * which none has.
+ */
 const usage = { command: 'bench:backup', text: 'Measures archives of a fleet with 4 connections.' };
 const { tenants: count } = readScriptOptions(usage, { tenants: 1_000 });
 const changed = Math.ceil(count / 50);
@@ -31,19 +34,33 @@ async function bench(opened: BenchInstallation): Promise<void> {
     const { archived, unchanged, failed, bytes, ms } = await run();
     const s = (ms / 1_000).toFixed(1);
     const MiB = (bytes / 1024 / 1024).toFixed(1);
-    rows[name] = { archived, unchanged, failed, MiB, s, rss: Math.round(process.memoryUsage().rss / 1024 / 1024) };
+    rows[name] = {
+      archived,
+      unchanged,
+      failed,
+      MiB,
+      s,
+      rss: Math.round(process.memoryUsage().rss / 1024 / 1024),
+    };
   };
   await measure('first run');
-  for (const { url } of fleet.slice(0, changed))
+  for (const { url } of fleet.slice(0, changed)) {
     await withConnection(url, client =>
-      client.query('insert into currencies (code, name) values ($1, $2)', [randomBytes(2).toString('hex'), 'New']),
+      client.query('insert into currencies (code, name) values ($1, $2)', [
+        randomBytes(2).toString('hex'),
+        'New',
+      ]),
     );
+  }
   await measure(`${changed} changed`);
   await measure('none changed');
   console.table(rows);
 }
 
-/** Makes the target. @returns what runs a backup */
+/**
+ * Makes the target.
+ * @returns what runs a backup
+ */
 async function prepareRun(installation: Installation, folder: string) {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const target = new FolderTarget(folder);
@@ -52,5 +69,6 @@ async function prepareRun(installation: Installation, folder: string) {
     initTarget(control, target, { takeOver: false, isDryRun: false }),
   );
   const write = await createArchiveWriter(installation);
-  return () => runBackup(installation, target, { concurrency, keep, recipients: [recipient] }, write);
+  return () =>
+    runBackup(installation, target, { concurrency, keep, recipients: [recipient] }, write);
 }

@@ -3,16 +3,20 @@ import { listen } from './listen.ts';
 import { etag, fetchBody, fetchedBody } from './origin.ts';
 
 /**
- * The bare-http server: the upper bound of what `node:http` can send. It fetches each body once from the server at
- * `ORIGIN`, then sends these bytes to every client. It supports one condition (`If-None-Match` with its only ETag: 304)
- * and does nothing else.
+ * The bare-http server: the upper bound of what `node:http` can send. It fetches each body once
+ * from the server at `ORIGIN`, then sends these bytes to every client. It supports one
+ * condition (`If-None-Match` with its only ETag: 304) and does nothing else.
  */
 function send(response: ServerResponse, body: Buffer | undefined): void {
   if (!body) {
     response.writeHead(404).end();
     return;
   }
-  const headers = { 'Content-Type': 'application/json; charset=utf-8', 'Content-Length': body.length, ETag: etag };
+  const headers = {
+    'Content-Type': 'application/json; charset=utf-8',
+    'Content-Length': body.length,
+    ETag: etag,
+  };
   response.writeHead(200, headers).end(body);
 }
 

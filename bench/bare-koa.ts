@@ -5,8 +5,9 @@ import { listen } from './listen.ts';
 import { etag, fetchBody, fetchedBody } from './origin.ts';
 
 /**
- * The bare-koa server: sends the same bytes as bare-http, with the framework of the service and the headers of its
- * responses. It includes Koa's own handling of every response, which the service bypasses.
+ * The bare-koa server: sends the same bytes as bare-http, with the framework of the service and
+ * the headers of its responses. It includes Koa's own handling of every response, which the
+ * service bypasses.
  */
 const headers = {
   'X-Request-Id': '00000000-0000-4000-8000-000000000000',

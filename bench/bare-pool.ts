@@ -4,17 +4,20 @@ import pg from 'pg';
 import { listen } from './listen.ts';
 
 /**
- * The bare-pool server: the smallest implementation of a connection budget over many databases. It opens at most
- * `BUDGET` connections in total; at that number, a request evicts the least recently used idle connection, or else
- * waits in a FIFO queue. `GET /<number>/…/<id>` reads one row of the database whose URL is on that line (from 0) of the
- * file `DATABASES`.
+ * The bare-pool server: the smallest implementation of a connection budget over many databases.
+ * It opens at most `BUDGET` connections in total; at that number, a request evicts the least
+ * recently used idle connection, or else waits in a FIFO queue. `GET /<number>/…/<id>` reads
+ * one row of the database whose URL is on that line (from 0) of the file `DATABASES`.
  */
 interface Connection {
   readonly database: number;
   readonly client: pg.Client;
 }
 
-/** A request that waits for a connection; `resolve(undefined)` gives it the right to open a new one. */
+/**
+ * A request that waits for a connection; `resolve(undefined)` gives it the right to open a new
+ * one.
+ */
 interface Waiter {
   readonly database: number;
   readonly resolve: (connection: Connection | undefined) => void;
@@ -33,7 +36,10 @@ async function acquire(database: number): Promise<Connection> {
   const reused = takeIdle(database) ?? (await reserve(database));
   if (reused) return reused;
   try {
-    const client = new pg.Client({ connectionString: urls[database], application_name: 'bench-bare-pool' });
+    const client = new pg.Client({
+      connectionString: urls[database],
+      application_name: 'bench-bare-pool',
+    });
     client.on('error', () => {});
     await client.connect();
     return { database, client };
@@ -49,7 +55,10 @@ function takeIdle(database: number): Connection | undefined {
   return connection;
 }
 
-/** Returns a released connection of the database, or undefined when the caller may open a new one. */
+/**
+ * Returns a released connection of the database, or undefined when the caller may open a new
+ * one.
+ */
 async function reserve(database: number): Promise<Connection | undefined> {
   if (open < budget) {
     open++;
@@ -85,7 +94,9 @@ function release(connection: Connection): void {
  * @returns whether there was a waiter
  */
 function handOver(connection: Connection | undefined): boolean {
-  const sameDatabase = connection ? queue.findIndex(({ database }) => database === connection.database) : -1;
+  const sameDatabase = connection
+    ? queue.findIndex(({ database }) => database === connection.database)
+    : -1;
   const [next] = queue.splice(Math.max(sameDatabase, 0), 1);
   if (next) next.resolve(connection);
   else if (!connection) open--;
@@ -109,7 +120,10 @@ const server = createServer((request, response) => {
   read(Number(database), Number(path.at(-1))).then(
     row => {
       const bytes = Buffer.from(JSON.stringify(row));
-      response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Length': bytes.length });
+      response.writeHead(200, {
+        'Content-Type': 'application/json',
+        'Content-Length': bytes.length,
+      });
       response.end(bytes);
     },
     error => {

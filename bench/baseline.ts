@@ -12,8 +12,8 @@ export const insertManyRows = `insert into units_of_measure (code, name)
   select 'U' || to_char(n, 'FM000'), 'Unit of measure ' || n from generate_series(1, 250) n`;
 
 /**
- * SQL that inserts the rows of the workloads of uncached reads: 1,000 activities, 1,000 audit entries, 100 entities.
- * The tables of the baseline have the same columns as those of a tenant.
+ * SQL that inserts the rows of the workloads of uncached reads: 1,000 activities, 1,000 audit
+ * entries, 100 entities. The tables of the baseline have the same columns as those of a tenant.
  */
 export const insertUncachedRows = `
   insert into entities (name, entity_type, status_id, currency_id, country_code)
@@ -27,8 +27,8 @@ export const insertUncachedRows = `
       from generate_series(1, 1000) n join entities e on e.id = 1 + n % 100`;
 
 /**
- * Creates a database with the tables of one tenant for a server that the service is compared with: no triggers, no
- * roles; with an audit log, for the server that writes one.
+ * Creates a database with the tables of one tenant for a server that the service is compared
+ * with: no triggers, no roles; with an audit log, for the server that writes one.
  * @param users may log in, all with the password of this hash
  * @returns the URL of the database
  */
@@ -38,7 +38,9 @@ export async function createBaselineDatabase(
   users: Credentials[],
   passwordHash: string,
 ): Promise<string> {
-  await withConnection(serverUrl, client => client.query(`create database ${name} template template0`));
+  await withConnection(serverUrl, client =>
+    client.query(`create database ${name} template template0`),
+  );
   const url = databaseUrl(serverUrl, name);
   await withConnection(url, async client => {
     await client.query(`

@@ -24,13 +24,19 @@ export interface BenchInstallation {
   readonly server: Server;
   /** The process of PostgreSQL, whose children are the backends. */
   readonly postgresPid: number;
-  /** Closes this process's connections to the control database; PostgreSQL keeps running. Safe to call twice. */
+  /**
+   * Closes this process's connections to the control database; PostgreSQL keeps running. Safe
+   * to call twice.
+   */
   disconnect(): Promise<void>;
   /** Stops everything and removes the folder. Safe to call twice. */
   close(): Promise<void>;
 }
 
-/** Changes a setting of PostgreSQL while it runs. @param change `set name = value` or `reset name` */
+/**
+ * Changes a setting of PostgreSQL while it runs.
+ * @param change `set name = value` or `reset name`
+ */
 export async function changeSetting(serverUrl: string, change: string): Promise<void> {
   await withConnection(serverUrl, async client => {
     await client.query(`alter system ${change}`);
@@ -39,7 +45,8 @@ export async function changeSetting(serverUrl: string, change: string): Promise<
 }
 
 /**
- * Runs `work` on a temporary installation, and removes the installation. @param settings as of `openBenchInstallation`
+ * Runs `work` on a temporary installation, and removes the installation.
+ * @param settings as of `openBenchInstallation`
  */
 export async function withBenchInstallation(
   work: (bench: BenchInstallation) => Promise<void>,
@@ -67,7 +74,9 @@ export async function openBenchInstallation(settings: string[] = []): Promise<Be
     await withConnection(postgres.url, client => client.query('create database backoffice'));
     await migrateControl(controlUrl);
     const masterKey = randomBytes(32).toString('base64');
-    const installation = await openInstallation(readConfig({ DATABASE_URL: controlUrl, MASTER_KEY: masterKey }));
+    const installation = await openInstallation(
+      readConfig({ DATABASE_URL: controlUrl, MASTER_KEY: masterKey }),
+    );
     await requireMasterKey(installation.statements, installation.secrets);
     let disconnected: Promise<void> | undefined;
     const disconnect = (): Promise<void> => {
@@ -79,8 +88,15 @@ export async function openBenchInstallation(settings: string[] = []): Promise<Be
     const server = await em.fork().findOneOrFail(Server, { name: 'default' });
     const postgresPid = (await findServer(join(folder, 'postgres')))?.pid ?? Number.NaN;
     return {
-      ...{ folder, serverUrl: postgres.url, controlUrl, masterKey, installation, server, postgresPid },
-      ...{ disconnect, close },
+      folder,
+      serverUrl: postgres.url,
+      controlUrl,
+      masterKey,
+      installation,
+      server,
+      postgresPid,
+      disconnect,
+      close,
     };
   } catch (error) {
     await close();

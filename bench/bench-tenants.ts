@@ -21,7 +21,8 @@ export interface BenchTenant {
 const concurrency = 2; // more concurrent copies of a database are not faster
 
 /**
- * Provisions tenants as the command line does; the first one also gets the rows of the workloads.
+ * Provisions tenants as the command line does; the first one also gets the rows of the
+ * workloads.
  * @param withLoginUser the number of tenants that get a user for measured logins
  */
 export async function makeTenants(
@@ -34,22 +35,33 @@ export async function makeTenants(
   const make = async (index: number): Promise<void> => {
     const slug = `bench-${String(index).padStart(4, '0')}`;
     const users = index < withLoginUser ? [{ email: `member@${slug}.test`, scope: 'All' }] : [];
-    const manifest = checkManifest({ slug, name: slug, admin: { email: `admin@${slug}.test` }, users }, slug);
+    const manifest = checkManifest(
+      { slug, name: slug, admin: { email: `admin@${slug}.test` }, users },
+      slug,
+    );
     const { tenant, logins } = await provision(installation, passwords, manifest);
     const [admin, loginUser] = logins;
     if (!admin) throw new Error(`${slug} exists already`);
-    const password = installation.secrets.open(tenant.rolePassword, owners.rolePassword(tenant.guid)).toString();
+    const password = installation.secrets
+      .open(tenant.rolePassword, owners.rolePassword(tenant.guid))
+      .toString();
     const login = { user: tenant.roleName, password };
-    tenants[index] = { guid: tenant.guid, admin, loginUser, url: databaseUrl(serverUrl, tenant.databaseName, login) };
-    if (index === 0)
+    tenants[index] = {
+      guid: tenant.guid,
+      admin,
+      loginUser,
+      url: databaseUrl(serverUrl, tenant.databaseName, login),
+    };
+    if (index === 0) {
       await withConnection(databaseUrl(serverUrl, tenant.databaseName), client =>
-        // As an operator whose triggers are off: these rows have no actor. The bench creates more records than a tenant
-        // may have.
+        // As an operator whose triggers are off: these rows have no actor. The bench creates
+        // more records than a tenant may have.
         client.query(
           `begin; set local session_replication_role = replica; ${insertUncachedRows}; commit;
            ${insertManyRows}; analyze; update table_sizes set max_rows = 1e9, max_bytes = 1e12`,
         ),
       );
+    }
     if ((index + 1) % 100 === 0) progress(`${index + 1} tenants`);
   };
   progress(`provisioning ${count} tenants`);

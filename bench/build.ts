@@ -17,7 +17,10 @@ const maxOutput = 64 * 1024 * 1024; // bytes
 
 /** A build of the project in a folder, with its packages. */
 export interface Build {
-  /** Its short name in reports: a commit, with `+` if the folder has changes that are not committed. */
+  /**
+   * Its short name in reports: a commit, with `+` if the folder has changes that are not
+   * committed.
+   */
   readonly name: string;
   readonly folder: string;
 }
@@ -47,22 +50,26 @@ export async function findCommit(revision: string): Promise<string> {
     throw new Error('--against needs git and a clone of the repository');
   });
   // The options of git cannot be reached by a revision behind this one.
-  return git('rev-parse', '--verify', '--quiet', '--end-of-options', `${revision}^{commit}`).catch(() => {
-    throw new Error(
-      `--against: this repository has no commit '${revision}' (a shallow clone has few: git fetch --unshallow)`,
-    );
-  });
+  return git('rev-parse', '--verify', '--quiet', '--end-of-options', `${revision}^{commit}`).catch(
+    () => {
+      throw new Error(
+        `--against: this repository has no commit '${revision}' (a shallow clone has few: git fetch --unshallow)`,
+      );
+    },
+  );
 }
 
 /**
- * Checks a commit out into a folder and installs its packages. They are linked from this folder if the lock file of
- * the commit is that of this folder.
+ * Checks a commit out into a folder and installs its packages. They are linked from this folder
+ * if the lock file of the commit is that of this folder.
  */
 export async function checkOut(commit: string, folder: string): Promise<Build> {
   progress(`checking out ${commit.slice(0, 8)}`);
   await git('worktree', 'add', '--detach', folder, commit);
 
-  const [wanted, installed] = await Promise.all([folder, present].map(root => lockedPackages(root)));
+  const [wanted, installed] = await Promise.all(
+    [folder, present].map(root => lockedPackages(root)),
+  );
   if (wanted === installed) await linkPackages(folder);
   else await installPackages(folder);
 
@@ -71,14 +78,20 @@ export async function checkOut(commit: string, folder: string): Promise<Build> {
 
 /** Removes what `checkOut` has made, also after it has failed. */
 export async function removeCheckout(folder: string): Promise<void> {
-  await git('worktree', 'remove', '--force', '--force', folder).catch(() => git('worktree', 'prune'));
+  await git('worktree', 'remove', '--force', '--force', folder).catch(() =>
+    git('worktree', 'prune'),
+  );
 }
 
 /**
- * Makes the installation of a build by its own command line: a control database with the name of the build, and one
- * tenant.
+ * Makes the installation of a build by its own command line: a control database with the name
+ * of the build, and one tenant.
  */
-export async function installBuild(build: Build, serverUrl: string, slug: string): Promise<BuildInstallation> {
+export async function installBuild(
+  build: Build,
+  serverUrl: string,
+  slug: string,
+): Promise<BuildInstallation> {
   progress(`installing ${build.name}: control database, tenant ${slug}`);
   const settings = {
     DATABASE_URL: databaseUrl(serverUrl, `control_${slug}`),
@@ -93,7 +106,9 @@ export async function installBuild(build: Build, serverUrl: string, slug: string
   return { build, settings, guid, admin };
 }
 
-/** Starts the service of an installation as its `npm start` does, and waits until it is ready. */
+/**
+ * Starts the service of an installation as its `npm start` does, and waits until it is ready.
+ */
 export async function startBuild(
   children: Children,
   { build, settings }: BuildInstallation,
@@ -107,15 +122,27 @@ export async function startBuild(
   return { url: `http://127.0.0.1:${port}`, child };
 }
 
-/** Runs the command line of a build. @returns what it prints */
-async function command(build: Build, settings: Record<string, string>, ...args: string[]): Promise<string> {
+/**
+ * Runs the command line of a build.
+ * @returns what it prints
+ */
+async function command(
+  build: Build,
+  settings: Record<string, string>,
+  ...args: string[]
+): Promise<string> {
   const env = { ...settings, PATH: pathOf(build) };
   try {
-    const { stdout } = await run(join(build.folder, 'bin/backoffice'), args, { cwd: build.folder, env });
+    const { stdout } = await run(join(build.folder, 'bin/backoffice'), args, {
+      cwd: build.folder,
+      env,
+    });
     return stdout;
   } catch (error) {
     const { stderr = '', stdout = '' } = error as { stderr?: string; stdout?: string };
-    throw new Error(`${build.name}: backoffice ${args.join(' ')} failed: ${stderr.trim() || stdout.trim()}`);
+    throw new Error(
+      `${build.name}: backoffice ${args.join(' ')} failed: ${stderr.trim() || stdout.trim()}`,
+    );
   }
 }
 
@@ -128,7 +155,10 @@ function lockedPackages(folder: string): Promise<string> {
   return readFile(join(folder, 'package-lock.json'), 'utf8');
 }
 
-/** Links every file of the present packages, or copies them where the folder is on another file system. */
+/**
+ * Links every file of the present packages, or copies them where the folder is on another file
+ * system.
+ */
 async function linkPackages(folder: string): Promise<void> {
   const [from, to] = [join(present, 'node_modules'), join(folder, 'node_modules')];
   await run('cp', ['-al', from, to]).catch(() =>
@@ -139,13 +169,21 @@ async function linkPackages(folder: string): Promise<void> {
 async function installPackages(folder: string): Promise<void> {
   progress('installing its packages');
   try {
-    await run('npm', ['ci', '--no-audit', '--no-fund', '--prefer-offline'], { cwd: folder, maxBuffer: maxOutput });
+    await run('npm', ['ci', '--no-audit', '--no-fund', '--prefer-offline'], {
+      cwd: folder,
+      maxBuffer: maxOutput,
+    });
   } catch (error) {
-    throw new Error(`npm ci failed in the checkout: ${(error as { stderr?: string }).stderr?.trim() ?? error}`);
+    throw new Error(
+      `npm ci failed in the checkout: ${(error as { stderr?: string }).stderr?.trim() ?? error}`,
+    );
   }
 }
 
-/** Runs git in this folder. @returns what it prints, without the last line break */
+/**
+ * Runs git in this folder.
+ * @returns what it prints, without the last line break
+ */
 async function git(...args: string[]): Promise<string> {
   const { stdout } = await run('git', args, { cwd: present, maxBuffer: maxOutput });
   return stdout.trimEnd();

@@ -15,7 +15,10 @@ const maxWaitMs = 120_000;
 
 const agent = new Agent({ keepAlive: true, maxSockets: 16 });
 
-/** Sends one request. Retries once on ECONNRESET, because the server may have closed a keep-alive connection. */
+/**
+ * Sends one request. Retries once on ECONNRESET, because the server may have closed a
+ * keep-alive connection.
+ */
 export async function call(url: string, request: Request): Promise<HttpResponse> {
   try {
     return await attempt(url, request);
@@ -28,20 +31,25 @@ export async function call(url: string, request: Request): Promise<HttpResponse>
 function attempt(url: string, { method, path, headers, body }: Request): Promise<HttpResponse> {
   return new Promise((resolve, reject) => {
     const length = body === undefined ? {} : { 'Content-Length': Buffer.byteLength(body) };
-    const sent = send(url + path, { method, headers: { ...headers, ...length }, agent }, response => {
-      text(response).then(
-        content => resolve({ status: response.statusCode ?? 0, headers: response.headers, body: content }),
-        reject,
-      );
-    });
+    const sent = send(
+      url + path,
+      { method, headers: { ...headers, ...length }, agent },
+      response => {
+        text(response).then(
+          content =>
+            resolve({ status: response.statusCode ?? 0, headers: response.headers, body: content }),
+          reject,
+        );
+      },
+    );
     sent.on('error', reject);
     sent.end(body);
   });
 }
 
 /**
- * Sends a request that prepares a measurement, and repeats it while it is refused (429 or 503) with `Retry-After`,
- * after the time that this header says, for two minutes of waits.
+ * Sends a request that prepares a measurement, and repeats it while it is refused (429 or 503)
+ * with `Retry-After`, after the time that this header says, for two minutes of waits.
  */
 export async function prepare(url: string, request: Request): Promise<HttpResponse> {
   for (let waitedMs = 0; ; ) {
@@ -57,8 +65,14 @@ export async function prepare(url: string, request: Request): Promise<HttpRespon
 
 const concurrency = 8;
 
-/** Sends every request of a plan once. @throws {Error} on a response other than the plan expects */
-export async function checkPlan(target: Pick<Target, 'name' | 'url'>, { requests, expect }: Plan): Promise<void> {
+/**
+ * Sends every request of a plan once.
+ * @throws {Error} on a response other than the plan expects
+ */
+export async function checkPlan(
+  target: Pick<Target, 'name' | 'url'>,
+  { requests, expect }: Plan,
+): Promise<void> {
   await pLimit(concurrency).map(requests, async request => {
     const { status, body } = await prepare(target.url, request);
     const records = expect.records === undefined ? undefined : JSON.parse(body || '[]').length;

@@ -7,9 +7,14 @@ export interface Child {
   readonly process: ChildProcess;
   /** The last 4,000 characters of its output, for error messages. */
   recentOutput(): string;
-  /** Resolves with the first match in its output. @throws {Error} if the process ends before, or after 60 s */
+  /**
+   * Resolves with the first match in its output.
+   * @throws {Error} if the process ends before, or after 60 s
+   */
   waitForOutput(pattern: RegExp): Promise<RegExpMatchArray>;
-  /** Resolves with the exit code; null after a signal or when the process could not be started. */
+  /**
+   * Resolves with the exit code; null after a signal or when the process could not be started.
+   */
   readonly ended: Promise<number | null>;
   /** Sends SIGTERM, after 10 s SIGKILL, and waits for the end. */
   stop(): Promise<void>;
@@ -19,7 +24,9 @@ const tailLength = 4_000; // characters
 const startMs = 60_000; // long enough for a busy machine
 const stopMs = 10_000;
 
-/** The processes that a bench has started. None of them outlives the bench, also when it fails. */
+/**
+ * The processes that a bench has started. None of them outlives the bench, also when it fails.
+ */
 export class Children {
   readonly #running = new Set<Child>();
 
@@ -66,7 +73,8 @@ export class Children {
         resolve(code);
       });
     });
-    const failure = (event: string): Error => new Error(`${name} ${event}: ${output.trim() || 'no output'}`);
+    const failure = (event: string): Error =>
+      new Error(`${name} ${event}: ${output.trim() || 'no output'}`);
     const waitForOutput = async (pattern: RegExp): Promise<RegExpMatchArray> => {
       const timer = new AbortController();
       const match = new Promise<RegExpMatchArray>(resolve => {
@@ -102,7 +110,15 @@ export class Children {
       await kill;
     };
     const recentOutput = (): string => output;
-    const started: Child = { name, pid: child.pid ?? 0, process: child, recentOutput, waitForOutput, ended, stop };
+    const started: Child = {
+      name,
+      pid: child.pid ?? 0,
+      process: child,
+      recentOutput,
+      waitForOutput,
+      ended,
+      stop,
+    };
     this.#running.add(started);
     return started;
   }

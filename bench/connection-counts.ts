@@ -5,14 +5,20 @@ import pg from 'pg';
 export interface ConnectionCounts {
   /** Connections of the service to any database. */
   service: number;
-  /** Those of them that go to tenant databases and were used since the count began; idle ones are not needed. */
+  /**
+   * Those of them that go to tenant databases and were used since the count began; idle ones
+   * are not needed.
+   */
   tenants: number;
   /** Connections of the bare-pool server. */
   barePool: number;
 }
 
 const pollMs = 100;
-/** Application names of every client that is not the service: this bench and the servers it compares with. */
+/**
+ * Application names of every client that is not the service: this bench and the servers it
+ * compares with.
+ */
 const otherClients = [
   'bench-sampler',
   'bench-baseline',
@@ -22,8 +28,9 @@ const otherClients = [
 ];
 
 /**
- * Waits until no connection is being opened (300 ms without one). A connection has no application name until it is
- * open, so those that the previous case still opens could not be told apart from the service's.
+ * Waits until no connection is being opened (300 ms without one). A connection has no
+ * application name until it is open, so those that the previous case still opens could not be
+ * told apart from the service's.
  */
 async function waitUntilNoneStarts(client: pg.Client): Promise<void> {
   const starting = `select count(*)::int as count from pg_stat_activity
@@ -36,7 +43,9 @@ async function waitUntilNoneStarts(client: pg.Client): Promise<void> {
 }
 
 /** Polls `pg_stat_activity` every 100 ms until `stop`, which returns the maxima. */
-export async function startConnectionCount(serverUrl: string): Promise<{ stop(): Promise<ConnectionCounts> }> {
+export async function startConnectionCount(
+  serverUrl: string,
+): Promise<{ stop(): Promise<ConnectionCounts> }> {
   const client = new pg.Client({ connectionString: serverUrl, application_name: 'bench-sampler' });
   await client.connect();
   await waitUntilNoneStarts(client);
@@ -54,7 +63,9 @@ export async function startConnectionCount(serverUrl: string): Promise<{ stop():
     });
     const [counts] = rows;
     if (!counts) return;
-    for (const key of ['service', 'tenants', 'barePool'] as const) maxima[key] = Math.max(maxima[key], counts[key]);
+    for (const key of ['service', 'tenants', 'barePool'] as const) {
+      maxima[key] = Math.max(maxima[key], counts[key]);
+    }
   };
   let stopped = false;
   const polling = (async () => {

@@ -4,7 +4,9 @@ import { measureCommand } from './fleet-command.ts';
 import { makeFleet } from './fleet-tenants.ts';
 import { readScriptOptions } from './script-options.ts';
 
-/** Measures `doctor`, which opens every database, on a large fleet with the real command line. */
+/**
+ * Measures `doctor`, which opens every database, on a large fleet with the real command line.
+ */
 const usage = { command: 'bench:doctor', text: 'Measures doctor on many tenants.' };
 const { tenants } = readScriptOptions(usage, { tenants: 1_500 });
 

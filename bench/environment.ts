@@ -5,7 +5,9 @@ import type { Options } from './options.ts';
 import { serviceSettings } from './targets.ts';
 import type { Testbed } from './testbed.ts';
 
-/** Describes the conditions of the run: time, machine, versions, settings; one sentence each. */
+/**
+ * Describes the conditions of the run: time, machine, versions, settings; one sentence each.
+ */
 export async function describeEnvironment(
   { serverUrl, postgresSettings, redis }: Testbed,
   options: Options,

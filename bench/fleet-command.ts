@@ -10,8 +10,14 @@ interface CommandResult {
 
 const memoryPollMs = 20;
 
-/** Measures a command that has just been started, until it ends. @throws {Error} if its exit code is not 0 */
-export async function measureCommand({ process: child, ended }: RunningScript): Promise<CommandResult> {
+/**
+ * Measures a command that has just been started, until it ends.
+ * @throws {Error} if its exit code is not 0
+ */
+export async function measureCommand({
+  process: child,
+  ended,
+}: RunningScript): Promise<CommandResult> {
   const startedAt = performance.now();
   child.stdin.end();
   let peakMb = Number.NaN;

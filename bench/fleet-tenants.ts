@@ -15,14 +15,26 @@ export interface FleetTenant {
 
 const concurrency = 4;
 
-/** Makes tenants without users, in the order of their slugs. Not measured, so it does not wait for the disk. */
-export async function makeFleet({ installation, serverUrl }: BenchInstallation, count: number): Promise<FleetTenant[]> {
+/**
+ * Makes tenants without users, in the order of their slugs. Not measured, so it does not wait
+ * for the disk.
+ */
+export async function makeFleet(
+  { installation, serverUrl }: BenchInstallation,
+  count: number,
+): Promise<FleetTenant[]> {
   progress(`making ${count} tenants`);
   const passwords = createPasswords();
-  const slugs = Array.from({ length: count }, (_, number) => `tenant-${String(number + 1).padStart(4, '0')}`);
+  const slugs = Array.from(
+    { length: count },
+    (_, number) => `tenant-${String(number + 1).padStart(4, '0')}`,
+  );
   await changeSetting(serverUrl, 'set fsync = off');
   const fleet = await pLimit(concurrency).map(slugs, async (slug): Promise<FleetTenant> => {
-    const manifest = checkManifest({ slug, name: slug, admin: { email: 'nobody@bench.test' } }, slug);
+    const manifest = checkManifest(
+      { slug, name: slug, admin: { email: 'nobody@bench.test' } },
+      slug,
+    );
     const { tenant } = await provision(installation, passwords, manifest, async () => []);
     return { slug, url: databaseUrl(serverUrl, tenant.databaseName) };
   });

@@ -12,11 +12,16 @@ import { readScriptOptions } from './script-options.ts';
 import { roundedSpread, timed } from './spread.ts';
 
 /**
- * Measures a large fleet with the real command line: migrating it (compared with raw `pg`, which sends the same
- * statements over the same number of connections and keeps no ledger), a run with nothing to do, and listing it.
+ * Measures a large fleet with the real command line: migrating it (compared with raw `pg`,
+ * which sends the same statements over the same number of connections and keeps no ledger), a
+ * run with nothing to do, and listing it.
  */
 const usage = { command: 'bench:fleet', text: 'Measures migrating and listing many tenants.' };
-const { tenants, rounds, concurrency } = readScriptOptions(usage, { tenants: 1_000, rounds: 3, concurrency: 4 });
+const { tenants, rounds, concurrency } = readScriptOptions(usage, {
+  tenants: 1_000,
+  rounds: 3,
+  concurrency: 4,
+});
 
 /** The migration of the next build, which the tenants do not have yet. */
 const up = [
@@ -42,7 +47,9 @@ async function bench(opened: BenchInstallation): Promise<void> {
     const environment = { DATABASE_URL: controlUrl, MASTER_KEY: masterKey };
     return measureCommand(startScript(next.file('scripts/tenant.ts'), args, environment));
   };
-  const options = Object.entries(migrationSettings(server)).map(([name, value]) => `-c ${name}=${value}`);
+  const options = Object.entries(migrationSettings(server)).map(
+    ([name, value]) => `-c ${name}=${value}`,
+  );
   /** Sends statements to each tenant database, in one transaction and one round trip. */
   const send = (...statements: string[]) =>
     pLimit(concurrency).map(fleet, async ({ url }: FleetTenant) => {
@@ -54,10 +61,15 @@ async function bench(opened: BenchInstallation): Promise<void> {
   const revert = async (): Promise<void> => {
     await send(down, `delete from migrations where name = '${next.head}'`);
     await withConnection(controlUrl, client =>
-      client.query('update tenants set schema_version = $1, schema_fingerprint = null', [next.currentHead]),
+      client.query('update tenants set schema_version = $1, schema_fingerprint = null', [
+        next.currentHead,
+      ]),
     );
   };
-  /** Returns how many connections tenant databases have had in total, from PostgreSQL's statistics. */
+  /**
+   * Returns how many connections tenant databases have had in total, from PostgreSQL's
+   * statistics.
+   */
   const sessions = (): Promise<number> =>
     withConnection(serverUrl, async client => {
       const { rows } = await client.query<{ sessions: number }>(
@@ -74,7 +86,8 @@ async function bench(opened: BenchInstallation): Promise<void> {
   try {
     const migrate = ['migrate', '--all', '--json', '--concurrency', String(concurrency)];
     const measured: Record<'raw' | 'ms' | 'mb', number[]> = { raw: [], ms: [], mb: [] };
-    // The first run of a build makes its template, which costs the same for any number of tenants.
+    // The first run of a build makes its template, which costs the same for any number of
+    // tenants.
     await command('migrate', fleet[0]?.slug ?? '', '--json');
     const grant = `grant select on labels to ${server.prefix}_tenant`;
     for (let round = 1; round <= rounds; round++) {
@@ -86,8 +99,12 @@ async function bench(opened: BenchInstallation): Promise<void> {
       progress(`round ${round}: migration run`);
       const before = await sessions();
       const { ms, peakMb, stdout } = await command(...migrate);
-      const migrated = stdout.split('\n').filter(line => line.includes('"state":"migrated"')).length;
-      if (migrated !== tenants) throw new Error(`${migrated} of ${tenants} tenants were migrated to ${next.head}`);
+      const migrated = stdout
+        .split('\n')
+        .filter(line => line.includes('"state":"migrated"')).length;
+      if (migrated !== tenants) {
+        throw new Error(`${migrated} of ${tenants} tenants were migrated to ${next.head}`);
+      }
       measured.ms.push(ms);
       measured.mb.push(peakMb);
       note('tenant connections of a migration run', [(await sessions()) - before]);

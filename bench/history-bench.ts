@@ -16,18 +16,34 @@ import { changeSetting, openBenchInstallation } from './bench-installation.ts';
 import { prepare } from './call.ts';
 import { measureCommand } from './fleet-command.ts';
 import { historyReads, nextPage, type Read } from './history-reads.ts';
-import { addActivities, entityCount, fillHistory, fillRecords, fillUsers, tableFacts } from './history-rows.ts';
+import {
+  addActivities,
+  entityCount,
+  fillHistory,
+  fillRecords,
+  fillUsers,
+  tableFacts,
+} from './history-rows.ts';
 import { readScriptOptions } from './script-options.ts';
 import { percentile } from './spread.ts';
 import { loginRequest } from './tokens.ts';
 
 /**
- * Measures the lists of a large tenant over HTTP, one request after the other, on PostgreSQL with its own defaults:
- * with all activities, while the oldest fifth is removed by `retention apply`, after that, and when as many new ones
- * have taken the free space.
+ * Measures the lists of a large tenant over HTTP, one request after the other, on PostgreSQL
+ * with its own defaults: with all activities, while the oldest fifth is removed by `retention
+ * apply`, after that, and when as many new ones have taken the free space.
  */
-const usage = { command: 'bench:history', text: 'Measures the lists of a large tenant, also during a removal.' };
-const defaults = { rows: 10_000_000, audit: 1_000_000, records: 10_000, users: 10_000, requests: 500 };
+const usage = {
+  command: 'bench:history',
+  text: 'Measures the lists of a large tenant, also during a removal.',
+};
+const defaults = {
+  rows: 10_000_000,
+  audit: 1_000_000,
+  records: 10_000,
+  users: 10_000,
+  requests: 500,
+};
 const { rows, audit, records, users, requests } = readScriptOptions(usage, defaults);
 /** Years over which the activities are spread, and how many of them are kept. */
 const [years, kept] = [5, 4];
@@ -45,7 +61,10 @@ try {
 async function bench(): Promise<void> {
   const { installation, serverUrl, controlUrl, masterKey, folder } = opened;
   const passwords = createPasswords(undefined, { memoryCost: 8, timeCost: 1 });
-  const manifest = checkManifest({ slug: 'acme', name: 'Acme', admin: { email: 'a@bench.test' } }, 'acme');
+  const manifest = checkManifest(
+    { slug: 'acme', name: 'Acme', admin: { email: 'a@bench.test' } },
+    'acme',
+  );
   const { tenant, logins } = await provision(installation, passwords, manifest);
   const self = { email: 'self@bench.test', password: generatePassword() };
   await installation.statements.execute(
@@ -59,8 +78,13 @@ async function bench(): Promise<void> {
   await addUser(installation, passwords, { tenant, ...person, entityId: Math.min(7, entityCount) });
 
   const settings = {
-    ...{ DATABASE_URL: controlUrl, MASTER_KEY: masterKey, PORT: '0', MANAGEMENT_PORT: '0' },
-    ...{ RATE_LIMIT_GLOBAL: '1000000/60s', PUBLIC_URL: 'http://bench.test', BACKUP_TARGET: join(folder, 'archives') },
+    DATABASE_URL: controlUrl,
+    MASTER_KEY: masterKey,
+    PORT: '0',
+    MANAGEMENT_PORT: '0',
+    RATE_LIMIT_GLOBAL: '1000000/60s',
+    PUBLIC_URL: 'http://bench.test',
+    BACKUP_TARGET: join(folder, 'archives'),
   };
   const config = readConfig(settings);
   service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
@@ -71,13 +95,19 @@ async function bench(): Promise<void> {
   };
   const [admin = self] = logins;
   const reads = historyReads(rows, new Date(Date.now() - (years / 2) * 365 * 86_400_000));
-  const measure = async (name: string, count: number, isDone: () => boolean = () => true): Promise<void> => {
-    const tokens = { admin: await login(admin), self: await login(self) }; // expire after 15 minutes
+  const measure = async (
+    name: string,
+    count: number,
+    isDone: () => boolean = () => true,
+  ): Promise<void> => {
+    // expire after 15 minutes
+    const tokens = { admin: await login(admin), self: await login(self) };
     const times = new Map(Object.keys(reads).map(kind => [kind, [] as number[]]));
-    do
-      for (const [kind, read] of Object.entries(reads))
+    do {
+      for (const [kind, read] of Object.entries(reads)) {
         times.get(kind)?.push(...(await timesOf(origin, read, tokens[read.who], count)));
-    while (!isDone());
+      }
+    } while (!isDone());
     log(`${name}, ms`);
     console.table(Object.fromEntries([...times].map(([kind, all]) => [kind, percentiles(all)])));
   };
@@ -100,7 +130,9 @@ async function bench(): Promise<void> {
   await applied;
   log(await facts());
   await measure('after the removal', requests);
-  await withConnection(url, client => addActivities(client, Math.round((rows * (years - kept)) / years)));
+  await withConnection(url, client =>
+    addActivities(client, Math.round((rows * (years - kept)) / years)),
+  );
   log(`${await facts()} after as many new rows`);
   await measure('with new rows in the free space', requests);
 }
@@ -121,8 +153,16 @@ async function fill(client: pg.Client, tenant: Tenant): Promise<void> {
   await client.query('checkpoint');
 }
 
-/** Sends requests of one kind, one after the other. @returns the time that each took, in ms */
-async function timesOf(origin: string, read: Read, token: string, count: number): Promise<number[]> {
+/**
+ * Sends requests of one kind, one after the other.
+ * @returns the time that each took, in ms
+ */
+async function timesOf(
+  origin: string,
+  read: Read,
+  token: string,
+  count: number,
+): Promise<number[]> {
   const headers = { Authorization: `Bearer ${token}`, 'Cache-Control': 'no-cache' };
   const times = [];
   let next: string | undefined;
@@ -132,15 +172,23 @@ async function timesOf(origin: string, read: Read, token: string, count: number)
     const response = await fetch(origin + path, { headers });
     const body = await response.arrayBuffer();
     times.push(performance.now() - startedAt);
-    if (response.status !== 200) throw new Error(`${path}: ${response.status} ${Buffer.from(body)}`);
+    if (response.status !== 200) {
+      throw new Error(`${path}: ${response.status} ${Buffer.from(body)}`);
+    }
     if (read.isPaged) next = nextPage(response);
   }
   return times;
 }
 
 function percentiles(times: number[]): object {
-  const figures = { p50: percentile(times, 0.5), p99: percentile(times, 0.99), max: percentile(times, 1) };
-  const rounded = Object.fromEntries(Object.entries(figures).map(([name, ms]) => [name, ms.toFixed(1)]));
+  const figures = {
+    p50: percentile(times, 0.5),
+    p99: percentile(times, 0.99),
+    max: percentile(times, 1),
+  };
+  const rounded = Object.fromEntries(
+    Object.entries(figures).map(([name, ms]) => [name, ms.toFixed(1)]),
+  );
   return { ...rounded, [`p99 ≤ ${aimMs}`]: figures.p99 <= aimMs ? 'yes' : 'no' };
 }
 

@@ -27,7 +27,8 @@ function paged(path: string, who: Read['who'] = 'admin'): Read {
 
 /**
  * The measured requests.
- * @param rows the number of activities @param middle a time between the oldest and the newest
+ * @param rows the number of activities
+ * @param middle a time between the oldest and the newest
  */
 export function historyReads(rows: number, middle: Date): Record<string, Read> {
   const before = `filter[CreatedAt][lt]=${middle.toISOString()}`;
@@ -45,7 +46,9 @@ export function historyReads(rows: number, middle: Date): Record<string, Read> {
     'activities: next pages, from the middle': paged(`${activities}${newest}&${before}`),
     'activities: next pages of a user': paged(`${activities}${newest}&userId=7`),
     'activities: next pages, scope Self': paged(activities + newest, 'self'),
-    'activities: of a code': read(number => `${activities}${newest}&filter[ActivityCode]=${100 + (number % 40)}`),
+    'activities: of a code': read(
+      number => `${activities}${newest}&filter[ActivityCode]=${100 + (number % 40)}`,
+    ),
     'audit: newest 20': read(audit),
     'audit: of a resource': read(`${audit}&resource=Currency`),
     'audit: of a record': read(number => `${audit}&resource=Entity&key=${entity(number)}`),

@@ -5,7 +5,8 @@ const chunk = 500_000;
 export const [entityCount, actorCount] = [50_000, 200];
 
 /** A pseudo-random number from 1 to `max`, by the number of the row. */
-const random = (max: number, seed: string): string => `1 + (hashint8(${seed})::bigint & 2147483647) % ${max}`;
+const random = (max: number, seed: string): string =>
+  `1 + (hashint8(${seed})::bigint & 2147483647) % ${max}`;
 
 /** Activities of 200 users and 50,000 entities; a fifth of them have a comment. */
 const insertActivities = (createdAt: string): string => `
@@ -15,7 +16,9 @@ const insertActivities = (createdAt: string): string => `
          (array['Orders', 'Customers', 'Suppliers', 'Invoices'])[1 + i % 4], '10.0.0.' || i % 250, 1, '10.0.0.1'
     from generate_series($1::bigint, $2::bigint) i`;
 
-/** Audit entries of the same users; half of them are of entities, the others of reference data. */
+/**
+ * Audit entries of the same users; half of them are of entities, the others of reference data.
+ */
 const insertAuditEntries = (createdAt: string): string => `
   insert into audit_log (created_at, user_id, user_guid, entity_id, action, resource, record_key, before, after, ip_address, trace_id, database_user)
   select ${createdAt}, actor, md5(actor::text)::uuid, case when i % 2 = 0 then entity end,
@@ -29,22 +32,31 @@ const insertAuditEntries = (createdAt: string): string => `
 
 const tables = { activities: insertActivities, audit_log: insertAuditEntries };
 
-/** Fills a table with rows of the last years, the oldest first. Its indexes are made when the rows are there. */
+/**
+ * Fills a table with rows of the last years, the oldest first. Its indexes are made when the
+ * rows are there.
+ */
 export async function fillHistory(
   client: pg.Client,
   table: keyof typeof tables,
   rows: number,
   years: number,
 ): Promise<void> {
-  await client.query(`set maintenance_work_mem = '512MB'; alter table ${table} disable trigger user`);
+  await client.query(
+    `set maintenance_work_mem = '512MB'; alter table ${table} disable trigger user`,
+  );
   const { rows: indexes } = await client.query<{ name: string; definition: string }>(
     `select indexrelid::regclass::text as name, pg_get_indexdef(indexrelid) as definition
        from pg_index where indrelid = $1::regclass and not indisprimary`,
     [table],
   );
   for (const { name } of indexes) await client.query(`drop index ${name}`);
-  const insert = tables[table](`now() - interval '${years} years' + interval '${years} years' * (i::float8 / ${rows})`);
-  for (let from = 1; from <= rows; from += chunk) await client.query(insert, [from, Math.min(rows, from + chunk - 1)]);
+  const insert = tables[table](
+    `now() - interval '${years} years' + interval '${years} years' * (i::float8 / ${rows})`,
+  );
+  for (let from = 1; from <= rows; from += chunk) {
+    await client.query(insert, [from, Math.min(rows, from + chunk - 1)]);
+  }
   for (const { definition } of indexes) await client.query(definition);
   await client.query(`alter table ${table} enable trigger user`);
   await client.query(`vacuum analyze ${table}`);
@@ -54,11 +66,16 @@ export async function fillHistory(
 export async function addActivities(client: pg.Client, rows: number): Promise<void> {
   await client.query('alter table activities disable trigger user');
   const insert = insertActivities('clock_timestamp()');
-  for (let from = 1; from <= rows; from += chunk) await client.query(insert, [from, Math.min(rows, from + chunk - 1)]);
+  for (let from = 1; from <= rows; from += chunk) {
+    await client.query(insert, [from, Math.min(rows, from + chunk - 1)]);
+  }
   await client.query('alter table activities enable trigger user');
 }
 
-/** Fills the entities of the history, and one kind of reference data. They have no audit entries. */
+/**
+ * Fills the entities of the history, and one kind of reference data. They have no audit
+ * entries.
+ */
 export async function fillRecords(client: pg.Client, records: number): Promise<void> {
   await client.query(`
     begin;
@@ -85,7 +102,10 @@ export async function fillUsers(client: pg.Client, tenantId: number, users: numb
   await client.query('vacuum analyze users');
 }
 
-/** Describes the sizes of the table and of its indexes, and its dead rows as the statistics have them. */
+/**
+ * Describes the sizes of the table and of its indexes, and its dead rows as the statistics have
+ * them.
+ */
 export async function tableFacts(client: pg.Client, table: keyof typeof tables): Promise<string> {
   const { rows } = await client.query<{ facts: string }>(
     `select format('%s rows, table %s, indexes %s, %s dead rows', (select count(*) from ${table}),

@@ -75,7 +75,9 @@ export function seeds({ request }: KindClient): Request[] {
       return request('POST', paths.units, { Code: code, Name: `Unit of measure ${index}` });
     }),
     ...times(seeded.entities, index => request('POST', paths.entities, entity(`Entity ${index}`))),
-    ...times(seeded.activities, index => request('POST', paths.activities, activity(1 + (index % seeded.entities)))),
+    ...times(seeded.activities, index =>
+      request('POST', paths.activities, activity(1 + (index % seeded.entities))),
+    ),
   ];
 }
 
@@ -85,7 +87,12 @@ function reading(name: string, title: string, path: string, records?: number): K
 }
 
 function activity(entityId: number): object {
-  return { ActivityCode: 100, EntityId: entityId, Comment: 'Called about the open order', Screen: 'Orders' };
+  return {
+    ActivityCode: 100,
+    EntityId: entityId,
+    Comment: 'Called about the open order',
+    Screen: 'Orders',
+  };
 }
 
 function entity(name: string): object {

@@ -5,7 +5,10 @@ import { fileURLToPath } from 'node:url';
 import type { Child, Children } from './children.ts';
 import type { Plan } from './plan.ts';
 
-/** Result of the load generator. Latencies in ms, of a closed loop: at saturation unless the plan pauses. */
+/**
+ * Result of the load generator. Latencies in ms, of a closed loop: at saturation unless the
+ * plan pauses.
+ */
 export interface LoadResult {
   readonly requests: number;
   readonly seconds: number;
@@ -22,8 +25,12 @@ export interface Load {
 }
 
 export const hasWrk = !spawnSync('wrk', ['-v']).error;
-export const loadGenerator = hasWrk ? 'wrk -t1' : 'autocannon (wrk is not in PATH: latencies are in whole ms)';
-const paths = ['load.lua', 'fastify-reference/load.js'].map(name => fileURLToPath(new URL(name, import.meta.url)));
+export const loadGenerator = hasWrk
+  ? 'wrk -t1'
+  : 'autocannon (wrk is not in PATH: latencies are in whole ms)';
+const paths = ['load.lua', 'fastify-reference/load.js'].map(name =>
+  fileURLToPath(new URL(name, import.meta.url)),
+);
 let planCount = 0;
 
 /** Sends a plan to a server for so many seconds, in a separate process. */
@@ -36,7 +43,12 @@ export async function startLoad(
 ): Promise<Load> {
   const file = join(folder, `plan-${++planCount}`);
   const lines = plan.requests.map(({ method, path, headers, body = '' }) =>
-    [method, path, body, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)].join('\t'),
+    [
+      method,
+      path,
+      body,
+      ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    ].join('\t'),
   );
   await writeFile(file, `${lines.join('\n')}\n`, { mode: 0o600 });
   await writeFile(`${file}.order`, `${(plan.order ?? [...plan.requests.keys()]).join('\n')}\n`);
@@ -55,8 +67,23 @@ function launch(children: Children, url: string, plan: Plan, seconds: number, fi
   const [lua = '', script = ''] = paths;
   const rest = [file, String(pauseMs), `${file}.order`];
   if (hasWrk) {
-    const options = ['-t1', `-c${connections}`, `-d${seconds}s`, '--timeout', '10s', '-s', lua, url];
+    const options = [
+      '-t1',
+      `-c${connections}`,
+      `-d${seconds}s`,
+      '--timeout',
+      '10s',
+      '-s',
+      lua,
+      url,
+    ];
     return children.start('wrk', 'wrk', [...options, '--', ...rest]);
   }
-  return children.start('autocannon', process.execPath, [script, url, String(connections), String(seconds), ...rest]);
+  return children.start('autocannon', process.execPath, [
+    script,
+    url,
+    String(connections),
+    String(seconds),
+    ...rest,
+  ]);
 }

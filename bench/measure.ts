@@ -9,7 +9,10 @@ import type { Testbed } from './testbed.ts';
 import type { Tokens } from './tokens.ts';
 import { cpuOf, cpuOfFamily, residentMb } from './usage.ts';
 
-/** Measurement of one case in one round. CPU in µs per request, memory in MB at its end; NaN if unknown. */
+/**
+ * Measurement of one case in one round. CPU in µs per request, memory in MB at its end; NaN if
+ * unknown.
+ */
 export interface Sample extends LoadResult {
   readonly perSecond: number;
   readonly cpuServer: number;
@@ -27,7 +30,9 @@ export interface Case {
   /** Indexes of the tenants whose tokens the plans need. */
   readonly tenants: number[];
   readonly plan: () => Plan | Promise<Plan>;
-  /** Load during the measurement, on the same server or another; starts one second before it. */
+  /**
+   * Load during the measurement, on the same server or another; starts one second before it.
+   */
   readonly background?: BackgroundLoad | undefined;
   readonly countConnections?: boolean | undefined;
 }
@@ -58,10 +63,21 @@ export interface BenchContext {
 const warmUpSeconds = 2;
 const backgroundLeadSeconds = 1;
 
-/** Measures all cases in turn, once per round, so that other activity of the machine affects all of them alike. */
-export async function measureCases(bench: BenchContext, workload: string, cases: Case[]): Promise<CaseResult[]> {
+/**
+ * Measures all cases in turn, once per round, so that other activity of the machine affects all
+ * of them alike.
+ */
+export async function measureCases(
+  bench: BenchContext,
+  workload: string,
+  cases: Case[],
+): Promise<CaseResult[]> {
   const results = cases.map(
-    ({ name, background }): CaseResult => ({ name, samples: [], ...(background ? { background: [] } : {}) }),
+    ({ name, background }): CaseResult => ({
+      name,
+      samples: [],
+      ...(background ? { background: [] } : {}),
+    }),
   );
   for (let round = 1; round <= bench.rounds; round++) {
     for (const [index, current] of cases.entries()) {
@@ -84,20 +100,28 @@ export async function measureCases(bench: BenchContext, workload: string, cases:
 }
 
 /** @returns whether a token was replaced */
-async function renew({ tokens }: BenchContext, { target, tenants, background }: Case): Promise<boolean> {
+async function renew(
+  { tokens }: BenchContext,
+  { target, tenants, background }: Case,
+): Promise<boolean> {
   const replaced = background ? await tokens.renew(background.target, tenants) : false;
   return (await tokens.renew(target, tenants)) || replaced;
 }
 
 /**
- * Sends every request once, which opens all tenants and fills the response cache; then adds load, so that V8 compiles.
+ * Sends every request once, which opens all tenants and fills the response cache; then adds
+ * load, so that V8 compiles.
  */
-async function warmUp({ testbed }: BenchContext, { target, plan, background }: Case): Promise<void> {
+async function warmUp(
+  { testbed }: BenchContext,
+  { target, plan, background }: Case,
+): Promise<void> {
   const warmUpPlan = await plan();
   await checkPlan(target, warmUpPlan);
   if (background) await checkPlan(background.target, await background.plan());
   const { pauseMs, ...unpaused } = warmUpPlan;
-  await (await startLoad(testbed.children, testbed.folder, target.url, unpaused, warmUpSeconds)).result;
+  await (await startLoad(testbed.children, testbed.folder, target.url, unpaused, warmUpSeconds))
+    .result;
 }
 
 async function measure(
@@ -108,7 +132,13 @@ async function measure(
   const casePlan = await plan();
   const backgroundSeconds = seconds + 2 * backgroundLeadSeconds;
   const running = background
-    ? await startLoad(children, folder, background.target.url, await background.plan(), backgroundSeconds)
+    ? await startLoad(
+        children,
+        folder,
+        background.target.url,
+        await background.plan(),
+        backgroundSeconds,
+      )
     : undefined;
   if (running) await delay(backgroundLeadSeconds * 1_000);
   const counter = countConnections ? await startConnectionCount(serverUrl) : undefined;
@@ -120,10 +150,14 @@ async function measure(
   const connections = await counter?.stop();
   const [cpuServer, cpuPostgres, cpuRedis] = after.map((ms, index) => {
     const spentUs = (ms - (before[index] ?? Number.NaN)) * 1_000;
-    return running ? Number.NaN : spentUs / result.requests; // the background load spends CPU time as well
+    // the background load spends CPU time as well
+    return running ? Number.NaN : spentUs / result.requests;
   }) as [number, number, number];
   const perSecond = result.requests / result.seconds;
   const memory = await residentMb(target.child.pid);
   const sample = { ...result, perSecond, cpuServer, cpuPostgres, cpuRedis, residentMb: memory };
-  return { sample: connections ? { ...sample, connections } : sample, background: await running?.result };
+  return {
+    sample: connections ? { ...sample, connections } : sample,
+    background: await running?.result,
+  };
 }

@@ -1,7 +1,7 @@
 /**
- * Loaded into the service (`--expose-gc --import`) to measure its memory: on a message from the bench it sends the
- * sizes of heap (with external memory) and resident set, in bytes. It collects garbage first if the message is
- * `collect`.
+ * Loaded into the service (`--expose-gc --import`) to measure its memory: on a message from the
+ * bench it sends the sizes of heap (with external memory) and resident set, in bytes. It
+ * collects garbage first if the message is `collect`.
  */
 process.on('message', message => {
   const send = (): void => {

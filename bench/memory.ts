@@ -7,7 +7,10 @@ export interface Memory {
   readonly resident: number;
 }
 
-/** Reads the memory of a service that was started with the probe. @param how whether to collect garbage first */
+/**
+ * Reads the memory of a service that was started with the probe.
+ * @param how whether to collect garbage first
+ */
 export async function memoryOf({ child }: Target, how: 'collect' | 'read'): Promise<Memory> {
   const message = once(child.process, 'message');
   child.process.send?.(how);

@@ -88,7 +88,8 @@ export function readOptions(args: string[]): Options | AgainstOptions {
   refuse(values, against === undefined ? againstOnly : workloadsOnly, against === undefined);
   const whole = (name: keyof typeof defaults, min: number): number => {
     const value = Number(
-      values[name] ?? (against === undefined ? defaults : { ...defaults, ...againstDefaults })[name],
+      values[name] ??
+        (against === undefined ? defaults : { ...defaults, ...againstDefaults })[name],
     );
     if (Number.isInteger(value) && value >= min) return value;
     throw new Error(`--${name} must be an integer of at least ${min}`);
@@ -117,26 +118,42 @@ const againstOnly = ['only', 'profile'] as const;
 const workloadsOnly = ['workload', 'tenants', 'tuned'] as const;
 
 /** @throws {Error} if one of these options is given */
-function refuse(values: Readonly<Record<string, unknown>>, names: readonly string[], withoutAgainst: boolean): void {
+function refuse(
+  values: Readonly<Record<string, unknown>>,
+  names: readonly string[],
+  withoutAgainst: boolean,
+): void {
   const given = names.find(name => values[name] !== undefined);
-  if (given) throw new Error(`--${given} ${withoutAgainst ? 'needs' : 'does not go with'} --against`);
+  if (given) {
+    throw new Error(`--${given} ${withoutAgainst ? 'needs' : 'does not go with'} --against`);
+  }
 }
 
-/** Returns the items with the given names, in separate arguments or separated by commas; all if there are none. */
-function choose<Item extends { name: string }>(what: string, items: Item[], names: string[] | undefined): Item[] {
+/**
+ * Returns the items with the given names, in separate arguments or separated by commas; all if
+ * there are none.
+ */
+function choose<Item extends { name: string }>(
+  what: string,
+  items: Item[],
+  names: string[] | undefined,
+): Item[] {
   if (!names) return items;
   return names
     .flatMap(list => list.split(','))
     .map(name => {
       const found = items.find(item => item.name === name.trim());
       if (found) return found;
-      throw new Error(`unknown ${what} '${name}'; choose from: ${items.map(item => item.name).join(', ')}`);
+      throw new Error(
+        `unknown ${what} '${name}'; choose from: ${items.map(item => item.name).join(', ')}`,
+      );
     });
 }
 
 /** Returns whether the report may replace bench/RESULTS.md. */
 export function isComplete(options: Options): boolean {
   const { rounds, seconds, tenants } = options;
-  const enough = rounds >= defaults.rounds && seconds >= defaults.seconds && tenants >= defaults.tenants;
+  const enough =
+    rounds >= defaults.rounds && seconds >= defaults.seconds && tenants >= defaults.tenants;
   return enough && options.workloads === workloads;
 }

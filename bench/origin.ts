@@ -1,6 +1,9 @@
 const bodies = new Map<string, Buffer>();
 
-/** Fetches a response body from the server at `ORIGIN` and stores it. @returns undefined unless the status is 2xx */
+/**
+ * Fetches a response body from the server at `ORIGIN` and stores it.
+ * @returns undefined unless the status is 2xx
+ */
 export async function fetchBody(path: string): Promise<Buffer | undefined> {
   const response = await fetch(`${process.env.ORIGIN}${path}`);
   if (!response.ok) return undefined;

@@ -28,7 +28,10 @@ export function uniform(count: number): number[] {
   return Array.from({ length: orderLength }, () => random.integer(0, count - 1));
 }
 
-/** Returns random indexes below `count`, Zipf-distributed (index n has weight 1 / (n + 1)); the same in every run. */
+/**
+ * Returns random indexes below `count`, Zipf-distributed (index n has weight 1 / (n + 1)); the
+ * same in every run.
+ */
 export function zipf(count: number): number[] {
   const random = new Random(2);
   const sums: number[] = [];

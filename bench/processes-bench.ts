@@ -14,13 +14,14 @@ import { loginRequest } from './tokens.ts';
 import { cpuOfFamily } from './usage.ts';
 
 /**
- * Compares three ways to run the service: one process, PROCESSES=n, and n separate starts with one process each, which
- * share nothing but the databases and Redis. The load is reads of a cached list on connections that stay open, by one
- * client and by many (each of which has a rate limit of its own). All processes, wrk and Redis included, share the
- * cores.
+ * Compares three ways to run the service: one process, PROCESSES=n, and n separate starts with
+ * one process each, which share nothing but the databases and Redis. The load is reads of a
+ * cached list on connections that stay open, by one client and by many (each of which has a
+ * rate limit of its own). All processes, wrk and Redis included, share the cores.
  *
- * The CPU of a request rises when all cores of a machine work, because they share caches and clock. Separate starts
- * show by how much; what PROCESSES=n needs beyond them is the cost of its workers' work for each other.
+ * The CPU of a request rises when all cores of a machine work, because they share caches and
+ * clock. Separate starts show by how much; what PROCESSES=n needs beyond them is the cost of
+ * its workers' work for each other.
  */
 const usage = {
   command: 'bench:processes',
@@ -55,7 +56,10 @@ try {
 }
 
 async function bench(): Promise<void> {
-  const manifest = checkManifest({ slug: 'bench', name: 'Bench', admin: { email: 'admin@bench.test' } }, 'bench');
+  const manifest = checkManifest(
+    { slug: 'bench', name: 'Bench', admin: { email: 'admin@bench.test' } },
+    'bench',
+  );
   const { tenant, logins } = await provision(opened.installation, createPasswords(), manifest);
   const [admin] = logins;
   if (!admin) throw new Error('the tenant has no administrator');
@@ -80,13 +84,20 @@ async function bench(): Promise<void> {
   for (const clients of [1, options.clients]) {
     const plan = planOf(token, clients);
     const results: Measured[][] = services.map(() => []);
-    for (let round = 0; round < options.rounds; round++)
-      for (const [index, service] of services.entries()) results[index]?.push(await measure(service, plan));
+    for (let round = 0; round < options.rounds; round++) {
+      for (const [index, service] of services.entries()) {
+        results[index]?.push(await measure(service, plan));
+      }
+    }
     report(`${clients} client${clients === 1 ? '' : 's'}`, services, results);
   }
 }
 
-async function startAll(name: string, starts: number[], settings: Record<string, string>): Promise<Service> {
+async function startAll(
+  name: string,
+  starts: number[],
+  settings: Record<string, string>,
+): Promise<Service> {
   const started = [];
   for (const processes of starts) {
     const { port, child } = await startService(children, `PROCESSES=${processes}`, {
@@ -99,19 +110,29 @@ async function startAll(name: string, starts: number[], settings: Record<string,
     });
     started.push({ url: `http://127.0.0.1:${port}`, pid: child.pid });
   }
-  return { name, processes: starts.reduce((sum, processes) => sum + processes, 0), starts: started };
+  return {
+    name,
+    processes: starts.reduce((sum, processes) => sum + processes, 0),
+    starts: started,
+  };
 }
 
 function planOf(token: string, clients: number): Plan {
   const requests = Array.from({ length: clients }, (_, index) => ({
     method: 'GET' as const,
     path: '/api/v1/EntityStatus',
-    headers: { Authorization: `Bearer ${token}`, 'X-Forwarded-For': `198.51.${index >> 8}.${index & 255}` },
+    headers: {
+      Authorization: `Bearer ${token}`,
+      'X-Forwarded-For': `198.51.${index >> 8}.${index & 255}`,
+    },
   }));
   return { requests, connections: options.connections, expect: { status: 200 } };
 }
 
-/** V8 compiles a process's code for speed only after tens of thousands of requests: all processes must have them. */
+/**
+ * V8 compiles a process's code for speed only after tens of thousands of requests: all
+ * processes must have them.
+ */
 async function warmUp(service: Service, plan: Plan): Promise<void> {
   const wanted = warmUpRequests * service.processes;
   for (let requests = 0; requests < wanted; ) {
@@ -144,18 +165,28 @@ async function measure({ name, starts }: Service, plan: Plan): Promise<Measured>
 function report(title: string, services: Service[], results: Measured[][]): void {
   const rows: Record<string, Record<string, number>> = {};
   const units = { perSecond: 'requests/s', cpu: 'CPU µs/request', p99: 'p99 ms' } as const;
-  for (const unit of ['perSecond', 'cpu', 'p99'] as const)
-    for (const [index, { name }] of services.entries())
-      rows[`${name}, ${units[unit]}`] = roundedSpread((results[index] ?? []).map(measured => measured[unit]));
+  for (const unit of ['perSecond', 'cpu', 'p99'] as const) {
+    for (const [index, { name }] of services.entries()) {
+      rows[`${name}, ${units[unit]}`] = roundedSpread(
+        (results[index] ?? []).map(measured => measured[unit]),
+      );
+    }
+  }
   const ratio = (several: number, base: number, unit: 'perSecond' | 'cpu'): number[] =>
-    (results[several] ?? []).map((measured, round) => measured[unit] / (results[base]?.[round]?.[unit] ?? Number.NaN));
+    (results[several] ?? []).map(
+      (measured, round) => measured[unit] / (results[base]?.[round]?.[unit] ?? Number.NaN),
+    );
   const name = services[1]?.name ?? '';
   for (const [base, aims] of [
     [0, { perSecond: ' (aim: ≥ 1.3)', cpu: ' (aim: ≤ 1.1)' }],
     [2, { perSecond: '', cpu: '' }],
-  ] as const)
-    for (const unit of ['perSecond', 'cpu'] as const)
-      rows[`${name} / ${services[base]?.name}: ${units[unit]}${aims[unit]}`] = roundedSpread(ratio(1, base, unit));
+  ] as const) {
+    for (const unit of ['perSecond', 'cpu'] as const) {
+      rows[`${name} / ${services[base]?.name}: ${units[unit]}${aims[unit]}`] = roundedSpread(
+        ratio(1, base, unit),
+      );
+    }
+  }
   console.log(`\n${title}, ${options.connections} connections`);
   console.table(rows);
 }

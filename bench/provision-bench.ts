@@ -7,8 +7,14 @@ import { type BenchInstallation, withBenchInstallation } from './bench-installat
 import { readScriptOptions } from './script-options.ts';
 import { roundedSpread, timed } from './spread.ts';
 
-/** Measures a provision, and ten that begin at once, beside a bare `CREATE DATABASE` of the same template. */
-const usage = { command: 'bench:provision', text: 'Measures provisioning, compared with a bare CREATE DATABASE.' };
+/**
+ * Measures a provision, and ten that begin at once, beside a bare `CREATE DATABASE` of the same
+ * template.
+ */
+const usage = {
+  command: 'bench:provision',
+  text: 'Measures provisioning, compared with a bare CREATE DATABASE.',
+};
 const { tenants: rounds } = readScriptOptions(usage, { tenants: 30 });
 
 /** Provisions that begin at once, and how often. */
@@ -20,7 +26,11 @@ await withBenchInstallation(bench);
 async function bench({ installation, server, controlUrl }: BenchInstallation): Promise<void> {
   const passwords = createPasswords();
   const tenant = (slug: string) =>
-    provision(installation, passwords, checkManifest({ slug, name: slug, admin: { email: 'admin@bench.test' } }, slug));
+    provision(
+      installation,
+      passwords,
+      checkManifest({ slug, name: slug, admin: { email: 'admin@bench.test' } }, slug),
+    );
   await tenant('first');
 
   const bare: number[] = [];
@@ -29,7 +39,11 @@ async function bench({ installation, server, controlUrl }: BenchInstallation): P
   await withConnection(controlUrl, async client => {
     const template = await ensureTemplate(client, server, controlUrl);
     for (let round = 0; round < rounds; round++) {
-      bare.push(await timed(() => client.query(`create database bare_${round} template ${template} strategy wal_log`)));
+      bare.push(
+        await timed(() =>
+          client.query(`create database bare_${round} template ${template} strategy wal_log`),
+        ),
+      );
       one.push(await timed(() => tenant(`one-${round}`)));
     }
   });

@@ -5,10 +5,11 @@ import pg from 'pg';
 import { listen } from './listen.ts';
 
 /**
- * The raw-pg baseline: the fastest known way to serve PostgreSQL data with Node. Bare `node:http` and `pg`, named
- * prepared statements, timestamps read as text and sliced into ISO 8601, columns named like the JSON fields. One
- * tenant, no authentication, no audit, no checks; a conditional request gets the full response; a login verifies the
- * same Argon2 hash as on the other servers.
+ * The raw-pg baseline: the fastest known way to serve PostgreSQL data with Node. Bare
+ * `node:http` and `pg`, named prepared statements, timestamps read as text and sliced into ISO
+ * 8601, columns named like the JSON fields. One tenant, no authentication, no audit, no checks;
+ * a conditional request gets the full response; a login verifies the same Argon2 hash as on the
+ * other servers.
  */
 const connections = 10;
 const timestamptz = 1184;
@@ -66,7 +67,10 @@ const single = new Map<string, keyof typeof statements>([
   ['Entities', 'entity'],
 ]);
 
-async function query(name: keyof typeof statements, values: unknown[] = []): Promise<Record<string, unknown>[]> {
+async function query(
+  name: keyof typeof statements,
+  values: unknown[] = [],
+): Promise<Record<string, unknown>[]> {
   turn = (turn + 1) % connections;
   const result = await clients[turn]?.query({ name, text: statements[name], values });
   return result?.rows ?? [];
@@ -84,7 +88,9 @@ async function route(request: IncomingMessage): Promise<[number, unknown]> {
     return record ? [200, record] : [404, {}];
   }
   const body = JSON.parse(await text(request));
-  if (path === '/api/v1/OrderStatuses') return [201, (await query('create', [body.Name, body.Weighting]))[0]];
+  if (path === '/api/v1/OrderStatuses') {
+    return [201, (await query('create', [body.Name, body.Weighting]))[0]];
+  }
   const [user] = await query('user', [body.email]);
   if (!(await verify(String(user?.hash ?? (await decoyHash)), body.password))) return [401, {}];
   const [session] = await query('session', [user?.id]);
@@ -92,9 +98,15 @@ async function route(request: IncomingMessage): Promise<[number, unknown]> {
 }
 
 async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-  const [status, content] = await route(request).catch((error): [number, unknown] => [500, { error: String(error) }]);
+  const [status, content] = await route(request).catch((error): [number, unknown] => [
+    500,
+    { error: String(error) },
+  ]);
   const bytes = Buffer.from(JSON.stringify(content));
-  response.writeHead(status, { 'Content-Type': 'application/json; charset=utf-8', 'Content-Length': bytes.length });
+  response.writeHead(status, {
+    'Content-Type': 'application/json; charset=utf-8',
+    'Content-Length': bytes.length,
+  });
   response.end(bytes);
 }
 

@@ -8,10 +8,27 @@ export interface BenchRedis {
   readonly pid: number;
 }
 
-/** Starts a Redis server that stores nothing on disk. @returns undefined if redis-server is not installed */
-export async function startRedis(children: Children, folder: string): Promise<BenchRedis | undefined> {
+/**
+ * Starts a Redis server that stores nothing on disk.
+ * @returns undefined if redis-server is not installed
+ */
+export async function startRedis(
+  children: Children,
+  folder: string,
+): Promise<BenchRedis | undefined> {
   const port = await freePort();
-  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder];
+  const args = [
+    '--port',
+    String(port),
+    '--bind',
+    '127.0.0.1',
+    '--save',
+    '',
+    '--appendonly',
+    'no',
+    '--dir',
+    folder,
+  ];
   const child = children.start('redis-server', 'redis-server', args);
   try {
     await child.waitForOutput(/Ready to accept connections/);

@@ -27,7 +27,9 @@ export function report(finished: Finished[], environment: string[]): string {
           legend,
           table(
             caseHeader,
-            measured.flatMap(workload => workload.results.map(result => caseLine(workload, result))),
+            measured.flatMap(workload =>
+              workload.results.map(result => caseLine(workload, result)),
+            ),
           ),
         ]
       : []),
@@ -49,23 +51,36 @@ const figureHeader = ['Figure', 'median', 'min', 'max', 'aim', 'met'];
 function figureLine({ text, values, aim }: Figure): string[] {
   const { min, median, max } = spread(values);
   const aimText = !aim ? '–' : 'atLeast' in aim ? `≥ ${aim.atLeast}` : `≤ ${aim.atMost}`;
-  return [text, number(median), number(min), number(max), aimText, aim ? (isMet(values, aim) ? 'yes' : 'no') : '–'];
+  return [
+    text,
+    number(median),
+    number(min),
+    number(max),
+    aimText,
+    aim ? (isMet(values, aim) ? 'yes' : 'no') : '–',
+  ];
 }
 
-/** Compares the median with the aim; for an upper bound on counts (errors, connections), the worst round. */
+/**
+ * Compares the median with the aim; for an upper bound on counts (errors, connections), the
+ * worst round.
+ */
 function isMet(values: number[], aim: NonNullable<Figure['aim']>): boolean {
   const { median, max } = spread(values);
   if ('atLeast' in aim) return median >= aim.atLeast;
   return (values.every(Number.isInteger) ? max : median) <= aim.atMost;
 }
 
-const caseHeader = 'Workload,case,req/s,× raw-pg,× fastify,p50,p99,errors,CPU server,CPU PostgreSQL,CPU Redis,MB'.split(
-  ',',
-);
+const caseHeader =
+  'Workload,case,req/s,× raw-pg,× fastify,p50,p99,errors,CPU server,CPU PostgreSQL,CPU Redis,MB'.split(
+    ',',
+  );
 
 function caseLine({ name, results }: Finished, result: CaseResult): string[] {
-  const median = (of: (sample: Sample) => number): string => number(spread(result.samples.map(of)).median);
-  const sum = (of: (sample: Sample) => number): number => result.samples.reduce((all, sample) => all + of(sample), 0);
+  const median = (of: (sample: Sample) => number): string =>
+    number(spread(result.samples.map(of)).median);
+  const sum = (of: (sample: Sample) => number): number =>
+    result.samples.reduce((all, sample) => all + of(sample), 0);
   return [
     name,
     result.name,
@@ -91,11 +106,22 @@ function ratioTo(result: CaseResult, results: CaseResult[], base: string): strin
 export function number(value: number): string {
   if (Number.isNaN(value)) return '–';
   if (Number.isInteger(value)) return String(value);
-  return Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(2);
+  return Math.abs(value) >= 100
+    ? value.toFixed(0)
+    : Math.abs(value) >= 10
+      ? value.toFixed(1)
+      : value.toFixed(2);
 }
 
 export function table(header: string[], lines: string[][]): string {
-  const widths = header.map((_, column) => Math.max(...[header, ...lines].map(line => line[column]?.length ?? 0)));
-  const render = (cells: string[]): string => `| ${cells.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join(' | ')} |`;
-  return [render(header), `| ${widths.map(width => '-'.repeat(width)).join(' | ')} |`, ...lines.map(render)].join('\n');
+  const widths = header.map((_, column) =>
+    Math.max(...[header, ...lines].map(line => line[column]?.length ?? 0)),
+  );
+  const render = (cells: string[]): string =>
+    `| ${cells.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join(' | ')} |`;
+  return [
+    render(header),
+    `| ${widths.map(width => '-'.repeat(width)).join(' | ')} |`,
+    ...lines.map(render),
+  ].join('\n');
 }

@@ -19,7 +19,10 @@ interface Run extends Results {
   readonly tokens: Tokens;
 }
 
-/** The bench: runs the workloads or compares builds, prints the report and removes everything. See `--help`. */
+/**
+ * The bench: runs the workloads or compares builds, prints the report and removes everything.
+ * See `--help`.
+ */
 async function main(): Promise<void> {
   const options = checkedOptions();
   if (!options) return;
@@ -43,7 +46,9 @@ async function main(): Promise<void> {
   try {
     if (options.against !== undefined) {
       const comparison = await compareBuilds(options, onOpen).catch(fail);
-      if (comparison) console.log(options.json ? json(comparisonJson(comparison)) : comparisonReport(comparison));
+      if (comparison) {
+        console.log(options.json ? json(comparisonJson(comparison)) : comparisonReport(comparison));
+      }
       return;
     }
 
@@ -51,7 +56,9 @@ async function main(): Promise<void> {
     await runWorkloads(options, runs, onOpen).catch(fail);
     // Also after a failure: what the workloads before it have measured.
     const [results, tuned] = runs;
-    if (results && !interrupted && results.finished.length > 0) await printReport(options, results, tuned);
+    if (results && !interrupted && results.finished.length > 0) {
+      await printReport(options, results, tuned);
+    }
   } finally {
     if (!interrupted) await close();
   }
@@ -67,14 +74,23 @@ function checkedOptions(): Options | AgainstOptions | undefined {
     if (!options.help) return options;
     console.log(help);
   } catch (error) {
-    console.error(`${error instanceof Error ? error.message : error}\n\nSee: npm run -s bench -- --help`);
+    console.error(
+      `${error instanceof Error ? error.message : error}\n\nSee: npm run -s bench -- --help`,
+    );
     process.exitCode = 2;
   }
   return undefined;
 }
 
-/** Adds the run with the defaults of PostgreSQL, and then that with PostgreSQL tuned if the options ask for it. */
-async function runWorkloads(options: Options, runs: Run[], onOpen: TestbedOptions['onOpen']): Promise<void> {
+/**
+ * Adds the run with the defaults of PostgreSQL, and then that with PostgreSQL tuned if the
+ * options ask for it.
+ */
+async function runWorkloads(
+  options: Options,
+  runs: Run[],
+  onOpen: TestbedOptions['onOpen'],
+): Promise<void> {
   for (const isTuned of options.tuned ? [false, true] : [false]) {
     const testbed = await openTestbed({ tenantCount: options.tenants, isTuned, onOpen });
     if (options.tuned) await testbed.setIdle(true);
@@ -90,7 +106,13 @@ async function runWorkloads(options: Options, runs: Run[], onOpen: TestbedOption
         await testbed.setIdle(false);
       },
       run: async (passTurn: () => Promise<void>) => {
-        const result = await run({ testbed, tokens, rounds: options.rounds, seconds: options.seconds, passTurn });
+        const result = await run({
+          testbed,
+          tokens,
+          rounds: options.rounds,
+          seconds: options.seconds,
+          passTurn,
+        });
         finished.push({ name, title, ...result });
       },
       end: async () => {
@@ -98,21 +120,34 @@ async function runWorkloads(options: Options, runs: Run[], onOpen: TestbedOption
       },
     }));
     await inTurns(works).catch(error => {
-      throw new Error(`the workload ${name} failed: ${error instanceof Error ? error.message : error}`, {
-        cause: error,
-      });
+      throw new Error(
+        `the workload ${name} failed: ${error instanceof Error ? error.message : error}`,
+        {
+          cause: error,
+        },
+      );
     });
   }
 }
 
-async function printReport(options: Options, { environment, finished }: Results, tuned?: Results): Promise<void> {
-  const text = [report(finished, environment), ...(tuned ? [tuningReport(finished, tuned)] : [])].join('\n\n');
+async function printReport(
+  options: Options,
+  { environment, finished }: Results,
+  tuned?: Results,
+): Promise<void> {
+  const text = [
+    report(finished, environment),
+    ...(tuned ? [tuningReport(finished, tuned)] : []),
+  ].join('\n\n');
   const tunedResults = tuned && { environment: tuned.environment, workloads: tuned.finished };
   if (options.json) console.log(json({ environment, workloads: finished, tuned: tunedResults }));
   else console.log(text);
   if (!isComplete(options) || process.exitCode) return;
   const introduction = 'The report of the last complete run of `npm run -s bench`.';
-  await writeFile(new URL('RESULTS.md', import.meta.url), `# Results\n\n${introduction}\n\n${text}\n`);
+  await writeFile(
+    new URL('RESULTS.md', import.meta.url),
+    `# Results\n\n${introduction}\n\n${text}\n`,
+  );
 }
 
 await main();

@@ -1,8 +1,8 @@
 import { parseArgs } from 'node:util';
 
 /**
- * Reads the options of a bench script; every number option is an integer of at least 1. Prints the usage and ends the
- * process on `--help`, and with status 2 on wrong options.
+ * Reads the options of a bench script; every number option is an integer of at least 1. Prints
+ * the usage and ends the process on `--help`, and with status 2 on wrong options.
  * @param usage the npm command, and a sentence about the script
  * @param defaults name and default of each number option
  */
@@ -36,7 +36,9 @@ export function readScriptOptions<Name extends string, Flag extends string = nev
     const switches = flags.map(flag => [flag, values[flag] === true]);
     return Object.fromEntries([...numbers, ...switches]);
   } catch (error) {
-    console.error(`${error instanceof Error ? error.message : error}\n\nSee: npm run -s ${usage.command} -- --help`);
+    console.error(
+      `${error instanceof Error ? error.message : error}\n\nSee: npm run -s ${usage.command} -- --help`,
+    );
     process.exit(2);
   }
 }

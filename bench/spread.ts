@@ -6,7 +6,11 @@ export interface Spread {
 }
 
 export function spread(figures: number[]): Spread {
-  return { min: percentile(figures, 0), median: percentile(figures, 0.5), max: percentile(figures, 1) };
+  return {
+    min: percentile(figures, 0),
+    median: percentile(figures, 0.5),
+    max: percentile(figures, 1),
+  };
 }
 
 /** Returns the figure below which this share of the figures is; NaN if there are none. */
@@ -17,7 +21,9 @@ export function percentile(figures: number[], share: number): number {
 
 /** Returns the spread, rounded to two decimal places. */
 export function roundedSpread(figures: number[]): Record<string, number> {
-  return Object.fromEntries(Object.entries(spread(figures)).map(([name, figure]) => [name, Number(figure.toFixed(2))]));
+  return Object.fromEntries(
+    Object.entries(spread(figures)).map(([name, figure]) => [name, Number(figure.toFixed(2))]),
+  );
 }
 
 /** Returns how long `work` takes, in ms. */

@@ -19,11 +19,15 @@ export interface Target {
 const root = fileURLToPath(new URL('../', import.meta.url));
 const inBench = (file: string): string => fileURLToPath(new URL(file, import.meta.url));
 
-const v8Flags = join(root, 'src/lib/runtime/v8-flags.ts'); // every server runs with the same V8 flags
+// every server runs with the same V8 flags
+const v8Flags = join(root, 'src/lib/runtime/v8-flags.ts');
 
 const readyMs = 60_000;
 
-/** Settings of the service that differ from its defaults: rate limits that a bench does not reach, and a quiet log. */
+/**
+ * Settings of the service that differ from its defaults: rate limits that a bench does not
+ * reach, and a quiet log.
+ */
 export const serviceSettings = {
   LOG_LEVEL: 'warn',
   RATE_LIMIT_GLOBAL: '1000000/1s',
@@ -55,7 +59,10 @@ export async function startServer(
   return target('service', port, child);
 }
 
-/** Starts the service with these settings, and waits until it is ready. @param probe loads memory-probe.ts */
+/**
+ * Starts the service with these settings, and waits until it is ready.
+ * @param probe loads memory-probe.ts
+ */
 export async function startService(
   children: Children,
   name: string,
@@ -79,7 +86,8 @@ interface Launch {
 }
 
 /**
- * Starts a service on free ports, with the settings of all services of a bench and these, and waits until it is ready.
+ * Starts a service on free ports, with the settings of all services of a bench and these, and
+ * waits until it is ready.
  * @throws {Error} with its output if it ends before, or is not ready after 60 s
  */
 export async function startReady(
@@ -91,7 +99,13 @@ export async function startReady(
   const port = await freePort();
   const managementPort = await freePort();
   const ports = { PORT: String(port), MANAGEMENT_PORT: String(managementPort) };
-  const child = children.start(name, command, args, { ...serviceSettings, ...settings, ...ports }, options);
+  const child = children.start(
+    name,
+    command,
+    args,
+    { ...serviceSettings, ...settings, ...ports },
+    options,
+  );
   const ready = async (): Promise<boolean> =>
     fetch(`http://127.0.0.1:${managementPort}/health/ready`).then(
       response => response.ok,
@@ -99,8 +113,9 @@ export async function startReady(
     );
   const deadline = Date.now() + readyMs;
   while (!(await ready())) {
-    if (Date.now() > deadline || child.process.exitCode !== null)
+    if (Date.now() > deadline || child.process.exitCode !== null) {
       throw new Error(`${name} did not become ready: ${child.recentOutput()}`);
+    }
     await delay(50);
   }
   return { port, child };
@@ -128,8 +143,13 @@ export function startCollector(testbed: Testbed): Promise<Target> {
   return startOther(testbed, 'collector', 'collector.ts', {});
 }
 
-/** Returns functions that start raw-pg (once) and the two servers that fetch the bodies they send from it. */
-export function baselineStarters(testbed: Testbed): Record<'rawPg' | 'bareHttp' | 'bareKoa', () => Promise<Target>> {
+/**
+ * Returns functions that start raw-pg (once) and the two servers that fetch the bodies they
+ * send from it.
+ */
+export function baselineStarters(
+  testbed: Testbed,
+): Record<'rawPg' | 'bareHttp' | 'bareKoa', () => Promise<Target>> {
   let started: Promise<Target> | undefined;
   const rawPg = (): Promise<Target> => (started ??= startRawPg(testbed));
   const sender = (name: string) => async (): Promise<Target> =>
@@ -163,11 +183,22 @@ async function startOther(
   file: string,
   environment: Record<string, string>,
 ): Promise<Target> {
-  const child = testbed.children.start(name, process.execPath, ['--import', v8Flags, inBench(file)], environment);
+  const child = testbed.children.start(
+    name,
+    process.execPath,
+    ['--import', v8Flags, inBench(file)],
+    environment,
+  );
   const [, port] = await child.waitForOutput(/^listening (\d+)$/m);
   return target(name, Number(port), child);
 }
 
 function target(name: string, port: number, child: Child): Target {
-  return { name, url: `http://127.0.0.1:${port}`, child, path: (_, path) => path, stop: child.stop };
+  return {
+    name,
+    url: `http://127.0.0.1:${port}`,
+    child,
+    path: (_, path) => path,
+    stop: child.stop,
+  };
 }

@@ -11,7 +11,10 @@ import { type BenchTenant, makeTenants } from './bench-tenants.ts';
 import { Children } from './children.ts';
 import { startRedis } from './redis.ts';
 
-/** The environment of all workloads: PostgreSQL, Redis, databases and tenants. No HTTP server runs in it yet. */
+/**
+ * The environment of all workloads: PostgreSQL, Redis, databases and tenants. No HTTP server
+ * runs in it yet.
+ */
 export interface Testbed {
   readonly folder: string;
   readonly serverUrl: string;
@@ -29,19 +32,28 @@ export interface Testbed {
   readonly users: Credentials[];
   readonly tenants: BenchTenant[];
   readonly children: Children;
-  /** Stops autovacuum while another server is measured, because its workers take time of all cores. */
+  /**
+   * Stops autovacuum while another server is measured, because its workers take time of all
+   * cores.
+   */
   setIdle(isIdle: boolean): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Without it, the largest connection budget of a workload and the other servers would not find room together. */
+/**
+ * Without it, the largest connection budget of a workload and the other servers would not find
+ * room together.
+ */
 const neededSettings = ['max_connections=300'];
 
-/** Settings that operators tune; a run with `--tuned` measures a second server that has them. */
+/**
+ * Settings that operators tune; a run with `--tuned` measures a second server that has them.
+ */
 const tunedSettings = [
   'shared_buffers=256MB',
   'max_wal_size=4GB',
-  'autovacuum_naptime=3600', // with 1,000 databases, the default starts a worker every 60 ms, during every workload
+  // with 1,000 databases, the default starts a worker every 60 ms, during every workload
+  'autovacuum_naptime=3600',
 ];
 
 const fastifyFolder = fileURLToPath(new URL('fastify-reference/', import.meta.url));
@@ -55,12 +67,17 @@ export interface TestbedOptions {
   onOpen: (close: () => Promise<void>) => unknown;
 }
 
-export async function openTestbed({ tenantCount, isTuned, onOpen }: TestbedOptions): Promise<Testbed> {
+export async function openTestbed({
+  tenantCount,
+  isTuned,
+  onOpen,
+}: TestbedOptions): Promise<Testbed> {
   const children = new Children();
   let opening: ReturnType<typeof openBenchInstallation> | undefined;
   const close = async (): Promise<void> => {
     await children.stop();
-    const opened = await opening?.catch(() => undefined); // an installation that fails to open closes itself
+    // an installation that fails to open closes itself
+    const opened = await opening?.catch(() => undefined);
     await opened?.close();
   };
   onOpen(close);
@@ -75,27 +92,49 @@ export async function openTestbed({ tenantCount, isTuned, onOpen }: TestbedOptio
 
   const passwords = createPasswords();
   const password = generatePassword();
-  const users = Array.from({ length: loginUserCount }, (_, n) => ({ email: `login-${n}@bench.test`, password }));
+  const users = Array.from({ length: loginUserCount }, (_, n) => ({
+    email: `login-${n}@bench.test`,
+    password,
+  }));
   const passwordHash = await passwords.hash(password);
   const rawPgUrl = await createBaselineDatabase(serverUrl, 'bench_raw_pg', users, passwordHash);
   const fastifyUrl = await createBaselineDatabase(serverUrl, 'bench_fastify', users, passwordHash);
   const tenants = await makeTenants(opened, passwords, tenantCount, loginUserCount);
   await opened.disconnect();
-  await withConnection(serverUrl, client => client.query('checkpoint')); // so that none runs during a workload
+  // so that none runs during a workload
+  await withConnection(serverUrl, client => client.query('checkpoint'));
 
   const setIdle = (isIdle: boolean): Promise<void> =>
     changeSetting(serverUrl, isIdle ? 'set autovacuum to off' : 'reset autovacuum');
 
   const urls = { serverUrl, controlUrl, rawPgUrl, fastifyUrl };
-  return { folder, masterKey, ...urls, postgresPid, postgresSettings, redis, users, tenants, children, setIdle, close };
+  return {
+    folder,
+    masterKey,
+    ...urls,
+    postgresPid,
+    postgresSettings,
+    redis,
+    users,
+    tenants,
+    children,
+    setIdle,
+    close,
+  };
 }
 
-/** Installs the packages of the Fastify reference, which include autocannon, unless they are there. */
+/**
+ * Installs the packages of the Fastify reference, which include autocannon, unless they are
+ * there.
+ */
 export async function installFastify(children: Children): Promise<void> {
   if (existsSync(join(fastifyFolder, 'node_modules'))) return;
 
   progress('installing the Fastify reference');
   const args = ['ci', '--no-audit', '--no-fund', '--prefix', fastifyFolder];
-  const npm = children.start('npm ci', 'npm', args, process.env); // npm reads its registry and proxy from it
-  if ((await npm.ended) !== 0) throw new Error(`the Fastify reference could not be installed: ${npm.recentOutput()}`);
+  // npm reads its registry and proxy from it
+  const npm = children.start('npm ci', 'npm', args, process.env);
+  if ((await npm.ended) !== 0) {
+    throw new Error(`the Fastify reference could not be installed: ${npm.recentOutput()}`);
+  }
 }

@@ -13,7 +13,8 @@ interface Pair {
   readonly at: number;
 }
 
-const renewAfterMs = accessTokenLifetimeSeconds * 500; // half the lifetime: no token may expire during a measurement
+// half the lifetime: no token may expire during a measurement
+const renewAfterMs = accessTokenLifetimeSeconds * 500;
 const concurrency = 4;
 
 /** Access tokens of every tenant's administrator, and of a user of the Fastify reference. */
@@ -27,7 +28,10 @@ export class Tokens {
     this.#testbed = testbed;
   }
 
-  /** Renews tokens that expire soon. @returns whether one was replaced, which the service has then not verified yet */
+  /**
+   * Renews tokens that expire soon.
+   * @returns whether one was replaced, which the service has then not verified yet
+   */
   async renew(target: Target, tenants: number[]): Promise<boolean> {
     if (target.name === 'fastify') return this.#renewFastify(target);
     if (target.name !== 'service') return false;
@@ -46,8 +50,8 @@ export class Tokens {
   }
 
   /**
-   * Renews tokens in a process of the service that ends before the measured one starts, which must not know the
-   * tenants.
+   * Renews tokens in a process of the service that ends before the measured one starts, which
+   * must not know the tenants.
    */
   async renewAhead(tenants: number[]): Promise<void> {
     if (this.#expiring(tenants).length === 0) return;
@@ -56,7 +60,10 @@ export class Tokens {
 
   /** Returns the headers that authenticate a request. */
   headersFor(target: Target, tenant: number): Record<string, string> {
-    const token = target.name === 'fastify' ? this.#fastifyTokens.get(target) : this.#pairs.get(tenant)?.accessToken;
+    const token =
+      target.name === 'fastify'
+        ? this.#fastifyTokens.get(target)
+        : this.#pairs.get(tenant)?.accessToken;
     if (target.name !== 'fastify' && target.name !== 'service') return {};
     if (token === undefined) throw new Error(`tenant ${tenant} has no token`);
     return { Authorization: `Bearer ${token}` };
@@ -94,6 +101,9 @@ function refreshRequest(guid: string, refreshToken: string): Request {
 }
 
 function post(path: string, body: object, guid?: string): Request {
-  const headers = { 'Content-Type': 'application/json', ...(guid === undefined ? {} : { 'X-Tenant': guid }) };
+  const headers = {
+    'Content-Type': 'application/json',
+    ...(guid === undefined ? {} : { 'X-Tenant': guid }),
+  };
   return { method: 'POST', path, headers, body: JSON.stringify(body) };
 }

@@ -15,7 +15,10 @@ const header = [
   'p99, tuned',
 ];
 
-/** Returns what tuning PostgreSQL gains, as Markdown: medians of the measurements, which both servers had in turn. */
+/**
+ * Returns what tuning PostgreSQL gains, as Markdown: medians of the measurements, which both
+ * servers had in turn.
+ */
 export function tuningReport(finished: Finished[], tuned: Results): string {
   const lines = tuned.finished.flatMap(({ name, results }) => {
     const defaults = finished.find(workload => workload.name === name)?.results ?? [];
@@ -42,7 +45,10 @@ export function tuningReport(finished: Finished[], tuned: Results): string {
   return ['## What tuning gains', `- tuned: ${settings}`, table(header, lines)].join('\n\n');
 }
 
-/** Requests per second; of a case that sends one request at a time and has no rate, those that its p50 permits. */
+/**
+ * Requests per second; of a case that sends one request at a time and has no rate, those that
+ * its p50 permits.
+ */
 function rateOf({ perSecond, p50 }: Sample): number {
   return Number.isNaN(perSecond) ? 1_000 / p50 : perSecond;
 }

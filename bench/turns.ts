@@ -11,7 +11,10 @@ interface Work {
 /** Runs several works, which take turns in their order. */
 export async function inTurns(works: readonly Work[]): Promise<void> {
   let lastTurn = Promise.resolve();
-  /** Waits for the turns before. @returns the function that ends the turn */
+  /**
+   * Waits for the turns before.
+   * @returns the function that ends the turn
+   */
   const takeTurn = async (): Promise<() => void> => {
     const before = lastTurn;
     const { promise, resolve } = Promise.withResolvers<void>();

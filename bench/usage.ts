@@ -13,12 +13,15 @@ const tickMs = 10; // USER_HZ is 100 on every Linux that Node runs on
 /** @returns undefined where there is no /proc, or when the process has ended */
 async function readStat(pid: number | string): Promise<Stat | undefined> {
   const line = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-  // The second field is the name in parentheses, which may contain spaces; the split starts at the third (proc(5)).
+  // The second field is the name in parentheses, which may contain spaces; the split starts at
+  // the third (proc(5)).
   const fields = line
     .slice(line.lastIndexOf(')') + 2)
     .split(' ')
     .map(Number);
-  const [parent, user, system, endedUser, endedSystem] = [1, 11, 12, 13, 14].map(index => fields[index]);
+  const [parent, user, system, endedUser, endedSystem] = [1, 11, 12, 13, 14].map(
+    index => fields[index],
+  );
   if (parent === undefined || endedSystem === undefined) return undefined;
   return {
     parent,
@@ -28,14 +31,17 @@ async function readStat(pid: number | string): Promise<Stat | undefined> {
 }
 
 /**
- * Returns the CPU time of the threads of a process to the nanosecond, in ms. The time in `stat` is a whole number of
- * ticks, which is coarse for the many backends of PostgreSQL that work a little each.
+ * Returns the CPU time of the threads of a process to the nanosecond, in ms. The time in `stat`
+ * is a whole number of ticks, which is coarse for the many backends of PostgreSQL that work a
+ * little each.
  * @returns undefined on a kernel without `schedstat`, or when the process has ended
  */
 async function exactMs(pid: number): Promise<number | undefined> {
   const threads = await readdir(`/proc/${pid}/task`).catch(() => []);
   const texts = await Promise.all(
-    threads.map(thread => readFile(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').catch(() => '')),
+    threads.map(thread =>
+      readFile(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').catch(() => ''),
+    ),
   );
   if (!texts.some(text => text !== '')) return undefined;
 
@@ -48,12 +54,17 @@ export async function cpuOf(pid: number | undefined): Promise<number> {
   return (await exactMs(pid)) ?? (await readStat(pid))?.ownMs ?? Number.NaN;
 }
 
-/** Returns the CPU time of a process, its running and its ended children, in ms: PostgreSQL with its backends. */
+/**
+ * Returns the CPU time of a process, its running and its ended children, in ms: PostgreSQL with
+ * its backends.
+ */
 export async function cpuOfFamily(pid: number): Promise<number> {
   const first = await readStat(pid);
   if (!first) return Number.NaN;
   const pids = (await readdir('/proc')).filter(name => /^\d+$/.test(name)).map(Number);
-  const stats = await Promise.all(pids.map(async each => ({ pid: each, parent: (await readStat(each))?.parent })));
+  const stats = await Promise.all(
+    pids.map(async each => ({ pid: each, parent: (await readStat(each))?.parent })),
+  );
   const family = [pid, ...stats.filter(({ parent }) => parent === pid).map(child => child.pid)];
   const times = await Promise.all(family.map(cpuOf));
   // A child that ended meanwhile is in neither sum: its time would be missing.

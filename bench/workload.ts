@@ -34,7 +34,9 @@ export function ratios(
 
 /** Returns, for each round, the number of error responses and failed connections of a case. */
 export function errorsOf(results: CaseResult[], name: string): number[] {
-  return samplesOf(results, name).map(({ statusErrors, socketErrors }) => statusErrors + socketErrors);
+  return samplesOf(results, name).map(
+    ({ statusErrors, socketErrors }) => statusErrors + socketErrors,
+  );
 }
 
 /** Returns the samples of the case with this name; empty if there is none. */

@@ -16,15 +16,17 @@ import { killWorkers } from './service/workers/worker-process.ts';
 const maxCloseMs = 3_000; // a server that does not answer
 
 /**
- * Runs the process: configuration → installation → server, until a signal ends it. With `PROCESSES`, this process
- * starts workers, which run this file too and serve the requests.
+ * Runs the process: configuration → installation → server, until a signal ends it. With
+ * `PROCESSES`, this process starts workers, which run this file too and serve the requests.
  */
 async function main(): Promise<void> {
   const config = readConfig();
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
   const restarts = config.processes > 1 ? new RestartSignal(log) : undefined;
-  for (const warning of [...settingWarnings(), ...mailWarnings(config)]) log.warn({ event: 'setting' }, warning);
+  for (const warning of [...settingWarnings(), ...mailWarnings(config)]) {
+    log.warn({ event: 'setting' }, warning);
+  }
   if (config.processesNote) log.info({ event: 'processes' }, config.processesNote);
   const opening = openInstallation(config, 'service', { log });
   const ignoreEarlySignals = exitOnSignals(restarts?.stopSignals ?? stopSignals, async () => {
@@ -38,7 +40,8 @@ async function main(): Promise<void> {
     const options = { config, prepared, log, output, ignoreEarlySignals };
     await (restarts ? runWorkers(options, restarts) : runService(options));
   } finally {
-    await within(installation.close(), maxCloseMs).catch(() => {}); // the error of a start is the one to report
+    // the error of a start is the one to report
+    await within(installation.close(), maxCloseMs).catch(() => {});
   }
 }
 
@@ -48,6 +51,8 @@ if (cluster.isWorker) {
   await main().catch(error => {
     if (isEndedBySignal()) return;
     console.error(explain(error));
-    process.exit(1); // whatever the start has left open: the process serves nothing, and its manager starts it again
+    // whatever the start has left open: the process serves nothing, and its manager starts it
+    // again
+    process.exit(1);
   });
 }

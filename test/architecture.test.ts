@@ -9,11 +9,24 @@ import { apiRoutes } from '../src/service/routes.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** The folders of `src`, from top to bottom: a file imports from its own folder and from those below it. */
+/**
+ * The folders of `src`, from top to bottom: a file imports from its own folder and from those
+ * below it.
+ */
 const folders = ['service', 'operator', 'accounts', 'sales', 'tenancy', 'control', 'lib'];
 
 /** The folders of `src/operator`, by the same rule. */
-const operatorFolders = ['cli', 'console', 'doctor', 'fleet', 'backup', 'databases', 'schema', 'records', 'command'];
+const operatorFolders = [
+  'cli',
+  'console',
+  'doctor',
+  'fleet',
+  'backup',
+  'databases',
+  'schema',
+  'records',
+  'command',
+];
 
 interface SourceFile {
   path: string;
@@ -37,20 +50,28 @@ async function sources(folder: string): Promise<SourceFile[]> {
 }
 
 /**
- * Returns the imports that do not lead downwards. What is in no folder of `parent`, such as `src/main.ts` and
- * `scripts`, is above all of them.
+ * Returns the imports that do not lead downwards. What is in no folder of `parent`, such as
+ * `src/main.ts` and `scripts`, is above all of them.
  * @param parent the folder whose folders `order` names
  * @throws when a file is in a folder that `order` does not name
  */
-function upwardImports(files: readonly SourceFile[], parent: string, order: readonly string[]): string[] {
+function upwardImports(
+  files: readonly SourceFile[],
+  parent: string,
+  order: readonly string[],
+): string[] {
   const paths = new Set(files.map(({ path }) => path));
 
   const levelOf = (path: string): number => {
-    const [folder = '', ...rest] = path.startsWith(parent) ? path.slice(parent.length).split('/') : [];
+    const [folder = '', ...rest] = path.startsWith(parent)
+      ? path.slice(parent.length).split('/')
+      : [];
     if (rest.length === 0) return -1;
 
     const level = order.indexOf(folder);
-    if (level < 0) throw new Error(`${path}: give ${folder} a place in the order in test/architecture.test.ts`);
+    if (level < 0) {
+      throw new Error(`${path}: give ${folder} a place in the order in test/architecture.test.ts`);
+    }
     return level;
   };
 
@@ -65,7 +86,9 @@ function upwardImports(files: readonly SourceFile[], parent: string, order: read
 /** Returns for each folder the folders beside it from which its files import. */
 function importsBetweenFolders(files: readonly SourceFile[]): Map<string, string[]> {
   const graph = new Map<string, string[]>();
-  const arrows = files.flatMap(file => importsOf(file).map((imported): [string, string] => [file.path, imported]));
+  const arrows = files.flatMap(file =>
+    importsOf(file).map((imported): [string, string] => [file.path, imported]),
+  );
 
   for (const [from, to] of arrows) {
     const [ours, theirs] = [dirname(from).split('/'), dirname(to).split('/')];
@@ -73,13 +96,18 @@ function importsBetweenFolders(files: readonly SourceFile[]): Map<string, string
     const isBeside = shared >= 0 && shared < theirs.length;
     if (!isBeside) continue;
 
-    const [folder, other] = [ours, theirs].map(names => names.slice(0, shared + 1).join('/')) as [string, string];
+    const [folder, other] = [ours, theirs].map(names => names.slice(0, shared + 1).join('/')) as [
+      string,
+      string,
+    ];
     graph.set(folder, [...(graph.get(folder) ?? []), other]);
   }
   return graph;
 }
 
-/** The files of ours that a file imports, types included, as paths from the root of the project. */
+/**
+ * The files of ours that a file imports, types included, as paths from the root of the project.
+ */
 function importsOf({ path, text }: SourceFile): string[] {
   return ts
     .preProcessFile(text, true, true)
@@ -87,7 +115,10 @@ function importsOf({ path, text }: SourceFile): string[] {
     .map(({ fileName }) => join(dirname(path), fileName));
 }
 
-/** The first cycle that a depth-first search meets, as the path through it; undefined when there is none. */
+/**
+ * The first cycle that a depth-first search meets, as the path through it; undefined when there
+ * is none.
+ */
 function findCycle(graph: ReadonlyMap<string, readonly string[]>): string[] | undefined {
   const finished = new Set<string>();
   const path: string[] = [];
@@ -110,6 +141,42 @@ function findCycle(graph: ReadonlyMap<string, readonly string[]>): string[] | un
   return undefined;
 }
 
+/**
+ * Returns the places of bodies without braces on a line of their own, which the linter cannot
+ * tell from `if (!tenant) return undefined;`, and those of spread literals, which only pack
+ * lines.
+ */
+function bareBodies({ path, text }: SourceFile): string[] {
+  const tree = ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true);
+  const lineOf = (position: number): number =>
+    tree.getLineAndCharacterOfPosition(position).line + 1;
+  const found: string[] = [];
+
+  const isApart = (statement: ts.Node, body: ts.Statement): boolean =>
+    !ts.isBlock(body) && lineOf(body.getStart(tree)) !== lineOf(statement.getStart(tree));
+
+  const visit = (node: ts.Node): void => {
+    const bodies = ts.isIfStatement(node)
+      ? [node.thenStatement]
+      : ts.isIterationStatement(node, false)
+        ? [node.statement]
+        : [];
+    const isSpread = ts.isSpreadAssignment(node) || ts.isSpreadElement(node);
+    const isPacked =
+      isSpread &&
+      (ts.isObjectLiteralExpression(node.expression) ||
+        ts.isArrayLiteralExpression(node.expression));
+
+    if (isPacked || bodies.some(body => isApart(node, body))) {
+      found.push(`${path}:${lineOf(node.getStart(tree))}`);
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(tree);
+
+  return found;
+}
+
 describe('architecture', () => {
   let src: SourceFile[];
   let migrations: SourceFile[];
@@ -118,7 +185,11 @@ describe('architecture', () => {
   let all: SourceFile[];
 
   before(async () => {
-    [src, migrations, scripts] = await Promise.all([sources('src'), sources('migrations'), sources('scripts')]);
+    [src, migrations, scripts] = await Promise.all([
+      sources('src'),
+      sources('migrations'),
+      sources('scripts'),
+    ]);
     const text = await readFile(join(root, 'mikro-orm.config.ts'), 'utf8');
     config = { path: 'mikro-orm.config.ts', text, code: text };
     all = [...src, ...migrations, ...scripts, config];
@@ -141,7 +212,9 @@ describe('architecture', () => {
 
   it('src has main.ts and the seven folders, and src/operator its nine', async () => {
     expect((await readdir(join(root, 'src'))).sort()).to.deep.equal([...folders, 'main.ts'].sort());
-    expect((await readdir(join(root, 'src/operator'))).sort()).to.deep.equal([...operatorFolders, 'README.md'].sort());
+    expect((await readdir(join(root, 'src/operator'))).sort()).to.deep.equal(
+      [...operatorFolders, 'README.md'].sort(),
+    );
   });
 
   it('every folder imports only from the folders below it', () => {
@@ -157,21 +230,29 @@ describe('architecture', () => {
   });
 
   it('no folder of src has the name of another one, or of one at the top of the project', async () => {
-    const tops = (await readdir(root, { withFileTypes: true })).filter(entry => entry.isDirectory());
+    const tops = (await readdir(root, { withFileTypes: true })).filter(entry =>
+      entry.isDirectory(),
+    );
     const entries = await readdir(join(root, 'src'), { withFileTypes: true, recursive: true });
-    const names = [...tops, ...entries.filter(entry => entry.isDirectory())].map(({ name }) => name);
+    const names = [...tops, ...entries.filter(entry => entry.isDirectory())].map(
+      ({ name }) => name,
+    );
 
     expect(names.filter((name, at) => names.indexOf(name) !== at)).to.deep.equal([]);
   });
 
   it('every folder of src begins with a README, and each file that it names is there', async () => {
     const entries = await readdir(join(root, 'src'), { withFileTypes: true, recursive: true });
-    const inner = entries.filter(entry => entry.isDirectory()).map(({ parentPath, name }) => join(parentPath, name));
+    const inner = entries
+      .filter(entry => entry.isDirectory())
+      .map(({ parentPath, name }) => join(parentPath, name));
 
     for (const folder of inner) {
       const text = await readFile(join(folder, 'README.md'), 'utf8');
       const named = [...text.matchAll(/`([\w./-]+\.(?:ts|js|css))`/g)].map(([, path = '']) => path);
-      const missing = named.filter(path => !existsSync(join(folder, path)) && !existsSync(join(root, path)));
+      const missing = named.filter(
+        path => !existsSync(join(folder, path)) && !existsSync(join(root, path)),
+      );
 
       expect(text, folder).to.match(/^# .+\n\n/);
       expect(missing, folder).to.deep.equal([]);
@@ -184,7 +265,9 @@ describe('architecture', () => {
     const imported = files.flatMap(({ path, text }) =>
       ts
         .preProcessFile(text, true, true)
-        .importedFiles.map(({ fileName }) => (fileName.startsWith('.') ? join(dirname(path), fileName) : fileName)),
+        .importedFiles.map(({ fileName }) =>
+          fileName.startsWith('.') ? join(dirname(path), fileName) : fileName,
+        ),
     );
     const paths = new Set(files.map(({ path }) => path));
     expect(imported.filter(name => !paths.has(name))).to.deep.equal([]);
@@ -218,36 +301,58 @@ describe('architecture', () => {
 
   it('every migration declares whether the build before it can go on', () => {
     const since: Record<string, string> = { control: '0014', tenant: '0015' };
-    const declaring = migrations.filter(({ path }) => basename(path) >= (since[basename(dirname(path))] ?? ''));
-    for (const { path, code } of declaring)
-      if (/\/\d{4}-/.test(path)) expect(code, path).to.match(/static readonly compatible = (true|false);/);
+    const declaring = migrations.filter(
+      ({ path }) => basename(path) >= (since[basename(dirname(path))] ?? ''),
+    );
+    for (const { path, code } of declaring) {
+      if (/\/\d{4}-/.test(path)) {
+        expect(code, path).to.match(/static readonly compatible = (true|false);/);
+      }
+    }
   });
 
   it('every route declares who may call it', () => {
     const routes = apiRoutes({} as never);
-    const open = routes.filter(({ access }) => !['user', ...permissions].includes(access)).map(({ path }) => path);
+    const open = routes
+      .filter(({ access }) => !['user', ...permissions].includes(access))
+      .map(({ path }) => path);
     expect(routes.length).to.be.greaterThan(8);
     for (const { method, path, access, summary } of routes) {
-      expect(access, `${method} ${path}`).to.be.oneOf(['anonymous', 'optional', 'client', 'user', ...permissions]);
+      expect(access, `${method} ${path}`).to.be.oneOf([
+        'anonymous',
+        'optional',
+        'client',
+        'user',
+        ...permissions,
+      ]);
       expect(summary, `${method} ${path}`).to.match(/\S/);
     }
-    for (const path of open) expect(path).to.match(/^\/api\/v1\/auth\/|^\/api\/Data\/GenerateToken$/);
+    for (const path of open) {
+      expect(path).to.match(/^\/api\/v1\/auth\/|^\/api\/Data\/GenerateToken$/);
+    }
     const keys = routes.map(({ method, path }) => `${method} ${path.replace(/:\w+/g, ':')}`);
     expect(new Set(keys).size).to.equal(keys.length);
   });
 
   it('the environment is read in one place only', () => {
-    const readers = all.filter(({ code }) => /process\.env|node:process|import\.meta\.env/.test(code));
-    expect(readers.map(({ path }) => path)).to.deep.equal(['src/lib/config/process-environment.ts']);
+    const readers = all.filter(({ code }) =>
+      /process\.env|node:process|import\.meta\.env/.test(code),
+    );
+    expect(readers.map(({ path }) => path)).to.deep.equal([
+      'src/lib/config/process-environment.ts',
+    ]);
   });
 
   it('no file path is taken from the pathname of a URL, so the project may lie in a folder of any name', () => {
-    for (const { path, code } of all) expect(code, path).not.to.match(/import\.meta\.url\)\.pathname/);
+    for (const { path, code } of all) {
+      expect(code, path).not.to.match(/import\.meta\.url\)\.pathname/);
+    }
   });
 
   it('the files of the resources contain no code about tenants', () => {
     const files = src.filter(
-      ({ path }) => /^src\/sales\/resources\/[^/]+$/.test(path) && path !== 'src/sales/resources/index.ts',
+      ({ path }) =>
+        /^src\/sales\/resources\/[^/]+$/.test(path) && path !== 'src/sales/resources/index.ts',
     );
     expect(files.length).to.be.greaterThan(0);
     for (const { path, text } of files) {
@@ -264,15 +369,26 @@ describe('architecture', () => {
     }
   });
 
-  it('no comment is wider than 120 columns', async () => {
+  it('no comment is wider than 96 columns', async () => {
     const folders = await Promise.all(['migrations', 'bench', 'deploy', 'test'].map(sources));
-    for (const { path, text } of [...all, ...folders.flat()])
-      expect(text, path).not.to.match(/^ *(?=\/?\*|\/\/).{121,}$/m);
+    for (const { path, text } of [...all, ...folders.flat()]) {
+      expect(text, path).not.to.match(/^ *(?=\/?\*|\/\/).{97,}$/m);
+    }
+  });
+
+  it('a body that stands on a line of its own has braces, and no literal is spread', async () => {
+    const others = await Promise.all(['bench', 'deploy', 'docs', 'test'].map(sources));
+
+    expect([...all, ...others.flat()].flatMap(file => bareBodies(file))).to.deep.equal([]);
   });
 
   it('no file contains a marker of unfinished work', async () => {
-    const later = new RegExp(`\\b(${['TO' + 'DO', 'FIX' + 'ME', 'XX' + 'X', 'HA' + 'CK'].join('|')})\\b`);
-    for (const { path, text } of [...all, ...(await sources('test'))]) expect(text, path).not.to.match(later);
+    const later = new RegExp(
+      `\\b(${['TO' + 'DO', 'FIX' + 'ME', 'XX' + 'X', 'HA' + 'CK'].join('|')})\\b`,
+    );
+    for (const { path, text } of [...all, ...(await sources('test'))]) {
+      expect(text, path).not.to.match(later);
+    }
   });
 
   it('the source code has no default export, no barrel file but the catalogue, and no module-level variable', () => {
@@ -289,7 +405,9 @@ describe('architecture', () => {
       const names = files.filter(name => /^\d{4}-.*\.ts$/.test(name));
       const numbers = names.map(name => Number(name.slice(0, 4))).sort((a, b) => a - b);
       expect(numbers, kind).to.deep.equal(numbers.map((_, index) => index + 1));
-      const pages = files.filter(name => name.endsWith('.sql')).map(name => name.replace(/sql$/, 'ts'));
+      const pages = files
+        .filter(name => name.endsWith('.sql'))
+        .map(name => name.replace(/sql$/, 'ts'));
       expect(names).to.include.members(pages);
     }
   });
@@ -338,11 +456,16 @@ describe('architecture', () => {
       const mandatory = ['jws', 'jsonwebtoken', 'koa'];
 
       for (const [name, floor] of Object.entries(floors)) {
-        const found = Object.entries(locked).filter(([path]) => path.endsWith(`node_modules/${name}`));
+        const found = Object.entries(locked).filter(([path]) =>
+          path.endsWith(`node_modules/${name}`),
+        );
         if (mandatory.includes(name)) expect(found, name).not.to.deep.equal([]);
 
         for (const [path, { version }] of found) {
-          expect(version.localeCompare(floor, 'en', { numeric: true }), `${path} ${version}`).to.be.at.least(0);
+          expect(
+            version.localeCompare(floor, 'en', { numeric: true }),
+            `${path} ${version}`,
+          ).to.be.at.least(0);
         }
       }
     });

@@ -46,13 +46,18 @@ describe('subjects of commits', () => {
 
     expect(kept).to.deep.equal({ code: 0, stderr: '' });
     expect(refused.code).to.equal(1);
-    expect(refused.stderr).to.match(new RegExp(`^${tooLong}: the subject has 83 characters, and may have 72: Say too`));
+    expect(refused.stderr).to.match(
+      new RegExp(`^${tooLong}: the subject has 83 characters, and may have 72: Say too`),
+    );
     expect(refused.stderr.trim().split('\n')).to.have.lengthOf(1);
   });
 
   it('a clone without the named commit is not checked, and nothing fails', async () => {
     await commit('y'.repeat(80));
 
-    expect(await check('0123456789012345678901234567890123456789')).to.deep.equal({ code: 0, stderr: '' });
+    expect(await check('0123456789012345678901234567890123456789')).to.deep.equal({
+      code: 0,
+      stderr: '',
+    });
   });
 });

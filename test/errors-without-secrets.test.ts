@@ -35,7 +35,9 @@ describe('descriptions of errors', () => {
     const files = (await readdir(source, { recursive: true })).filter(file => file.endsWith('.ts'));
     for (const file of files) {
       const text = await readFile(new URL(file, source), 'utf8');
-      for (const [, value] of text.matchAll(/\berr: (?!\()([^,}]*)/g)) expect(value, file).to.match(/^describeError\(/);
+      for (const [, value] of text.matchAll(/\berr: (?!\()([^,}]*)/g)) {
+        expect(value, file).to.match(/^describeError\(/);
+      }
       expect(text, file).not.to.match(/console\.\w+\((error|err|cause)\)/);
     }
   });

@@ -19,11 +19,16 @@ describe('a start that fails', () => {
   after(() => silent.close());
 
   /**
-   * Starts the service in a process of its own. @returns the one line that it prints at its end
+   * Starts the service in a process of its own.
+   * @returns the one line that it prints at its end
    */
   async function refusal(settings: Record<string, string>): Promise<string> {
     const ports = { PORT: '0', MANAGEMENT_PORT: '0' };
-    const { process: child, ended } = startScript('src/main.ts', [], { ...world.environment, ...ports, ...settings });
+    const { process: child, ended } = startScript('src/main.ts', [], {
+      ...world.environment,
+      ...ports,
+      ...settings,
+    });
     const timer = setTimeout(() => child.kill('SIGKILL'), maxMs);
     const { code, stderr } = await ended;
     clearTimeout(timer);
@@ -37,11 +42,19 @@ describe('a start that fails', () => {
   it('ends the process with the name of the setting, whichever setting it is and whatever is open by then', async () => {
     const { port } = silent.address() as AddressInfo;
     const redisUrl = 'redis://:secret-word%zz@127.0.0.1:6379';
-    expect(await refusal({ REDIS_URL: redisUrl })).to.match(/^Correct the configuration: REDIS_URL has a % /);
-    expect(await refusal({ REDIS_URL: 'redis://127.0.0.1/cache' })).to.match(/REDIS_URL must have the number/);
-    expect(await refusal({ SMTP_URL: 'smtp://u:secret-word#@mail.internal' })).to.match(/SMTP_URL has a # in it/);
+    expect(await refusal({ REDIS_URL: redisUrl })).to.match(
+      /^Correct the configuration: REDIS_URL has a % /,
+    );
+    expect(await refusal({ REDIS_URL: 'redis://127.0.0.1/cache' })).to.match(
+      /REDIS_URL must have the number/,
+    );
+    expect(await refusal({ SMTP_URL: 'smtp://u:secret-word#@mail.internal' })).to.match(
+      /SMTP_URL has a # in it/,
+    );
     // After databases, feed and beat are open.
-    expect(await refusal({ PORT: String(port) })).to.match(/^port \d+ on 127\.0\.0\.1 is in use.*set PORT/);
+    expect(await refusal({ PORT: String(port) })).to.match(
+      /^port \d+ on 127\.0\.0\.1 is in use.*set PORT/,
+    );
   });
 
   if (redisInstalled) {

@@ -16,7 +16,11 @@ describe('packages that a start loads', () => {
       console.log(JSON.stringify({ before, after: loaded('nodemailer') }));
       process.exit();`;
 
-    const { stdout, stderr } = await startProgram(process.execPath, [...nodeOptions(), '--eval', program], {}).ended;
+    const { stdout, stderr } = await startProgram(
+      process.execPath,
+      [...nodeOptions(), '--eval', program],
+      {},
+    ).ended;
 
     expect(stderr).to.equal('');
     expect(JSON.parse(stdout)).to.deep.equal({ before: ['koa'], after: true });

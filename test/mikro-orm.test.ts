@@ -58,7 +58,12 @@ describe('command line of MikroORM', () => {
 
   it('commands that change a database are refused, and name the command that does so', async () => {
     const { command, name } = contexts()[0] ?? expect.fail();
-    for (const args of [['migration:up'], ['migration:down'], ['migration:fresh'], ['schema:update', '--run']]) {
+    for (const args of [
+      ['migration:up'],
+      ['migration:down'],
+      ['migration:fresh'],
+      ['schema:update', '--run'],
+    ]) {
       const { code, stdout, stderr } = await mikroOrm(name, ...args);
       expect(code, args.join(' ')).to.equal(1);
       expect(stdout + stderr).to.include(`Run: ${command}`);

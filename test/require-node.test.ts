@@ -10,12 +10,18 @@ describe('programs where Node or the packages are missing', () => {
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), 'backoffice-node-'));
     await mkdir(join(folder, 'src/lib/runtime'), { recursive: true });
-    await cp(join(root, 'src/lib/runtime/require-node.js'), join(folder, 'src/lib/runtime/require-node.js'));
+    await cp(
+      join(root, 'src/lib/runtime/require-node.js'),
+      join(folder, 'src/lib/runtime/require-node.js'),
+    );
     await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
   });
   afterEach(() => rm(folder, { recursive: true }));
 
-  /** Runs a program of the folder on a Node that cannot load TypeScript. @returns what it says */
+  /**
+   * Runs a program of the folder on a Node that cannot load TypeScript.
+   * @returns what it says
+   */
   async function refusal(): Promise<string> {
     const args = [
       '--no-experimental-strip-types',
@@ -38,7 +44,9 @@ describe('programs where Node or the packages are missing', () => {
   }
 
   it('a start before npm ci ends with the command that installs the packages', async () => {
-    expect(await refusal()).to.equal('The packages of the service are not installed: run npm ci in its folder.\n');
+    expect(await refusal()).to.equal(
+      'The packages of the service are not installed: run npm ci in its folder.\n',
+    );
   });
 
   it('a Node that cannot load TypeScript ends with one sentence that names the required version, and where there is one', async () => {
@@ -73,7 +81,9 @@ describe('programs where Node or the packages are missing', () => {
       /scripts\/node\.sh".* --import "\$url\/src\/lib\/runtime\/require-node\.js" /,
     );
     for (const name of Object.keys(scripts)) {
-      expect(scripts[name], name).not.to.match(/(^|exec |[|&] )(node|mocha|tsc|biome|knip|openapi-typescript) /);
+      expect(scripts[name], name).not.to.match(
+        /(^|exec |[|&] )(node|mocha|tsc|biome|knip|openapi-typescript) /,
+      );
     }
   });
 });

@@ -34,7 +34,10 @@ describe('failures that an operator can resolve', () => {
   });
 
   it('a relative path in a setting begins in the folder of the project, wherever a command is started', async () => {
-    const { dataDir, backup } = readConfig({ DATA_DIR: 'data', BACKUP_IDENTITY_FILE: 'identity.txt' });
+    const { dataDir, backup } = readConfig({
+      DATA_DIR: 'data',
+      BACKUP_IDENTITY_FILE: 'identity.txt',
+    });
     expect(dataDir).to.equal(join(root, 'data'));
     expect(backup.identityFile).to.equal(join(root, 'identity.txt'));
 
@@ -58,7 +61,10 @@ describe('failures that an operator can resolve', () => {
     const text =
       'DATA_DIR cannot be written (ENOTDIR): set it to a folder that this login may write, or set DATABASE_URL.';
     expectOneLine(await runCommand('src/main.ts', [], { DATA_DIR: join(file, 'data') }), text);
-    expectOneLine(await runCommand('scripts/tenant.ts', provision, { DATA_DIR: join(file, 'data') }), text);
+    expectOneLine(
+      await runCommand('scripts/tenant.ts', provision, { DATA_DIR: join(file, 'data') }),
+      text,
+    );
     await rm(folder, { recursive: true });
   });
 
@@ -66,8 +72,9 @@ describe('failures that an operator can resolve', () => {
     if (process.platform !== 'linux') return this.skip();
     const text =
       'DATA_DIR cannot be written (ENOENT): set it to a folder that this login may write, or set DATABASE_URL.';
-    for (const folder of ['/proc/backoffice', '/proc/backoffice/data'])
+    for (const folder of ['/proc/backoffice', '/proc/backoffice/data']) {
       expectOneLine(await runCommand('scripts/tenant.ts', provision, { DATA_DIR: folder }), text);
+    }
   });
 
   it('a HOST or MANAGEMENT_HOST that is not an address of the machine is reported by name, and the port is not', async () => {
@@ -95,10 +102,14 @@ describe('failures that an operator can resolve', () => {
     const head = await controlHead();
 
     try {
-      await em.fork().execute(`insert into migrations (name, compatible) values ('9998-later', true)`);
+      await em
+        .fork()
+        .execute(`insert into migrations (name, compatible) values ('9998-later', true)`);
       expect((await runCommand('scripts/tenant.ts', ['list'], environment)).code).to.equal(0);
 
-      await em.fork().execute(`insert into migrations (name, compatible) values ('9999-later', false)`);
+      await em
+        .fork()
+        .execute(`insert into migrations (name, compatible) values ('9999-later', false)`);
       expectOneLine(
         await runCommand('scripts/tenant.ts', ['list'], environment),
         `The control database is at version 9999-later, with which this build (${head}) cannot work. Use the newer build.`,
@@ -112,7 +123,10 @@ describe('failures that an operator can resolve', () => {
     const url = new URL(world.installation.controlUrl);
     url.password = 'secret-word';
     expectOneLine(
-      await runCommand('scripts/tenant.ts', ['list'], { ...world.environment, DATABASE_URL: url.href }),
+      await runCommand('scripts/tenant.ts', ['list'], {
+        ...world.environment,
+        DATABASE_URL: url.href,
+      }),
       'The control database cannot be used: the password is wrong. Correct the password in DATABASE_URL. ' +
         `Then test it: psql "$DATABASE_URL" -c 'select 1'`,
     );
@@ -122,7 +136,12 @@ describe('failures that an operator can resolve', () => {
     const url = new URL(postgresUrl());
     url.password = 'secret-word';
     expectOneLine(
-      await runCommand('scripts/tenant.ts', ['server', 'add', 'second'], world.environment, url.href),
+      await runCommand(
+        'scripts/tenant.ts',
+        ['server', 'add', 'second'],
+        world.environment,
+        url.href,
+      ),
       'The server second cannot be used: the password is wrong. ' +
         'Correct the password in its URL. Then run again: bin/backoffice server add second',
     );

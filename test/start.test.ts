@@ -39,17 +39,24 @@ describe('npm start', () => {
     expect(service.password).to.be.a('string');
     await expectServing(service);
 
-    const curl = /^ +curl -sS (\S+) -H '([^']+)' -H '([^']+)' -d '([^']+)'$/m.exec(service.output.stdout);
+    const curl = /^ +curl -sS (\S+) -H '([^']+)' -H '([^']+)' -d '([^']+)'$/m.exec(
+      service.output.stdout,
+    );
     const [, url = '', tenant = '', type = '', body = ''] = curl ?? [];
     const headers = Object.fromEntries([tenant, type].map(header => header.split(': ')));
     const response = await fetch(url, { method: 'POST', headers, body });
     expect(response.status).to.equal(200);
     expect(await response.json()).to.have.all.keys('accessToken', 'refreshToken', 'entityType');
-    for (let again = 0; again < 6; again++)
+    for (let again = 0; again < 6; again++) {
       expect((await fetch(url, { method: 'POST', headers, body })).status).to.equal(200);
-    for (const path of ['live', 'ready'])
+    }
+    for (const path of ['live', 'ready']) {
       expect((await fetch(`${service.managementUrl}/health/${path}`)).status).to.equal(200);
-    expect((await fetch(`${service.url}/health/ready`)).status, 'never on the public port').not.to.equal(200);
+    }
+    expect(
+      (await fetch(`${service.url}/health/ready`)).status,
+      'never on the public port',
+    ).not.to.equal(200);
     expect((await postmaster()) ?? 0).to.be.greaterThan(0);
   });
 
@@ -57,7 +64,9 @@ describe('npm start', () => {
     const { output } = await running();
     const lines = /^ +export TOKEN=\$\((.+\n)+/m.exec(`${output.stdout}\n`)?.[0] ?? '';
 
-    for (const shell of ['bash', 'zsh', 'fish'].filter(name => !spawnSync(name, ['-c', 'true']).error)) {
+    for (const shell of ['bash', 'zsh', 'fish'].filter(
+      name => !spawnSync(name, ['-c', 'true']).error,
+    )) {
       const { code, stdout } = await startProgram(shell, ['-c', lines], {}).ended;
       expect(code, shell).to.equal(0);
       const [countries, made, found] = stdout
@@ -84,7 +93,9 @@ describe('npm start', () => {
     const listed = await runCommand('scripts/tenant.ts', ['list', '--json'], starts.environment);
     expect(listed.code).to.equal(0);
     expect(listed.stderr).to.equal('');
-    expect(JSON.parse(listed.stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(['demo']);
+    expect(JSON.parse(listed.stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal([
+      'demo',
+    ]);
 
     const made = await runCommand(
       'scripts/tenant.ts',
@@ -96,7 +107,9 @@ describe('npm start', () => {
 
     const { guid, admin } = JSON.parse(made.stdout);
     const client = new Client(`http://127.0.0.1:${starts.environment.PORT}`);
-    expect((await client.post('/api/v1/auth/login', admin, { 'X-Tenant': guid })).status).to.equal(200);
+    expect((await client.post('/api/v1/auth/login', admin, { 'X-Tenant': guid })).status).to.equal(
+      200,
+    );
   });
 
   it('a second start on a used port fails with one line that names the setting', async () => {
@@ -111,7 +124,8 @@ describe('npm start', () => {
     await running();
     const folder = starts.environment.DATA_DIR ?? '';
     const url = await runningEmbeddedUrl(folder);
-    const query = (text: string, address = url) => withConnection(address, client => client.query(text));
+    const query = (text: string, address = url) =>
+      withConnection(address, client => client.query(text));
     const { rows } = await query(`select database_name as name from tenants where slug = 'demo'`);
     const setDigest = (value: string | undefined, address?: string) =>
       query(`update migrations set digest = '${value}' where name = '0001-first-schema'`, address);
@@ -125,8 +139,13 @@ describe('npm start', () => {
       await setDigest('other', address);
       await query('update tenants set schema_fingerprint = null');
       const result = await failedStart(settings);
-      expectOneLine(result, /was made by another build, which was not released: its 0001-first-schema is not that of/);
-      expect(result.stderr).to.include(`Remove it with all data in it (rm -r ${folder}), and start again.`);
+      expectOneLine(
+        result,
+        /was made by another build, which was not released: its 0001-first-schema is not that of/,
+      );
+      expect(result.stderr).to.include(
+        `Remove it with all data in it (rm -r ${folder}), and start again.`,
+      );
       await setDigest((await pageDigests(kind)).get('0001-first-schema'), address);
     }
   });
@@ -143,7 +162,8 @@ describe('npm start', () => {
     const { responded } = await beginRequest(service, 'Cut off');
     service.process.kill('SIGTERM');
     await eventually(() => service.output.stdout.includes('"event":"stopping"'));
-    // Signals within 1 s of the first one count as its repetition; the first later one ends the process.
+    // Signals within 1 s of the first one count as its repetition; the first later one ends the
+    // process.
     await eventually(() => {
       service.process.kill('SIGTERM');
       return service.process.exitCode !== null;
@@ -189,23 +209,34 @@ describe('npm start', () => {
 
   it('the command line works without the service, and leaves no PostgreSQL running', async () => {
     await stopped();
-    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['list', '--json'], starts.environment);
+    const { code, stdout, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['list', '--json'],
+      starts.environment,
+    );
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
-    expect(JSON.parse(stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal([...tenants].sort());
+    expect(JSON.parse(stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(
+      [...tenants].sort(),
+    );
     expect(await postmaster()).to.equal(undefined);
   });
 
   it('a lost master key is named, and no other one takes its place', async () => {
     const path = join(starts.folder, 'master.key');
     await rename(path, `${path}.lost`);
-    for (const _ of [1, 2]) expectOneLine(await failedStart({}), /master\.key is missing: restore the file/);
+    for (const _ of [1, 2]) {
+      expectOneLine(await failedStart({}), /master\.key is missing: restore the file/);
+    }
     await rename(`${path}.lost`, path);
   });
 
   it('every npm script that runs one program replaces its shell by it, so signals to npm reach it', async () => {
-    const { scripts } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
+    const { scripts } = JSON.parse(
+      await readFile(new URL('../package.json', import.meta.url), 'utf8'),
+    );
     const withShell = Object.keys(scripts).filter(name => !scripts[name].startsWith('exec '));
-    expect(withShell).to.deep.equal(['openapi:types', 'lint:openapi', 'check']); // pipelines and sequences of short programs
+    // pipelines and sequences of short programs
+    expect(withShell).to.deep.equal(['openapi:types', 'lint:openapi', 'check']);
   });
 
   it('wrong settings are named in one line each, and their values are never printed', async () => {
@@ -218,7 +249,10 @@ describe('npm start', () => {
       [{ MAIL_FROM: 'secret-word' }, /MAIL_FROM/],
       [{ DATABASE_URL: postgresUrl() }, /MASTER_KEY/],
       [{ DATABASE_URL: 'secret-word', MASTER_KEY: 'secret-word' }, /DATABASE_URL.*MASTER_KEY/],
-      [{ DATABASE_URL: 'postgresql://u:secret-word@127.0.0.1:1/x', MASTER_KEY: 'ab'.repeat(32) }, /DATABASE_URL/],
+      [
+        { DATABASE_URL: 'postgresql://u:secret-word@127.0.0.1:1/x', MASTER_KEY: 'ab'.repeat(32) },
+        /DATABASE_URL/,
+      ],
     ];
     for (const [settings, naming] of wrong) expectOneLine(await failedStart(settings), naming);
   });
@@ -228,9 +262,14 @@ describe('npm start', () => {
     const name = `start_${randomBytes(5).toString('hex')}`;
     await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
     const MASTER_KEY = randomBytes(32).toString('base64');
-    const failed = await failedStart({ DATABASE_URL: databaseUrl(postgresUrl(), name), MASTER_KEY });
+    const failed = await failedStart({
+      DATABASE_URL: databaseUrl(postgresUrl(), name),
+      MASTER_KEY,
+    });
     expectOneLine(failed, /bin\/backoffice control migrate/);
-    await withConnection(postgresUrl(), client => client.query(`drop database ${name} with (force)`));
+    await withConnection(postgresUrl(), client =>
+      client.query(`drop database ${name} with (force)`),
+    );
   });
 });
 

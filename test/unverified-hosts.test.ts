@@ -40,14 +40,23 @@ describe('connections to other machines', () => {
     for (const [url, host] of Object.entries(urls)) expect(unverifiedHost(url), url).to.equal(host);
 
     expect(unverifiedRedisHost('redis://u:p@redis.internal:6379')).to.equal('redis.internal');
-    for (const url of ['rediss://u:p@redis.internal', 'redis://localhost', 'redis://127.0.0.1', 'redis://[::1]:6379']) {
+    for (const url of [
+      'rediss://u:p@redis.internal',
+      'redis://localhost',
+      'redis://127.0.0.1',
+      'redis://[::1]:6379',
+    ]) {
       expect(unverifiedRedisHost(url), url).to.equal(undefined);
     }
   });
 
   it('server add warns of a server without verified TLS; run again, it replaces the URL of the same server only', async () => {
     const second = postgresUrl();
-    const plain = await run(['server', 'add', 'second', '--capacity', '7'], server.environment, elsewhere(second));
+    const plain = await run(
+      ['server', 'add', 'second', '--capacity', '7'],
+      server.environment,
+      elsewhere(second),
+    );
     expect(plain.code, plain.stderr).to.equal(0);
     expect(plain.stderr).to.match(
       /^Warning: connections to 127\.1 are not verified: .* sslmode=verify-full .*: bin\/backoffice server add second\n$/,
@@ -55,9 +64,9 @@ describe('connections to other machines', () => {
 
     const local = await run(['server', 'add', 'second'], server.environment, second);
     expect(local).to.include({ code: 0, stderr: '', stdout: 'Changed the URL of second.\n' });
-    expect(await server.control("select capacity, address from servers where name = 'second'")).to.deep.equal([
-      { capacity: 7, address: second.replace(/\/\/.*@/, '//') },
-    ]);
+    expect(
+      await server.control("select capacity, address from servers where name = 'second'"),
+    ).to.deep.equal([{ capacity: 7, address: second.replace(/\/\/.*@/, '//') }]);
 
     const other = await run(['server', 'add', 'default'], server.environment, server.url);
     expect(other.code).to.equal(1);
@@ -68,13 +77,24 @@ describe('connections to other machines', () => {
 
   it('doctor warns of each server without verified TLS, and exits with 0', async () => {
     const healthy = await run(['doctor']);
-    expect(healthy).to.include({ code: 0, stdout: 'Checked 1 tenant on 1 server: nothing is wrong.\n' });
-    const environment = { ...server.environment, DATABASE_URL: elsewhere(server.environment.DATABASE_URL ?? '') };
+    expect(healthy).to.include({
+      code: 0,
+      stdout: 'Checked 1 tenant on 1 server: nothing is wrong.\n',
+    });
+    const environment = {
+      ...server.environment,
+      DATABASE_URL: elsewhere(server.environment.DATABASE_URL ?? ''),
+    };
     const { code, stdout } = await run(['doctor', '--json'], environment);
     const { findings } = JSON.parse(stdout);
     expect(code, stdout).to.equal(0);
     expect(findings).to.have.length(1);
-    expect(findings[0]).to.include({ check: 'unverified_tls', server: 'default', severity: 'warning', tenant: null });
+    expect(findings[0]).to.include({
+      check: 'unverified_tls',
+      server: 'default',
+      severity: 'warning',
+      tenant: null,
+    });
     expect(findings[0].problem).to.include('connections to 127.1 are not verified');
   });
 
@@ -92,7 +112,10 @@ describe('connections to other machines', () => {
       REDIS_URL: 'redis://:very-secret@0x7f.1:1',
     });
 
-    await eventually(() => service.output.stdout.includes('"event":"listening"') || service.process.exitCode !== null);
+    await eventually(
+      () =>
+        service.output.stdout.includes('"event":"listening"') || service.process.exitCode !== null,
+    );
     service.process.kill('SIGTERM');
     const { stdout } = await service.ended;
     await server.control(`delete from servers where name = 'local'`);
@@ -105,30 +128,36 @@ describe('connections to other machines', () => {
 
   it('a server whose TLS cannot be had or trusted is refused with the reason, by the commands and the service', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'tls-'));
-    const [certificate, other, key] = ['server.crt', 'other.crt', 'server.key'].map(name => join(folder, name)) as [
-      string,
-      string,
-      string,
-    ];
+    const [certificate, other, key] = ['server.crt', 'other.crt', 'server.key'].map(name =>
+      join(folder, name),
+    ) as [string, string, string];
     await makeCertificate('db.internal', [other, key]);
     await makeCertificate('db.internal', [certificate, key]);
     const refusal = async (query: string): Promise<string> => {
-      const environment = { ...server.environment, DATABASE_URL: `${server.environment.DATABASE_URL}?${query}` };
+      const environment = {
+        ...server.environment,
+        DATABASE_URL: `${server.environment.DATABASE_URL}?${query}`,
+      };
       const { code, stderr } = await run(['doctor'], environment);
       expect(code, stderr).to.equal(1);
       return stderr;
     };
     const unreadable =
       'The control database cannot be used: its URL names a file of certificates or keys, such as sslrootcert, that cannot be read. ';
-    expect(await refusal('sslmode=verify-full')).to.include(': it does not support TLS, which its URL requires. ');
-    expect(await refusal(`sslmode=verify-full&sslrootcert=${folder}/missing.pem`)).to.include(unreadable);
+    expect(await refusal('sslmode=verify-full')).to.include(
+      ': it does not support TLS, which its URL requires. ',
+    );
+    expect(await refusal(`sslmode=verify-full&sslrootcert=${folder}/missing.pem`)).to.include(
+      unreadable,
+    );
 
     await server.sql(`alter system set ssl_cert_file = '${certificate}'`);
     await server.sql(`alter system set ssl_key_file = '${key}'`);
     await server.sql('alter system set ssl = on');
     await server.sql('select pg_reload_conf()');
     await eventually(async () => (await server.sql<{ ssl: string }>('show ssl'))[0]?.ssl === 'on');
-    const unknown = ': its certificate is not signed by an authority in the file that sslrootcert names in its URL. ';
+    const unknown =
+      ': its certificate is not signed by an authority in the file that sslrootcert names in its URL. ';
     const wrongName = ': its certificate is for another host name than the URL has. ';
     expect(await refusal('sslmode=verify-full')).to.include(unknown);
     expect(await refusal(`sslmode=verify-full&sslrootcert=${other}`)).to.include(unknown);
@@ -164,7 +193,9 @@ describe('connections to other machines', () => {
 
     for (const file of ['README.md', '.env.example', ...files.flat()]) {
       const text = (await readFile(join(root, file), 'utf8')).replace(/\$\([^)]*\)|\$\w+|…/g, 'x');
-      for (const [url] of text.matchAll(/\b(postgres(ql)?|rediss?):\/\/[^\s`"'\\)]+[^\s`"'\\).,]/g)) {
+      for (const [url] of text.matchAll(
+        /\b(postgres(ql)?|rediss?):\/\/[^\s`"'\\)]+[^\s`"'\\).,]/g,
+      )) {
         const plain = url.replace(/&sslrootcert=[^&]*/, ''); // the driver reads the file
         const host = plain.startsWith('redis') ? unverifiedRedisHost(plain) : unverifiedHost(plain);
         if (host !== undefined) unverified.push(`${file}: ${url}`);

@@ -2,8 +2,8 @@ import { readFile } from 'node:fs/promises';
 import autocannon from 'autocannon';
 
 /**
- * Replaces `load.lua` if wrk is not installed: node load.js <url> <connections> <seconds> <file> <pause in ms> <order
- * file>
+ * Replaces `load.lua` if wrk is not installed: node load.js <url> <connections> <seconds>
+ * <file> <pause in ms> <order file>
  */
 const [url, connections, duration, file, pause, orderFile] = process.argv.slice(2);
 const requests = (await readFile(file, 'utf8'))

@@ -8,12 +8,16 @@ import jwt from 'jsonwebtoken';
 import pg from 'pg';
 
 /**
- * The Fastify reference: what a good team writes by hand for one tenant. Fastify with response schemas, a `pg` pool
- * with named statements, `jsonwebtoken` with a key created at the start, a rate limit in Redis, ETags, and an audit
- * entry in the transaction of each write. No tenants, no revocable sessions, no OpenAPI, no problem details.
+ * The Fastify reference: what a good team writes by hand for one tenant. Fastify with response
+ * schemas, a `pg` pool with named statements, `jsonwebtoken` with a key created at the start, a
+ * rate limit in Redis, ETags, and an audit entry in the transaction of each write. No tenants,
+ * no revocable sessions, no OpenAPI, no problem details.
  */
 const key = createSecretKey(randomBytes(64));
-const pool = new pg.Pool({ connectionString: process.env.BASELINE_URL, application_name: 'bench-baseline' });
+const pool = new pg.Pool({
+  connectionString: process.env.BASELINE_URL,
+  application_name: 'bench-baseline',
+});
 const app = Fastify({ keepAliveTimeout: 60_000 });
 
 const redis = process.env.REDIS_URL ? { redis: new Redis(process.env.REDIS_URL) } : {};
@@ -40,14 +44,28 @@ const status = record('Title');
 const unit = record('Code', 'Name');
 const order = record('Name');
 
-const toStatus = row => ({ Id: row.id, Title: row.title, Weighting: row.weighting, CreatedAt: row.created_at });
+const toStatus = row => ({
+  Id: row.id,
+  Title: row.title,
+  Weighting: row.weighting,
+  CreatedAt: row.created_at,
+});
 const toUnit = row => ({ Id: row.id, Code: row.code, Name: row.name, CreatedAt: row.created_at });
-const toOrder = row => ({ Id: row.id, Name: row.name, Weighting: row.weighting, CreatedAt: row.created_at });
+const toOrder = row => ({
+  Id: row.id,
+  Name: row.name,
+  Weighting: row.weighting,
+  CreatedAt: row.created_at,
+});
 
 const onRequest = async (request, reply) => {
   try {
     const token = request.headers.authorization?.slice('Bearer '.length) ?? '';
-    request.user = jwt.verify(token, key, { algorithms: ['HS512'], issuer: 'fastify', audience: 'fastify' });
+    request.user = jwt.verify(token, key, {
+      algorithms: ['HS512'],
+      issuer: 'fastify',
+      audience: 'fastify',
+    });
   } catch {
     return reply.code(401).send({ code: 'invalid_token' });
   }
@@ -143,7 +161,11 @@ function read(path, name, text, items, toResponse) {
     path,
     { onRequest, preHandler: permission('full.read'), schema: { params, response } },
     async (request, reply) => {
-      const { rows } = await pool.query({ name, text, values: isSingle ? [request.params.id] : [] });
+      const { rows } = await pool.query({
+        name,
+        text,
+        values: isSingle ? [request.params.id] : [],
+      });
       if (!isSingle) return rows.map(toResponse);
       return rows[0] ? toResponse(rows[0]) : reply.code(404).send({ code: 'not_found' });
     },
@@ -164,7 +186,8 @@ read(
   unit,
   toUnit,
 );
-const activityColumns = 'id, created_at, activity_code, user_id, comment, entity_id, screen, ip_address';
+const activityColumns =
+  'id, created_at, activity_code, user_id, comment, entity_id, screen, ip_address';
 read(
   '/api/v1/Activity',
   'activities',
@@ -231,7 +254,10 @@ app.post(
         values: [request.user.sub, rows[0].id, rows[0], request.ip, request.id],
       });
       await client.query('commit');
-      return reply.code(201).header('Location', `/api/v1/OrderStatuses/${rows[0].id}`).send(toOrder(rows[0]));
+      return reply
+        .code(201)
+        .header('Location', `/api/v1/OrderStatuses/${rows[0].id}`)
+        .send(toOrder(rows[0]));
     } catch (error) {
       await client.query('rollback');
       throw error;
@@ -260,14 +286,19 @@ app.post(
       values: [email],
     });
     const [user] = users.rows;
-    if (!user || !(await verify(user.password_hash, password)))
+    if (!user || !(await verify(user.password_hash, password))) {
       return reply.code(401).send({ code: 'invalid_credentials' });
+    }
     const session = await pool.query({
       name: 'session',
       text: 'insert into sessions (user_id) values ($1) returning id',
       values: [user.id],
     });
-    const claims = { sub: String(user.id), sid: session.rows[0].id, permissions: ['full.read', 'settings.write'] };
+    const claims = {
+      sub: String(user.id),
+      sid: session.rows[0].id,
+      permissions: ['full.read', 'settings.write'],
+    };
     const options = { algorithm: 'HS512', issuer: 'fastify', audience: 'fastify', expiresIn: '1d' };
     return { accessToken: jwt.sign(claims, key, options) };
   },

@@ -7,13 +7,25 @@ import { firstTenants, readsOver } from './many-tenants.ts';
 const bypassCache = { 'Cache-Control': 'no-cache' };
 
 /**
- * Reads that need the tenant database each time, within a connection budget, compared with bare-pool. `uncached` has
- * more clients than connections, so that some always wait; `zipf` has fewer, so that the result depends on which idle
- * connections are evicted.
+ * Reads that need the tenant database each time, within a connection budget, compared with
+ * bare-pool. `uncached` has more clients than connections, so that some always wait; `zipf` has
+ * fewer, so that the result depends on which idle connections are evicted.
  */
 export const budgetWorkloads: Workload[] = [
-  budgetWorkload({ name: 'uncached', budget: 40, spread: 'uniform', connections: 64, aim: { atLeast: 0.9 } }),
-  budgetWorkload({ name: 'zipf', budget: 80, spread: 'Zipf', connections: 32, aim: { atLeast: 1.2 } }),
+  budgetWorkload({
+    name: 'uncached',
+    budget: 40,
+    spread: 'uniform',
+    connections: 64,
+    aim: { atLeast: 0.9 },
+  }),
+  budgetWorkload({
+    name: 'zipf',
+    budget: 80,
+    spread: 'Zipf',
+    connections: 32,
+    aim: { atLeast: 1.2 },
+  }),
 ];
 
 interface BudgetOptions {
@@ -50,7 +62,11 @@ function budgetWorkload({ name, budget, spread, connections, aim }: BudgetOption
       return {
         results,
         figures: [
-          { text: `${title}: service / bare-pool`, values: ratios(results, 'service', 'bare-pool'), aim },
+          {
+            text: `${title}: service / bare-pool`,
+            values: ratios(results, 'service', 'bare-pool'),
+            aim,
+          },
           { text: `${title}: errors`, values: errorsOf(results, 'service'), aim: { atMost: 0 } },
           {
             text: `${title}: maximum connections of the service`,
@@ -58,7 +74,9 @@ function budgetWorkload({ name, budget, spread, connections, aim }: BudgetOption
             aim: { atMost: budget },
           },
         ],
-        notes: [`maximum connections of bare-pool, by round: ${maxConnections('bare-pool').join(', ')}`],
+        notes: [
+          `maximum connections of bare-pool, by round: ${maxConnections('bare-pool').join(', ')}`,
+        ],
       };
     });
   };

@@ -17,9 +17,9 @@ const path = '/api/v1/EntityStatus/1';
 const text = 'select id, title, weighting, created_at from entity_statuses where id = $1';
 
 /**
- * Times the first request to tenants that this process of the service has not served yet, one at a time, in turn with a
- * bare connect and query to other tenants. Each round starts a new process, and a tenant is used by only one of the two
- * cases.
+ * Times the first request to tenants that this process of the service has not served yet, one
+ * at a time, in turn with a bare connect and query to other tenants. Each round starts a new
+ * process, and a tenant is used by only one of the two cases.
  */
 export const coldTenant: Workload = {
   name: 'cold',
@@ -33,13 +33,19 @@ export const coldTenant: Workload = {
         const times = await oneRound(bench, target, round);
         service.samples.push(sampleOf(times.service));
         bare.samples.push(sampleOf(times.bare));
-        const [serviceMs, bareMs] = [times.service, times.bare].map(all => spread(all).median.toFixed(1));
+        const [serviceMs, bareMs] = [times.service, times.bare].map(all =>
+          spread(all).median.toFixed(1),
+        );
         progress(`cold ${round}/${bench.rounds}: p50 service ${serviceMs} ms, bare ${bareMs} ms`);
       });
       await bench.passTurn();
     }
-    const values = service.samples.map((sample, round) => sample.p50 / (bare.samples[round]?.p50 ?? Number.NaN));
-    const figures = [{ text: `${title}, p50: service / bare connect + query`, values, aim: { atMost: 1.25 } }];
+    const values = service.samples.map(
+      (sample, round) => sample.p50 / (bare.samples[round]?.p50 ?? Number.NaN),
+    );
+    const figures = [
+      { text: `${title}, p50: service / bare connect + query`, values, aim: { atMost: 1.25 } },
+    ];
     return { results: [bare, service], figures, notes: [] };
   },
 };
@@ -96,7 +102,10 @@ async function oneRound(
   return times;
 }
 
-/** Returns a sample with latencies only; requests per second mean nothing for sequential requests. */
+/**
+ * Returns a sample with latencies only; requests per second mean nothing for sequential
+ * requests.
+ */
 function sampleOf(times: number[]): Sample {
   const unknown = Number.NaN;
   return {

@@ -48,7 +48,11 @@ async function overTenants(bench: BenchContext): Promise<WorkloadResult> {
         plan: () => readsOver(bench, target, firstTenants(count), order),
         countConnections: target === service,
       });
-      const [one, many, skewed] = ['service, 1 tenant', `service, ${all} uniform`, `service, ${all} Zipf`] as const;
+      const [one, many, skewed] = [
+        'service, 1 tenant',
+        `service, ${all} uniform`,
+        `service, ${all} Zipf`,
+      ] as const;
       const cases = [
         readCase('raw-pg', rawPg, 1),
         readCase('fastify', fastify, 1),
@@ -62,10 +66,26 @@ async function overTenants(bench: BenchContext): Promise<WorkloadResult> {
       const usedConnections = (name: string): number[] =>
         samplesOf(results, name).map(sample => sample.connections?.tenants ?? Number.NaN);
       const figures = [
-        { text: `${title}: ${all} uniform / 1 tenant`, values: ratios(results, many, one), aim: { atLeast: 0.9 } },
-        { text: `${title}: ${all} Zipf / 1 tenant`, values: ratios(results, skewed, one), aim: { atLeast: 0.9 } },
-        { text: `${title}: errors over ${all}`, values: errorsOf(results, many), aim: { atMost: 0 } },
-        { text: `${title}: tenant connections used over ${all}`, values: usedConnections(many), aim: { atMost: 0 } },
+        {
+          text: `${title}: ${all} uniform / 1 tenant`,
+          values: ratios(results, many, one),
+          aim: { atLeast: 0.9 },
+        },
+        {
+          text: `${title}: ${all} Zipf / 1 tenant`,
+          values: ratios(results, skewed, one),
+          aim: { atLeast: 0.9 },
+        },
+        {
+          text: `${title}: errors over ${all}`,
+          values: errorsOf(results, many),
+          aim: { atMost: 0 },
+        },
+        {
+          text: `${title}: tenant connections used over ${all}`,
+          values: usedConnections(many),
+          aim: { atMost: 0 },
+        },
       ];
       const notes = [
         `maximum tenant connections used by the service over ${all} tenants, by round: ${usedConnections(many).join(', ')}`,

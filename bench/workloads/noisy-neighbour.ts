@@ -9,17 +9,31 @@ const [quietTenant, floodingTenant] = [0, 1];
 const quiet = { connections: 4, pauseMs: 10 };
 const floodConnections = 200;
 const loginConnections = 4;
-/** The quiet tenant has a server of its own, so that only the load of the machine affects it. */
+/**
+ * The quiet tenant has a server of its own, so that only the load of the machine affects it.
+ */
 const floodElsewhere = 'bare-http, service flooded';
 
-/** A tenant with few requests, alone and while another tenant sends requests over 200 connections without pause. */
+/**
+ * A tenant with few requests, alone and while another tenant sends requests over 200
+ * connections without pause.
+ */
 export const floodWorkloads: Workload[] = [
   floodWorkload('flood', 'both bypass the cache', { 'Cache-Control': 'no-cache' }),
   floodWorkload('flood-cached', 'both read cached responses', {}),
 ];
 
-function reading({ tokens }: BenchContext, target: Target, tenant: number, headers: Record<string, string>): Plan {
-  const request = { method: 'GET', path, headers: { ...tokens.headersFor(target, tenant), ...headers } } as const;
+function reading(
+  { tokens }: BenchContext,
+  target: Target,
+  tenant: number,
+  headers: Record<string, string>,
+): Plan {
+  const request = {
+    method: 'GET',
+    path,
+    headers: { ...tokens.headersFor(target, tenant), ...headers },
+  } as const;
   return { requests: [request], connections: floodConnections, expect: { status: 200 } };
 }
 
@@ -28,10 +42,14 @@ function floodWorkload(name: string, mode: string, headers: Record<string, strin
   const run: Workload['run'] = bench => {
     const { testbed } = bench;
     const { rawPg, bareHttp } = baselineStarters(testbed);
-    // raw-pg and bare-http have one tenant and no fair scheduling: they show the effect of the machine on any server.
+    // raw-pg and bare-http have one tenant and no fair scheduling: they show the effect of the
+    // machine on any server.
     return withTargets([rawPg, bareHttp, () => startServer(testbed)], async (...targets) => {
       const [, , service] = targets;
-      const flood = (target: Target) => ({ target, plan: () => reading(bench, target, floodingTenant, headers) });
+      const flood = (target: Target) => ({
+        target,
+        plan: () => reading(bench, target, floodingTenant, headers),
+      });
       const cases = targets.flatMap(target => {
         const common = {
           target,
@@ -41,17 +59,26 @@ function floodWorkload(name: string, mode: string, headers: Record<string, strin
         return [
           { ...common, name: `${target.name}, alone` },
           { ...common, name: `${target.name}, flooded`, background: flood(target) },
-          ...(target.name === 'bare-http' ? [{ ...common, name: floodElsewhere, background: flood(service) }] : []),
+          ...(target.name === 'bare-http'
+            ? [{ ...common, name: floodElsewhere, background: flood(service) }]
+            : []),
         ];
       });
       const results = await measureCases(bench, name, cases);
       const slowdown = (server: string, flooded = `${server}, flooded`): number[] =>
         ratios(results, flooded, `${server}, alone`, 'p99');
       const figures: Figure[] = [
-        { text: `${title}: service, flooded / alone`, values: slowdown('service'), aim: { atMost: 2 } },
+        {
+          text: `${title}: service, flooded / alone`,
+          values: slowdown('service'),
+          aim: { atMost: 2 },
+        },
         { text: `${title}: raw-pg, flooded / alone`, values: slowdown('raw-pg') },
         { text: `${title}: bare-http, flooded / alone`, values: slowdown('bare-http') },
-        { text: `${title}: ${floodElsewhere} / alone`, values: slowdown('bare-http', floodElsewhere) },
+        {
+          text: `${title}: ${floodElsewhere} / alone`,
+          values: slowdown('bare-http', floodElsewhere),
+        },
       ];
       return { results, figures, notes: results.flatMap(backgroundNotes) };
     });
@@ -69,39 +96,57 @@ export const readsDuringLogins: Workload = {
     const { testbed } = bench;
     const starters = baselineStarters(testbed);
     const start = () => startServer(testbed);
-    return withTargets([starters.rawPg, starters.bareHttp, start], async (_rawPg, bareHttp, service) => {
-      const logins = (): Plan => ({
-        requests: loginRequests(testbed, service),
-        connections: loginConnections,
-        expect: { status: 200 },
-      });
-      const cases = [bareHttp, service].flatMap(target => {
-        const plan = (): Plan => ({ ...reading(bench, target, quietTenant, {}), connections: 32 });
-        const common = { target, tenants: [quietTenant], plan };
-        return [
-          { ...common, name: `${target.name}, alone` },
-          { ...common, name: `${target.name}, during logins`, background: { target: service, plan: logins } },
+    return withTargets(
+      [starters.rawPg, starters.bareHttp, start],
+      async (_rawPg, bareHttp, service) => {
+        const logins = (): Plan => ({
+          requests: loginRequests(testbed, service),
+          connections: loginConnections,
+          expect: { status: 200 },
+        });
+        const cases = [bareHttp, service].flatMap(target => {
+          const plan = (): Plan => ({
+            ...reading(bench, target, quietTenant, {}),
+            connections: 32,
+          });
+          const common = { target, tenants: [quietTenant], plan };
+          return [
+            { ...common, name: `${target.name}, alone` },
+            {
+              ...common,
+              name: `${target.name}, during logins`,
+              background: { target: service, plan: logins },
+            },
+          ];
+        });
+        const results = await measureCases(bench, 'hashing', cases);
+        const remaining = (server: string): number[] =>
+          ratios(results, `${server}, during logins`, `${server}, alone`);
+        const figures: Figure[] = [
+          {
+            text: `${hashingTitle}: service, during logins / alone`,
+            values: remaining('service'),
+            aim: { atLeast: 0.6 },
+          },
+          {
+            text: `${hashingTitle}: bare-http, during logins at the service / alone`,
+            values: remaining('bare-http'),
+          },
         ];
-      });
-      const results = await measureCases(bench, 'hashing', cases);
-      const remaining = (server: string): number[] => ratios(results, `${server}, during logins`, `${server}, alone`);
-      const figures: Figure[] = [
-        {
-          text: `${hashingTitle}: service, during logins / alone`,
-          values: remaining('service'),
-          aim: { atLeast: 0.6 },
-        },
-        { text: `${hashingTitle}: bare-http, during logins at the service / alone`, values: remaining('bare-http') },
-      ];
-      return { results, figures, notes: results.flatMap(backgroundNotes) };
-    });
+        return { results, figures, notes: results.flatMap(backgroundNotes) };
+      },
+    );
   },
 };
 
 /** Describes the background load of a case. */
 function backgroundNotes({ name, background = [] }: CaseResult): string[] {
   if (background.length === 0) return [];
-  const rates = background.map(({ requests, seconds }) => `${Math.round(requests / seconds)}/s`).join(', ');
-  const errors = background.map(({ statusErrors, socketErrors }) => statusErrors + socketErrors).join(', ');
+  const rates = background
+    .map(({ requests, seconds }) => `${Math.round(requests / seconds)}/s`)
+    .join(', ');
+  const errors = background
+    .map(({ statusErrors, socketErrors }) => statusErrors + socketErrors)
+    .join(', ');
   return [`${name}: background load by round: ${rates}, errors ${errors}`];
 }

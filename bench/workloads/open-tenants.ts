@@ -8,14 +8,16 @@ import type { Figure, Workload } from '../workload.ts';
 import { firstTenants, readsOver } from './many-tenants.ts';
 
 const title = 'memory of all tenants open';
-const bypassCache = { 'Cache-Control': 'no-cache' }; // the memory of cached responses is not measured here
+// the memory of cached responses is not measured here
+const bypassCache = { 'Cache-Control': 'no-cache' };
 const baseTenants = 5;
 const baseSeconds = 3;
 const passes = 6;
 
 /**
- * Additional memory of a process that has served every tenant, compared with one that has served a few. The last round
- * repeats the pass over all tenants: their databases are opened and evicted each time, and the heap must not grow.
+ * Additional memory of a process that has served every tenant, compared with one that has
+ * served a few. The last round repeats the pass over all tenants: their databases are opened
+ * and evicted each time, and the heap must not grow.
  */
 export const openTenants: Workload = {
   name: 'memory',
@@ -35,7 +37,9 @@ export const openTenants: Workload = {
         };
         const first = await pass();
         above.push(first);
-        progress(`memory ${round}/${bench.rounds}: ${first.heap.toFixed(1)} MB of heap above ${base.heap.toFixed(1)}`);
+        progress(
+          `memory ${round}/${bench.rounds}: ${first.heap.toFixed(1)} MB of heap above ${base.heap.toFixed(1)}`,
+        );
         if (round < bench.rounds) return;
         repeated = [first];
         while (repeated.length < passes) repeated.push(await pass());
@@ -48,7 +52,11 @@ export const openTenants: Workload = {
       { text: `${text}: resident, MB`, values: above.map(({ resident }) => resident) },
     ];
     const growth = repeated.map(({ heap }) => heap.toFixed(1)).join(', ');
-    return { results: [], figures, notes: [`heap above the base after each pass over all tenants, MB: ${growth}`] };
+    return {
+      results: [],
+      figures,
+      notes: [`heap above the base after each pass over all tenants, MB: ${growth}`],
+    };
   },
 };
 

@@ -1,7 +1,13 @@
 import { prepare } from '../call.ts';
 import { type BenchContext, measureCases } from '../measure.ts';
 import type { Plan } from '../plan.ts';
-import { baselineStarters, startFastify, startServer, type Target, withTargets } from '../targets.ts';
+import {
+  baselineStarters,
+  startFastify,
+  startServer,
+  type Target,
+  withTargets,
+} from '../targets.ts';
 import { loginRequest } from '../tokens.ts';
 import { type Figure, ratios, type Workload } from '../workload.ts';
 
@@ -20,8 +26,8 @@ const uncachedReads = uncached.map(([name, title, path, records, aim]) =>
 );
 
 /**
- * Operations that raw-pg, fastify and the service all support, with one tenant each; for most reads also what bare-http
- * and bare-koa can send.
+ * Operations that raw-pg, fastify and the service all support, with one tenant each; for most
+ * reads also what bare-http and bare-koa can send.
  */
 export const singleTenantWorkloads: Workload[] = [
   workload('read', 'a single record by its id', reading('/api/v1/EntityStatus/1'), {
@@ -78,11 +84,12 @@ function workload(
           aim: { atLeast },
         }),
       );
-      if (withSenders)
+      if (withSenders) {
         figures.push(
           { text: `${title}: bare-http / raw-pg`, values: ratios(results, 'bare-http', 'raw-pg') },
           { text: `${title}: bare-koa / raw-pg`, values: ratios(results, 'bare-koa', 'raw-pg') },
         );
+      }
       return { results, figures, notes: [] };
     });
   };
@@ -99,7 +106,11 @@ function reading(path: string, records?: number): MakePlan {
 
 /** Requests the list with its current ETag; raw-pg has none and sends the full list. */
 async function revalidating({ tokens }: BenchContext, target: Target): Promise<Plan> {
-  const request = { method: 'GET', path: '/api/v1/UnitsOfMeasure', headers: tokens.headersFor(target, 0) } as const;
+  const request = {
+    method: 'GET',
+    path: '/api/v1/UnitsOfMeasure',
+    headers: tokens.headersFor(target, 0),
+  } as const;
   const { etag } = (await prepare(target.url, request)).headers;
   if (!etag && target.name !== 'raw-pg') throw new Error(`${target.name} sends no ETag`);
   if (!etag) return { requests: [request], connections, expect: { status: 200, records: 250 } };
@@ -111,15 +122,31 @@ function creating({ tokens }: BenchContext, target: Target): Plan {
   const headers = { ...tokens.headersFor(target, 0), 'Content-Type': 'application/json' };
   const body = JSON.stringify({ Name: 'Shipped', Weighting: 30 });
   const path = '/api/v1/OrderStatuses';
-  return { requests: [{ method: 'POST', path, headers, body }], connections, expect: { status: 201 } };
+  return {
+    requests: [{ method: 'POST', path, headers, body }],
+    connections,
+    expect: { status: 201 },
+  };
 }
 
 function loggingIn({ testbed }: BenchContext, target: Target): Plan {
-  return { requests: loginRequests(testbed, target), connections: loginConnections, expect: { status: 200 } };
+  return {
+    requests: loginRequests(testbed, target),
+    connections: loginConnections,
+    expect: { status: 200 },
+  };
 }
 
-/** Returns logins of users that no other plan uses, because a login may revoke older sessions of the same user. */
-export function loginRequests({ tenants, users }: BenchContext['testbed'], target: Target): Plan['requests'] {
+/**
+ * Returns logins of users that no other plan uses, because a login may revoke older sessions of
+ * the same user.
+ */
+export function loginRequests(
+  { tenants, users }: BenchContext['testbed'],
+  target: Target,
+): Plan['requests'] {
   if (target.name !== 'service') return users.map(user => loginRequest(user));
-  return tenants.flatMap(({ guid, loginUser }) => (loginUser ? [loginRequest(loginUser, guid)] : []));
+  return tenants.flatMap(({ guid, loginUser }) =>
+    loginUser ? [loginRequest(loginUser, guid)] : [],
+  );
 }

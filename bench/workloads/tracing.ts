@@ -6,7 +6,10 @@ import { ratios, type Workload } from '../workload.ts';
 const path = '/api/v1/EntityStatus/1';
 const connections = 32;
 
-/** Cached reads of services that trace no, some and all requests, compared with one that has no collector. */
+/**
+ * Cached reads of services that trace no, some and all requests, compared with one that has no
+ * collector.
+ */
 export const tracedReads: Workload = {
   name: 'tracing',
   title: 'a single record by its id, traced',
@@ -20,26 +23,33 @@ export const tracedReads: Workload = {
             OTEL_TRACES_SAMPLER_ARG: String(share),
           },
         });
-      return withTargets([() => startServer(bench.testbed), start(0), start(0.01), start(1)], async (...services) => {
-        const names = ['no collector', 'traced 0 %', 'traced 1 %', 'traced 100 %'] as const;
-        const cases = services.map((target, index) => ({
-          name: names[index] ?? '',
-          target,
-          tenants: [0],
-          plan: (): Plan => reading(target, bench.tokens.headersFor(target, 0)),
-        }));
-        const results = await measureCases(bench, 'tracing', cases);
-        const aims = { 'traced 0 %': 0.99, 'traced 1 %': 0.95, 'traced 100 %': 0.6 };
-        const figures = Object.entries(aims).map(([name, atLeast]) => ({
-          text: `reads, ${name} / no collector`,
-          values: ratios(results, name, 'no collector'),
-          aim: { atLeast },
-        }));
-        return { results, figures, notes: [] };
-      });
+      return withTargets(
+        [() => startServer(bench.testbed), start(0), start(0.01), start(1)],
+        async (...services) => {
+          const names = ['no collector', 'traced 0 %', 'traced 1 %', 'traced 100 %'] as const;
+          const cases = services.map((target, index) => ({
+            name: names[index] ?? '',
+            target,
+            tenants: [0],
+            plan: (): Plan => reading(target, bench.tokens.headersFor(target, 0)),
+          }));
+          const results = await measureCases(bench, 'tracing', cases);
+          const aims = { 'traced 0 %': 0.99, 'traced 1 %': 0.95, 'traced 100 %': 0.6 };
+          const figures = Object.entries(aims).map(([name, atLeast]) => ({
+            text: `reads, ${name} / no collector`,
+            values: ratios(results, name, 'no collector'),
+            aim: { atLeast },
+          }));
+          return { results, figures, notes: [] };
+        },
+      );
     }),
 };
 
 function reading(target: Target, headers: Record<string, string>): Plan {
-  return { requests: [{ method: 'GET', path: target.path(0, path), headers }], connections, expect: { status: 200 } };
+  return {
+    requests: [{ method: 'GET', path: target.path(0, path), headers }],
+    connections,
+    expect: { status: 200 },
+  };
 }

@@ -25,12 +25,13 @@ const figureHeight = 5;
 const alertsHeight = 6;
 
 /**
- * Returns a dashboard of Grafana: an overview of figures and alerts, and folded rows with a panel for each metric of
- * the service, with its help as description.
+ * Returns a dashboard of Grafana: an overview of figures and alerts, and folded rows with a
+ * panel for each metric of the service, with its help as description.
  */
 export function dashboardText(): string {
   const definitions = metricDefinitions();
-  const rowOf = ({ name }: MetricDefinition): string => rows.find(([, names]) => names.test(name))?.[0] ?? '';
+  const rowOf = ({ name }: MetricDefinition): string =>
+    rows.find(([, names]) => names.test(name))?.[0] ?? '';
   const sections: [string, PanelContent[]][] = [
     ['Traffic', traffic],
     ...rows.map(([title]): [string, PanelContent[]] => [
@@ -46,28 +47,49 @@ export function dashboardText(): string {
     schemaVersion: 39,
     refresh: '30s',
     time: { from: 'now-6h', to: 'now' },
-    panels: [...overview(), ...layOut(sections)].map((panel, index) => ({ id: index + 1, ...panel })),
+    panels: [...overview(), ...layOut(sections)].map((panel, index) => ({
+      id: index + 1,
+      ...panel,
+    })),
   };
   return `${JSON.stringify(dashboard, null, 2)}\n`;
 }
 
 function panelOf(definition: MetricDefinition): PanelContent {
   const { name, help } = definition;
-  return { title: name, description: help, unit: unitOf(definition), queries: [queryOf(definition)] };
+  return {
+    title: name,
+    description: help,
+    unit: unitOf(definition),
+    queries: [queryOf(definition)],
+  };
 }
 
 /** The figures in one line, and the alerts below. */
 function overview(): object[] {
   const figureWidth = 24 / figures.length;
-  const row = { type: 'row', title: 'Overview', collapsed: false, gridPos: { x: 0, y: 0, w: 24, h: 1 }, panels: [] };
+  const row = {
+    type: 'row',
+    title: 'Overview',
+    collapsed: false,
+    gridPos: { x: 0, y: 0, w: 24, h: 1 },
+    panels: [],
+  };
   const stats = figures.map((figure, index) => ({
     ...statPanel(figure),
     gridPos: { x: index * figureWidth, y: 1, w: figureWidth, h: figureHeight },
   }));
-  return [row, ...stats, { ...alertTable, gridPos: { x: 0, y: 1 + figureHeight, w: 24, h: alertsHeight } }];
+  return [
+    row,
+    ...stats,
+    { ...alertTable, gridPos: { x: 0, y: 1 + figureHeight, w: 24, h: alertsHeight } },
+  ];
 }
 
-/** Places the panels in folded rows, one for each section. Panels in a row have numbers above those of the rows. */
+/**
+ * Places the panels in folded rows, one for each section. Panels in a row have numbers above
+ * those of the rows.
+ */
 function layOut(sections: [string, PanelContent[]][]): object[] {
   const top = 1 + figureHeight + alertsHeight;
   return sections.map(([title, contents], number) => ({
@@ -94,8 +116,14 @@ function timeSeries({ title, description, unit, queries }: PanelContent): object
     title,
     description,
     datasource,
-    fieldConfig: { defaults: { unit, min: 0, custom: { fillOpacity: 10, showPoints: 'never' } }, overrides: [] },
-    options: { tooltip: { mode: 'multi', sort: 'desc' }, legend: { displayMode: 'list', placement: 'bottom' } },
+    fieldConfig: {
+      defaults: { unit, min: 0, custom: { fillOpacity: 10, showPoints: 'never' } },
+      overrides: [],
+    },
+    options: {
+      tooltip: { mode: 'multi', sort: 'desc' },
+      legend: { displayMode: 'list', placement: 'bottom' },
+    },
     targets: queries.map(([expr, legendFormat], index) => ({
       refId: String.fromCharCode(65 + index),
       datasource,

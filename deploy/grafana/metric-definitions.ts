@@ -1,9 +1,16 @@
-import { createMetrics, type MetricDefinition, type MetricsSources } from '../../src/service/metrics/metrics.ts';
+import {
+  createMetrics,
+  type MetricDefinition,
+  type MetricsSources,
+} from '../../src/service/metrics/metrics.ts';
 import { WorkerMetrics } from '../../src/service/metrics/worker-metrics.ts';
 
 /** A process that has done nothing. Only its definitions are read. */
 const idle: MetricsSources = {
-  databases: { budgets: { all: new Map() }, largeReads: { running: 0 } } as unknown as MetricsSources['databases'],
+  databases: {
+    budgets: { all: new Map() },
+    largeReads: { running: 0 },
+  } as unknown as MetricsSources['databases'],
   responseCache: { bytes: 0, counts: { hits: 0, misses: 0 } },
   feed: { current: true },
   secrets: { isReady: true },
@@ -20,7 +27,10 @@ const idle: MetricsSources = {
 
 /** Returns every metric that a process of the service can have, in the order of their names. */
 export function metricDefinitions(): MetricDefinition[] {
-  const all = [...createMetrics(idle).definitions, ...new WorkerMetrics(() => ({ serving: 0, died: 0 })).definitions];
+  const all = [
+    ...createMetrics(idle).definitions,
+    ...new WorkerMetrics(() => ({ serving: 0, died: 0 })).definitions,
+  ];
   const byName = new Map(all.map(definition => [definition.name, definition]));
   return [...byName.values()].sort((a, b) => a.name.localeCompare(b.name));
 }

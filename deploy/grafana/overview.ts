@@ -99,10 +99,19 @@ export function statPanel({ title, unit, query, yellow, red, alert }: Figure): o
     datasource,
     links: [{ title: `What to do: ${alert}`, url, targetBlank: true }],
     fieldConfig: {
-      defaults: { unit, noValue: '–', color: { mode: 'thresholds' }, thresholds: { mode: 'absolute', steps } },
+      defaults: {
+        unit,
+        noValue: '–',
+        color: { mode: 'thresholds' },
+        thresholds: { mode: 'absolute', steps },
+      },
       overrides: [],
     },
-    options: { colorMode: 'background', graphMode: 'area', reduceOptions: { calcs: ['lastNotNull'] } },
+    options: {
+      colorMode: 'background',
+      graphMode: 'area',
+      reduceOptions: { calcs: ['lastNotNull'] },
+    },
     targets: [{ refId: 'A', datasource, expr: query, legendFormat: title }],
   };
 }
@@ -115,7 +124,10 @@ export const alertTable: object = {
   datasource,
   fieldConfig: { defaults: { noValue: 'No alert fires' }, overrides: [] },
   transformations: [
-    { id: 'organize', options: { excludeByName: { Time: true, Value: true, __name__: true, alertstate: true } } },
+    {
+      id: 'organize',
+      options: { excludeByName: { Time: true, Value: true, __name__: true, alertstate: true } },
+    },
   ],
   targets: [
     {

@@ -17,10 +17,14 @@ const manyValues = ['route', 'tenant'];
 const maxSeries = 20;
 
 /**
- * Returns the query of a metric with the legend of its series: rates of counters, ages of times, sums over all
- * processes.
+ * Returns the query of a metric with the legend of its series: rates of counters, ages of
+ * times, sums over all processes.
  */
-export function queryOf({ name, type, labelNames }: MetricDefinition): readonly [query: string, legend: string] {
+export function queryOf({
+  name,
+  type,
+  labelNames,
+}: MetricDefinition): readonly [query: string, legend: string] {
   const labels = labelNames.filter(label => label !== 'le' && label !== 'quantile');
   const legend = labels.map(label => `{{${label}}}`).join(' ');
   const by = labels.length > 0 ? ` by (${labels.join(', ')})` : '';
@@ -28,10 +32,14 @@ export function queryOf({ name, type, labelNames }: MetricDefinition): readonly 
     const buckets = `sum by (${['le', ...labels].join(', ')}) (rate(${name}_bucket${selector}[$__rate_interval]))`;
     return [largest(`histogram_quantile(0.99, ${buckets})`, labels), `p99 ${legend}`];
   }
-  if (type === 'counter') return [largest(`sum${by} (rate(${name}${selector}[$__rate_interval]))`, labels), legend];
+  if (type === 'counter') {
+    return [largest(`sum${by} (rate(${name}${selector}[$__rate_interval]))`, labels), legend];
+  }
   if (isTime(name)) return [`time() - max${by} (${name}${selector})`, legend];
   // These numbers are the same in every process, or those of the worst one count.
-  const combine = /^(tenants|build_info|migration|backup)|_current$|^rate_limits|lag_/.test(name) ? 'max' : 'sum';
+  const combine = /^(tenants|build_info|migration|backup)|_current$|^rate_limits|lag_/.test(name)
+    ? 'max'
+    : 'sum';
   return [`${combine}${by} (${name}${selector})`, legend];
 }
 

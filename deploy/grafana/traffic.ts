@@ -56,6 +56,8 @@ export const traffic: PanelContent[] = [
     title: 'CPU time',
     description: 'Cores that each process uses; requests can use one of them.',
     unit: 'short',
-    queries: [['rate(process_cpu_seconds_total{job="backoffice"}[$__rate_interval])', '{{instance}}']],
+    queries: [
+      ['rate(process_cpu_seconds_total{job="backoffice"}[$__rate_interval])', '{{instance}}'],
+    ],
   },
 ];

@@ -13,7 +13,10 @@ export async function contentsText(): Promise<string> {
       const path = file.replace(/^docs\//, '');
       const link = (text: string, id: string): string => `[${text}](${path}#${id})`;
       const sections = textSections(await documentText(file)).filter(({ heading }) => heading);
-      return [link(title, headingId(title)), sections.map(({ id, heading }) => link(heading, id)).join(' · ')];
+      return [
+        link(title, headingId(title)),
+        sections.map(({ id, heading }) => link(heading, id)).join(' · '),
+      ];
     }),
   );
   return withTable(await readFile(contentsFile, 'utf8'), 'Contents', ['Page', 'Sections'], rows);

@@ -3,14 +3,22 @@ import type { Command } from 'commander';
 import { catalogue } from '../../src/operator/cli/catalogue.ts';
 import { fieldOf } from '../../src/operator/cli/command-fields.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';
-import { groups, isConfirmed, type Operation, operationsOf } from '../../src/operator/command/operation.ts';
+import {
+  groups,
+  isConfirmed,
+  type Operation,
+  operationsOf,
+} from '../../src/operator/command/operation.ts';
 import { metricDefinitions } from '../grafana/metric-definitions.ts';
 import { type Row, withTable } from './with-table.ts';
 
 export const referenceFile = new URL('../../docs/operate/reference.md', import.meta.url);
 const settingsFile = new URL('../../.env.example', import.meta.url);
 
-/** Returns the reference of the handbook, with the tables of the settings, commands and metrics of this build. */
+/**
+ * Returns the reference of the handbook, with the tables of the settings, commands and metrics
+ * of this build.
+ */
 export async function referenceText(): Promise<string> {
   const settings = settingRows(await readFile(settingsFile, 'utf8'));
   const page = withTable(
@@ -31,7 +39,10 @@ export async function referenceText(): Promise<string> {
   return withTable(withCommands, 'Metrics', ['Metric', 'Type', 'Labels', 'Meaning'], metricRows());
 }
 
-/** Returns the rows of the settings, from `.env.example`: one comment for each. A default is a line without `#`. */
+/**
+ * Returns the rows of the settings, from `.env.example`: one comment for each. A default is a
+ * line without `#`.
+ */
 function settingRows(example: string): Row[] {
   return [...example.matchAll(/((?:^# .*\n)+)(#?)([A-Z_]+)=(.*)$/gm)].map(
     ([, comment = '', commented, name = '', value = '']) => [
@@ -45,7 +56,9 @@ function settingRows(example: string): Row[] {
 /** Returns the row of a command: with what it needs, its other options, and what it does. */
 function commandRow(program: Command, operation: Operation): Row {
   const { name, description, plan } = operation;
-  const command = name.split(' ').reduce((at, word) => at.commands.find(each => each.name() === word) ?? at, program);
+  const command = name
+    .split(' ')
+    .reduce((at, word) => at.commands.find(each => each.name() === word) ?? at, program);
   const given = command.registeredArguments.map(argument => {
     const word = `${argument.name()}${argument.variadic ? '…' : ''}`;
     return argument.required ? `<${word}>` : `[${word}]`;
@@ -55,14 +68,21 @@ function commandRow(program: Command, operation: Operation): Row {
   const others = own.filter(({ mandatory }) => !mandatory).map(({ long }) => long ?? '');
   return [
     code([name, ...given, ...needed].join(' ')),
-    [...others, ...(isConfirmed(operation) ? ['--yes'] : []), ...(plan ? ['--dry-run'] : [])].map(code).join(' '),
+    [...others, ...(isConfirmed(operation) ? ['--yes'] : []), ...(plan ? ['--dry-run'] : [])]
+      .map(code)
+      .join(' '),
     `${description[0]?.toUpperCase()}${description.slice(1)}`,
   ];
 }
 
 function metricRows(): Row[] {
   const own = metricDefinitions().filter(({ name }) => !/^(process|nodejs)_/.test(name));
-  return own.map(({ name, type, labelNames, help }) => [code(name), type, labelNames.map(code).join(' '), help]);
+  return own.map(({ name, type, labelNames, help }) => [
+    code(name),
+    type,
+    labelNames.map(code).join(' '),
+    help,
+  ]);
 }
 
 function code(text: string): string {

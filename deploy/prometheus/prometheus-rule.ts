@@ -1,6 +1,9 @@
 import { readFile } from 'node:fs/promises';
 
-export const prometheusRuleFile = new URL('../kubernetes/components/monitoring/prometheus-rule.yaml', import.meta.url);
+export const prometheusRuleFile = new URL(
+  '../kubernetes/components/monitoring/prometheus-rule.yaml',
+  import.meta.url,
+);
 
 /** Returns the alert rules as a resource of the operator of Prometheus. */
 export async function prometheusRuleText(): Promise<string> {

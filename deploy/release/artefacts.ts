@@ -26,7 +26,10 @@ export const checksumFile = 'SHA256SUMS';
  * Packs the files of the commit, and unpacks them into the folder of the source.
  * @returns the name of the archive
  */
-export async function makeSource({ root, made, work }: Workshop, { version, commit }: Release): Promise<string> {
+export async function makeSource(
+  { root, made, work }: Workshop,
+  { version, commit }: Release,
+): Promise<string> {
   const name = `sales-back-office-${version}.tar.gz`;
   const prefix = `sales-back-office-${version}/`;
 
@@ -47,7 +50,10 @@ export async function makeSource({ root, made, work }: Workshop, { version, comm
   return name;
 }
 
-/** Builds and packs the client. @returns the name of its package */
+/**
+ * Builds and packs the client.
+ * @returns the name of its package
+ */
 export async function makeClient({ made, source }: Workshop): Promise<string> {
   const folder = join(source, 'clients/typescript');
 
@@ -80,7 +86,10 @@ export const imageName = ({ version }: Pick<Release, 'version'>): string => `bac
  * registries read.
  * @returns the name of the archive
  */
-export async function makeImage({ made, work, source }: Workshop, release: Release): Promise<string> {
+export async function makeImage(
+  { made, work, source }: Workshop,
+  release: Release,
+): Promise<string> {
   const { version, commit } = release;
   const name = `backoffice-${version}-image.tar.gz`;
   const dockerfile = await readFile(join(source, 'deploy/Dockerfile'), 'utf8');
@@ -96,7 +105,17 @@ export async function makeImage({ made, work, source }: Workshop, release: Relea
     `org.opencontainers.image.${key}=${value}`,
   ]);
 
-  run(source, 'docker', 'build', '-f', 'deploy/Dockerfile', '-t', imageName(release), ...options, '.');
+  run(
+    source,
+    'docker',
+    'build',
+    '-f',
+    'deploy/Dockerfile',
+    '-t',
+    imageName(release),
+    ...options,
+    '.',
+  );
   const saved = join(work, 'image.tar');
   run(source, 'docker', 'save', '-o', saved, imageName(release));
   await pipeline(createReadStream(saved), createGzip(), createWriteStream(join(made, name)));
@@ -104,8 +123,8 @@ export async function makeImage({ made, work, source }: Workshop, release: Relea
 }
 
 /**
- * Returns the label with the digest of a base image, which says what the image was built on; none if
- * the base image comes from no registry.
+ * Returns the label with the digest of a base image, which says what the image was built on;
+ * none if the base image comes from no registry.
  */
 function baseDigest(source: string, base: string): Record<string, string> {
   const named = /@(sha256:\w+)$/.exec(base)?.[1];
@@ -116,7 +135,15 @@ function baseDigest(source: string, base: string): Record<string, string> {
   } catch {
     console.log(`  ${base} cannot be pulled: the build takes the one that is here.`);
   }
-  const digests = run(source, 'docker', 'image', 'inspect', '--format', '{{json .RepoDigests}}', base);
+  const digests = run(
+    source,
+    'docker',
+    'image',
+    'inspect',
+    '--format',
+    '{{json .RepoDigests}}',
+    base,
+  );
   const digest = (JSON.parse(digests) as string[] | null)?.[0]?.split('@')[1];
   return digest ? { 'base.digest': digest } : {};
 }
@@ -124,7 +151,9 @@ function baseDigest(source: string, base: string): Record<string, string> {
 /** Writes the checksums of all files, as `sha256sum --check` reads them. */
 export async function writeChecksums({ made }: Workshop): Promise<string> {
   const names = (await readdir(made)).sort();
-  const lines = await Promise.all(names.map(async name => `${await sha256(join(made, name))}  ${name}\n`));
+  const lines = await Promise.all(
+    names.map(async name => `${await sha256(join(made, name))}  ${name}\n`),
+  );
   await writeFile(join(made, checksumFile), lines.join(''));
   return checksumFile;
 }

@@ -1,5 +1,6 @@
 /**
- * The part of the changelog for a version, and a sentence for each reason why it cannot be released.
+ * The part of the changelog for a version, and a sentence for each reason why it cannot be
+ * released.
  */
 export interface ReleaseNotes {
   readonly notes: string;
@@ -16,19 +17,26 @@ export function releaseNotes(changelog: string, version: string): ReleaseNotes {
     const [heading = '', ...lines] = section.split('\n');
     return { heading, text: lines.join('\n').trim() };
   });
-  const isUnreleased = ({ heading }: { heading: string }): boolean => /^\[Unreleased\]/i.test(heading);
+  const isUnreleased = ({ heading }: { heading: string }): boolean =>
+    /^\[Unreleased\]/i.test(heading);
   const waiting = parts.find(isUnreleased);
   const newest = parts.find(part => !isUnreleased(part));
   const [, name, date] = /^\[([^\]]+)\](?: - (\S+))?/.exec(newest?.heading ?? '') ?? [];
 
   const faults: string[] = [];
   if (waiting?.text) {
-    faults.push(`CHANGELOG.md has changes under [Unreleased]: move them to the section of ${version}.`);
+    faults.push(
+      `CHANGELOG.md has changes under [Unreleased]: move them to the section of ${version}.`,
+    );
   }
   if (name !== version) {
-    faults.push(`The newest section of CHANGELOG.md is ${name ?? 'missing'}, and package.json has version ${version}.`);
+    faults.push(
+      `The newest section of CHANGELOG.md is ${name ?? 'missing'}, and package.json has version ${version}.`,
+    );
   } else if (!/^\d{4}-\d\d-\d\d$/.test(date ?? '')) {
-    faults.push(`The section of ${version} in CHANGELOG.md has no date: write "## [${version}] - YYYY-MM-DD".`);
+    faults.push(
+      `The section of ${version} in CHANGELOG.md has no date: write "## [${version}] - YYYY-MM-DD".`,
+    );
   } else if (!newest?.text) {
     faults.push(`The section of ${version} in CHANGELOG.md is empty.`);
   }
@@ -36,7 +44,10 @@ export function releaseNotes(changelog: string, version: string): ReleaseNotes {
   return { notes: `# ${version}\n\n${withoutLinks(newest?.text ?? '')}\n`, faults };
 }
 
-/** Names files of the repository in place of links to them, which lead nowhere on a release page. */
+/**
+ * Names files of the repository in place of links to them, which lead nowhere on a release
+ * page.
+ */
 function withoutLinks(text: string): string {
   return text.replaceAll(/\[([^\]]+)\]\((?!https?:)([^)]+)\)/g, '$1 (`$2`)');
 }

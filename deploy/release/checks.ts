@@ -8,7 +8,9 @@ import { freePort, type StartedService } from './service.ts';
 
 /** Checks that the archive of the source has each file of the commit. */
 export async function checkSource({ root, source }: Workshop, { commit }: Release): Promise<void> {
-  const committed = run(root, 'git', 'ls-tree', '-r', '--name-only', '-z', commit).split('\0').filter(Boolean);
+  const committed = run(root, 'git', 'ls-tree', '-r', '--name-only', '-z', commit)
+    .split('\0')
+    .filter(Boolean);
   const entries = await readdir(source, { recursive: true, withFileTypes: true });
   const files = new Set(
     entries
@@ -18,7 +20,9 @@ export async function checkSource({ root, source }: Workshop, { commit }: Releas
 
   const missing = committed.filter(name => !files.has(name));
   if (missing.length > 0 || files.size !== committed.length) {
-    throw new ReleaseError(`The archive of the source and the commit differ: ${missing.slice(0, 5).join(', ')}`);
+    throw new ReleaseError(
+      `The archive of the source and the commit differ: ${missing.slice(0, 5).join(', ')}`,
+    );
   }
 }
 
@@ -38,8 +42,9 @@ const strictProject = {
 };
 
 /**
- * Installs the package of the client in an empty project without a network, compiles the program of
- * its README there, with the strictest settings and with the types of the package, and runs it.
+ * Installs the package of the client in an empty project without a network, compiles the
+ * program of its README there, with the strictest settings and with the types of the package,
+ * and runs it.
  * @param name of the package
  */
 export async function checkClient(
@@ -48,9 +53,14 @@ export async function checkClient(
   { url, tenant, email, password }: StartedService,
 ): Promise<void> {
   const folder = join(work, 'project');
-  const program = /```ts\n(.*?)```/s.exec(await readFile(join(source, 'clients/typescript/README.md'), 'utf8'))?.[1];
+  const program = /```ts\n(.*?)```/s.exec(
+    await readFile(join(source, 'clients/typescript/README.md'), 'utf8'),
+  )?.[1];
   await mkdir(folder);
-  await writeFile(join(folder, 'package.json'), '{ "name": "project", "private": true, "type": "module" }');
+  await writeFile(
+    join(folder, 'package.json'),
+    '{ "name": "project", "private": true, "type": "module" }',
+  );
   await writeFile(join(folder, 'tsconfig.json'), JSON.stringify(strictProject));
   await writeFile(join(folder, 'program.ts'), program ?? '');
 
@@ -65,7 +75,9 @@ export async function checkClient(
   const given = { URL_OF_SERVICE: url, TENANT: tenant, EMAIL: email, PASSWORD: password };
   const printed = withEnvironment(given, () => run(folder, process.execPath, 'dist/program.js'));
   if (!printed.includes('exists already')) {
-    throw new ReleaseError(`The program of the client's README does not end as it says:\n${printed}`);
+    throw new ReleaseError(
+      `The program of the client's README does not end as it says:\n${printed}`,
+    );
   }
 }
 
@@ -74,10 +86,14 @@ async function checkPackage(folder: string, project: string): Promise<void> {
   const manifest = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
   const files = await readdir(folder, { recursive: true });
   const expected = ['LICENSE', 'README.md', 'dist/back-office.js', 'dist/back-office.d.ts'];
-  const installed = (await readdir(join(project, 'node_modules'))).filter(name => !name.startsWith('.'));
+  const installed = (await readdir(join(project, 'node_modules'))).filter(
+    name => !name.startsWith('.'),
+  );
 
   const missing = expected.filter(name => !files.includes(name));
-  if (missing.length > 0) throw new ReleaseError(`The package of the client lacks ${missing.join(', ')}.`);
+  if (missing.length > 0) {
+    throw new ReleaseError(`The package of the client lacks ${missing.join(', ')}.`);
+  }
   if (manifest.dependencies || installed.length > 1) {
     throw new ReleaseError(`The package of the client depends on others: ${installed.join(', ')}.`);
   }
@@ -133,8 +149,17 @@ export async function checkImage(
     compose('up', '--wait', '--no-build');
     const admin = 'admin@release.test';
     const provisioned = compose(
-      ...['run', '--rm', '-T', 'backoffice', 'provision', 'release'],
-      ...['--name', 'Release', '--admin-email', admin, '--json'],
+      'run',
+      '--rm',
+      '-T',
+      'backoffice',
+      'provision',
+      'release',
+      '--name',
+      'Release',
+      '--admin-email',
+      admin,
+      '--json',
     );
     await logIn(`http://127.0.0.1:${port}`, provisioned, admin);
   } finally {
@@ -145,8 +170,9 @@ export async function checkImage(
 async function checkArchive(path: string): Promise<void> {
   const files = run('/', 'tar', '-tzf', path).split('\n');
   for (const name of ['oci-layout', 'index.json']) {
-    if (!files.includes(name))
+    if (!files.includes(name)) {
       throw new ReleaseError(`The archive of the image has no ${name}: save it with Docker 25.`);
+    }
   }
 }
 
@@ -158,7 +184,17 @@ async function checkPackages(source: string, image: string, sbom: string): Promi
     const installed = Object.entries(packages).filter(([path]) => require('node:fs').existsSync(path));
     console.log(JSON.stringify(installed.map(([path, { name, version }]) =>
       (name ?? path.split('node_modules/').pop()) + '@' + version)));`;
-  const printed = run(source, 'docker', 'run', '--rm', '--network', 'none', image, '--eval', program);
+  const printed = run(
+    source,
+    'docker',
+    'run',
+    '--rm',
+    '--network',
+    'none',
+    image,
+    '--eval',
+    program,
+  );
 
   const installed = JSON.parse(printed) as string[];
   const missing = installed.filter(each => !listed.has(each));
@@ -174,10 +210,13 @@ async function logIn(url: string, provisioned: string, email: string): Promise<v
     headers: { 'Content-Type': 'application/json', 'X-Tenant': guid },
     body: JSON.stringify({ email, password }),
   });
-  if (response.status !== 200) throw new ReleaseError(`A login of the image is refused with ${response.status}.`);
+  if (response.status !== 200) {
+    throw new ReleaseError(`A login of the image is refused with ${response.status}.`);
+  }
 }
 
 function credentialsOf(provisioned: string): { guid: string; password: string } {
-  const read = (name: string): string => new RegExp(`"${name}": *"([^"]+)"`).exec(provisioned)?.[1] ?? '';
+  const read = (name: string): string =>
+    new RegExp(`"${name}": *"([^"]+)"`).exec(provisioned)?.[1] ?? '';
   return { guid: read('guid'), password: read('password') };
 }

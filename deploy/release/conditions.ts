@@ -44,18 +44,26 @@ function changedFiles(root: string): string[] {
   if (lines.length === 0) return [];
 
   const names = lines.slice(0, 5).map(line => line.slice(3));
-  return [`The tree has changes that are not committed (${names.join(', ')}): commit or remove them.`];
+  return [
+    `The tree has changes that are not committed (${names.join(', ')}): commit or remove them.`,
+  ];
 }
 
 /** Each package has the version of the service: the client is made for it. */
 async function otherVersions(root: string, version: string): Promise<string[]> {
-  const files = ['package-lock.json', 'clients/typescript/package.json', 'clients/typescript/package-lock.json'];
+  const files = [
+    'package-lock.json',
+    'clients/typescript/package.json',
+    'clients/typescript/package-lock.json',
+  ];
   const versions = await Promise.all(files.map(file => versionOf(root, file)));
 
   return files.flatMap((file, index) =>
     versions[index] === version
       ? []
-      : [`${file} has version ${versions[index]}, and package.json ${version}: give both the same.`],
+      : [
+          `${file} has version ${versions[index]}, and package.json ${version}: give both the same.`,
+        ],
   );
 }
 
@@ -66,13 +74,17 @@ function takenTag(root: string, version: string, commit: string): string[] {
   const tagged = run(root, 'git', 'rev-parse', `${tag}^{commit}`).trim();
   return tagged === commit
     ? []
-    : [`The tag ${tag} is on another commit (${tagged.slice(0, 12)}): what is released goes on as a new version.`];
+    : [
+        `The tag ${tag} is on another commit (${tagged.slice(0, 12)}): what is released goes on as a new version.`,
+      ];
 }
 
 /** Without a login, which such an address can have. */
 function sourceOf(root: string): string | undefined {
   const origin =
-    run(root, 'git', 'remote') === '' ? '' : run(root, 'git', 'config', '--default', '', 'remote.origin.url');
+    run(root, 'git', 'remote') === ''
+      ? ''
+      : run(root, 'git', 'config', '--default', '', 'remote.origin.url');
   if (!/^https?:/.test(origin)) return undefined;
 
   const url = new URL(origin.trim());

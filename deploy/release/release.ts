@@ -18,7 +18,8 @@ import { ReleaseError, run } from './run.ts';
 import { startService } from './service.ts';
 
 // Makes what a release page carries, from the commit of this clone, and checks each file:
-// npm run release -- --into FOLDER. It publishes nothing. CONTRIBUTING.md has the steps around it.
+// npm run release -- --into FOLDER. It publishes nothing. CONTRIBUTING.md has the steps around
+// it.
 
 const root = join(import.meta.dirname, '../..');
 
@@ -83,9 +84,12 @@ function say(step: string): void {
 
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { into: { type: 'string' } } });
-  if (!values.into) throw new ReleaseError('Name a folder for the files: npm run release -- --into FOLDER');
+  if (!values.into) {
+    throw new ReleaseError('Name a folder for the files: npm run release -- --into FOLDER');
+  }
 
-  // npm runs this in the folder of the project. A relative folder begins where somebody typed it.
+  // npm runs this in the folder of the project. A relative folder begins where somebody typed
+  // it.
   const folder = resolve(process.env.INIT_CWD ?? '.', values.into);
   await requireNew(folder);
   const release = await checkConditions(root);
@@ -100,7 +104,9 @@ async function main(): Promise<void> {
   } finally {
     await rm(work, { recursive: true, force: true });
   }
-  console.log(`${folder} has the release ${release.version} of ${release.commit.slice(0, 12)}. Nothing is published.`);
+  console.log(
+    `${folder} has the release ${release.version} of ${release.commit.slice(0, 12)}. Nothing is published.`,
+  );
 }
 
 try {

@@ -4,8 +4,8 @@ import { spawnSync } from 'node:child_process';
 export class ReleaseError extends Error {}
 
 /**
- * The environment, without what `npm run` adds: a further npm would take the folder and the package
- * of this one for its own.
+ * The environment, without what `npm run` adds: a further npm would take the folder and the
+ * package of this one for its own.
  */
 export const environment = Object.fromEntries(
   Object.entries(process.env).filter(

@@ -16,20 +16,26 @@ interface Lock {
 
 interface Sbom {
   readonly metadata: { readonly component: { readonly name: string; readonly version: string } };
-  readonly components: readonly { readonly name: string; readonly version: string; readonly group?: string }[];
+  readonly components: readonly {
+    readonly name: string;
+    readonly version: string;
+    readonly group?: string;
+  }[];
 }
 
 /**
  * Lists the packages of npm that the service needs, with versions, licences and digests, in the
  * format of CycloneDX.
  *
- * `npm sbom --omit=dev` would leave out each of them that a package of development needs, too, such
- * as zod. So npm gets a lock file in which there are no packages of development.
+ * `npm sbom --omit=dev` would leave out each of them that a package of development needs, too,
+ * such as zod. So npm gets a lock file in which there are no packages of development.
  * @param root folder with `package.json` and `package-lock.json`
  * @throws {ReleaseError} when the list is not that of the lock file
  */
 export async function makeSbom(root: string): Promise<string> {
-  const { devDependencies: _, ...manifest } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+  const { devDependencies: _, ...manifest } = JSON.parse(
+    await readFile(join(root, 'package.json'), 'utf8'),
+  );
   const lock: Lock = JSON.parse(await readFile(join(root, 'package-lock.json'), 'utf8'));
   const packages = Object.fromEntries(Object.entries(lock.packages).filter(([, { dev }]) => !dev));
   const { devDependencies: __, ...own } = packages[''] as LockedPackage;
@@ -40,7 +46,10 @@ export async function makeSbom(root: string): Promise<string> {
     const folder = join(above, manifest.name);
     await mkdir(folder);
     await writeFile(join(folder, 'package.json'), JSON.stringify(manifest));
-    await writeFile(join(folder, 'package-lock.json'), JSON.stringify({ ...lock, packages: { ...packages, '': own } }));
+    await writeFile(
+      join(folder, 'package-lock.json'),
+      JSON.stringify({ ...lock, packages: { ...packages, '': own } }),
+    );
     const text = run(
       folder,
       'npm',
@@ -59,8 +68,8 @@ export async function makeSbom(root: string): Promise<string> {
 }
 
 /**
- * Returns what a list has too much or too little, compared with the lock file; undefined if they
- * agree.
+ * Returns what a list has too much or too little, compared with the lock file; undefined if
+ * they agree.
  */
 async function differenceOf(root: string, text: string): Promise<string | undefined> {
   const { name, version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
@@ -78,10 +87,14 @@ async function differenceOf(root: string, text: string): Promise<string | undefi
     return `The SBOM is of ${own.name} ${own.version}, and package.json of ${name} ${version}.`;
   }
   const wrong = [...locked, ...listed].filter(each => locked.has(each) !== listed.has(each));
-  return wrong.length > 0 ? `The SBOM and package-lock.json differ in: ${wrong.join(', ')}.` : undefined;
+  return wrong.length > 0
+    ? `The SBOM and package-lock.json differ in: ${wrong.join(', ')}.`
+    : undefined;
 }
 
 /** Returns `name@version` of each package that a list has. */
 export function listedPackages(components: Sbom['components']): string[] {
-  return components.map(({ group, name, version }) => `${group ? `${group}/` : ''}${name}@${version}`);
+  return components.map(
+    ({ group, name, version }) => `${group ? `${group}/` : ''}${name}@${version}`,
+  );
 }

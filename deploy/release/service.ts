@@ -62,7 +62,8 @@ export async function startService(source: string, work: string): Promise<Starte
     await stop();
     throw new ReleaseError(`npm start in ${source} does not serve:\n${printed.slice(-2_000)}`);
   }
-  const read = (name: string): string => new RegExp(`^ +${name} +(\\S+)`, 'm').exec(printed)?.[1] ?? '';
+  const read = (name: string): string =>
+    new RegExp(`^ +${name} +(\\S+)`, 'm').exec(printed)?.[1] ?? '';
   return {
     url: read('Sales back office'),
     tenant: read('Demo tenant'),

@@ -4,11 +4,13 @@ import { join } from 'node:path';
 import { chromium, type Page } from 'playwright-core';
 import { type Demo, root, startDemo } from './demo.ts';
 
-// Makes the pictures of the console from a real one, in Chromium, with a small fleet on an embedded PostgreSQL:
+// Makes the pictures of the console from a real one, in Chromium, with a small fleet on an
+// embedded PostgreSQL:
 //   npm run -s console:pictures
 
 /**
- * Makes the fleet: one tenant with restored data beside its own, one that is suspended, and archives of all but one.
+ * Makes the fleet: one tenant with restored data beside its own, one that is suspended, and
+ * archives of all but one.
  */
 const prepared = [
   'bin/backoffice provision acme --name "Acme Ltd" --admin-email admin@acme.test',
@@ -25,9 +27,17 @@ const prepared = [
 const [width, height] = [1180, 760];
 
 /** What is shown, and how a page comes there. */
-const shown: readonly [name: string, title: string, open: (page: Page, origin: string) => Promise<unknown>][] = [
+const shown: readonly [
+  name: string,
+  title: string,
+  open: (page: Page, origin: string) => Promise<unknown>,
+][] = [
   ['console-now', 'The console: what needs attention', (page, origin) => page.goto(`${origin}/`)],
-  ['console-tenant', 'The console: one tenant', (page, origin) => page.goto(`${origin}/tenants/acme`)],
+  [
+    'console-tenant',
+    'The console: one tenant',
+    (page, origin) => page.goto(`${origin}/tenants/acme`),
+  ],
   ['console-plan', 'The console: the plan of a swap, before it is done', showPlan],
 ];
 
@@ -46,10 +56,14 @@ try {
 }
 
 async function picture({ environment }: Demo): Promise<void> {
-  const command = spawn(join(root, 'bin', 'backoffice'), ['console', '--no-browser', '--port', '0'], {
-    cwd: root,
-    env: environment,
-  });
+  const command = spawn(
+    join(root, 'bin', 'backoffice'),
+    ['console', '--no-browser', '--port', '0'],
+    {
+      cwd: root,
+      env: environment,
+    },
+  );
   const url = await new Promise<string>((resolve, reject) => {
     let text = '';
     command.stdout.on('data', data => {
@@ -59,7 +73,10 @@ async function picture({ environment }: Demo): Promise<void> {
     });
     command.once('exit', code => reject(new Error(`the console ended with ${code}`)));
   });
-  const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
+  const browser = await chromium.launch({
+    executablePath: '/usr/bin/chromium',
+    args: ['--no-sandbox'],
+  });
   try {
     const page = await browser.newPage({ viewport: { width, height } });
     await page.goto(url);

@@ -11,7 +11,10 @@ export const root = fileURLToPath(new URL('../..', import.meta.url));
 export interface Demo {
   /** The environment variables of its commands. */
   readonly environment: NodeJS.ProcessEnv;
-  /** Runs a line in a shell. @returns what it printed */
+  /**
+   * Runs a line in a shell.
+   * @returns what it printed
+   */
   type(line: string): Promise<string>;
   stop(): Promise<void>;
 }
@@ -28,7 +31,11 @@ export async function startDemo(columns: number): Promise<Demo> {
     PORT: '0',
     MANAGEMENT_PORT: '0',
   };
-  const service = spawn('npm', ['start'], { cwd: root, env: environment, stdio: ['ignore', 'pipe', 'inherit'] });
+  const service = spawn('npm', ['start'], {
+    cwd: root,
+    env: environment,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const ended = new Promise(resolve => service.once('exit', resolve));
   await new Promise<void>((resolve, reject) => {
     service.stdout.on('data', text => String(text).includes('Demo user') && resolve());

@@ -2,7 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { root, startDemo } from './demo.ts';
 
-// Makes the pictures of the README from a real run, on an embedded PostgreSQL in a temporary folder:
+// Makes the pictures of the README from a real run, on an embedded PostgreSQL in a temporary
+// folder:
 //   npm run -s readme:picture
 
 /** Prepares what is shown. */
@@ -27,25 +28,37 @@ const demo = await startDemo(maxColumns);
 try {
   for (const line of prepared) await demo.type(line);
   const lines: string[] = [];
-  for (const line of shown) lines.push(`$ ${line}`, ...(await demo.type(line)).trimEnd().split('\n'), '');
-  for (const [name, theme] of Object.entries(themes))
-    await writeFile(join(root, `docs/pictures/terminal-${name}.svg`), picture(lines.slice(0, -1), theme));
+  for (const line of shown) {
+    lines.push(`$ ${line}`, ...(await demo.type(line)).trimEnd().split('\n'), '');
+  }
+  for (const [name, theme] of Object.entries(themes)) {
+    await writeFile(
+      join(root, `docs/pictures/terminal-${name}.svg`),
+      picture(lines.slice(0, -1), theme),
+    );
+  }
 } finally {
   await demo.stop();
 }
 
-/** Returns a terminal with these lines as SVG. @throws {Error} when a line is wider than the terminal */
+/**
+ * Returns a terminal with these lines as SVG.
+ * @throws {Error} when a line is wider than the terminal
+ */
 function picture(lines: readonly string[], theme: (typeof themes)['light']): string {
   const height = lines.length * lineHeight + 2 * margin + 20;
   const texts = lines.map((line, index) => {
     if (line.length > maxColumns) throw new Error(`wider than ${maxColumns} columns: ${line}`);
     const y = margin + 32 + index * lineHeight;
     const typed = line.startsWith('$ ');
-    const content = typed ? `<tspan fill="${theme.prompt}">$</tspan> ${escaped(line.slice(2))}` : escaped(line);
+    const content = typed
+      ? `<tspan fill="${theme.prompt}">$</tspan> ${escaped(line.slice(2))}`
+      : escaped(line);
     return `  <text x="${margin}" y="${y}"${typed ? ' font-weight="bold"' : ''}>${content}</text>`;
   });
   const dots = ['#ff5f57', '#febc2e', '#28c840'].map(
-    (color, index) => `  <circle cx="${margin + 6 + index * 18}" cy="${margin - 2}" r="5.5" fill="${color}"/>`,
+    (color, index) =>
+      `  <circle cx="${margin + 6 + index * 18}" cy="${margin - 2}" r="5.5" fill="${color}"/>`,
   );
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-labelledby="title">
   <title id="title">${title}</title>
@@ -60,5 +73,9 @@ ${texts.join('\n')}
 
 /** Returns a text of SVG with spaces that stay, as browsers join others. */
 function escaped(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll(' ', '\u00a0');
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll(' ', '\u00a0');
 }

@@ -1,5 +1,6 @@
 /*
- * What a new tenant migration needs; `../README.md` has an example. Each function returns SQL for `addSql`.
+ * What a new tenant migration needs; `../README.md` has an example. Each function returns SQL
+ * for `addSql`.
  */
 
 /** Grants rights on tables to the group that every tenant's login role is a member of. */
@@ -10,11 +11,19 @@ export function grant(rights: string, ...tables: string[]): string {
 }
 
 /**
- * Writes an audit entry with every change of the table, in the same transaction; none for an update that changes
- * nothing. `entityColumn` names the column with the business entity a row belongs to, for readers of scope `Self`.
+ * Writes an audit entry with every change of the table, in the same transaction; none for an
+ * update that changes nothing. `entityColumn` names the column with the business entity a row
+ * belongs to, for readers of scope `Self`.
  */
-export function audit(table: string, resource: string, keyColumn: string, entityColumn?: string): string {
-  const names = [resource, keyColumn, ...(entityColumn ? [entityColumn] : [])].map(name => `'${name}'`).join(', ');
+export function audit(
+  table: string,
+  resource: string,
+  keyColumn: string,
+  entityColumn?: string,
+): string {
+  const names = [resource, keyColumn, ...(entityColumn ? [entityColumn] : [])]
+    .map(name => `'${name}'`)
+    .join(', ');
   return `
     create trigger audit_create_delete after insert or delete on ${table}
       for each row execute function audit_change(${names});
@@ -23,10 +32,14 @@ export function audit(table: string, resource: string, keyColumn: string, entity
 }
 
 /**
- * Limits the rows of a new table whose list is served whole, and the text in them, as section 9 of the first schema
- * explains. The limits stay in `table_sizes`, as an operator may have raised them, when the migration is reverted.
+ * Limits the rows of a new table whose list is served whole, and the text in them, as section 9
+ * of the first schema explains. The limits stay in `table_sizes`, as an operator may have
+ * raised them, when the migration is reverted.
  */
-export function limitSize(table: string, { maxRows = 10_000, maxBytes = 4 * 1024 * 1024 } = {}): string {
+export function limitSize(
+  table: string,
+  { maxRows = 10_000, maxBytes = 4 * 1024 * 1024 } = {},
+): string {
   const check = `when (pg_table_size('${table}') >= 256 * 1024) execute function check_table_size()`;
   return `
     insert into table_sizes (table_name, max_rows, max_bytes) values ('${table}', ${maxRows}, ${maxBytes})
@@ -38,8 +51,8 @@ export function limitSize(table: string, { maxRows = 10_000, maxBytes = 4 * 1024
 }
 
 /**
- * Stores the values of a table uncompressed, which its limits depend on. Needed after a migration that adds a column to
- * a table with limits.
+ * Stores the values of a table uncompressed, which its limits depend on. Needed after a
+ * migration that adds a column to a table with limits.
  */
 export function storeUncompressed(table: string): string {
   return `do $$

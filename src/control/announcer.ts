@@ -6,14 +6,20 @@ import type { ControlDatabase } from './database.ts';
 /** Maximum time of the statement. */
 const maxRunMs = 1_000;
 const retryMs = 250;
-/** Announcements that are kept. Beyond, one is kept for a tenant instead of one for each of its resources. */
+/**
+ * Announcements that are kept. Beyond, one is kept for a tenant instead of one for each of its
+ * resources.
+ */
 const maxKept = 10_000;
 /** Maximum delay of a stop by a control database that does not respond. */
 const maxStopMs = 1_000;
 
 const text = `select pg_notify('${changeChannel}', payload) from unnest($1::text[]) as payload`;
 
-/** Notifies every process, through the change feed, that data with this key has changed; see `Announcer`. */
+/**
+ * Notifies every process, through the change feed, that data with this key has changed; see
+ * `Announcer`.
+ */
 export type Announce = (topic: ChangeTopic, key: string) => Promise<void>;
 
 /** Announcements that are sent together. */
@@ -23,11 +29,12 @@ class Batch {
 }
 
 /**
- * Announces changes to every process, through the pool of the control database, first in its queue. What the control
- * database has not accepted is kept, and sent again until it is.
+ * Announces changes to every process, through the pool of the control database, first in its
+ * queue. What the control database has not accepted is kept, and sent again until it is.
  *
- * One batch is sent at a time, and what is announced meanwhile is part of the next one: another process may receive the
- * first and read data again before a change that is announced after its sending.
+ * One batch is sent at a time, and what is announced meanwhile is part of the next one: another
+ * process may receive the first and read data again before a change that is announced after its
+ * sending.
  */
 export class Announcer {
   readonly #control: ControlDatabase;
@@ -42,8 +49,8 @@ export class Announcer {
 
   /**
    * Announces a change, after its commit.
-   * @returns a promise that resolves when the control database has accepted the announcement: every listening process
-   *   will receive it. It never rejects
+   * @returns a promise that resolves when the control database has accepted the announcement:
+   *   every listening process will receive it. It never rejects
    */
   readonly announce: Announce = (topic, key) => {
     this.#keep(`${topic}:${key}`);

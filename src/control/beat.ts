@@ -18,11 +18,14 @@ const maxWaitMs = 500;
 /** Maximum time of the statement. */
 const maxRunMs = 1_000;
 /**
- * A process opens no connection to a tenant while its last confirmed beat was sent longer ago. The others stop to count
- * it two seconds later (`maxBeatAgeSeconds`).
+ * A process opens no connection to a tenant while its last confirmed beat was sent longer ago.
+ * The others stop to count it two seconds later (`maxBeatAgeSeconds`).
  */
 const confirmedForMs = 3_000;
-/** Beats after which every other process has counted this one, and closed what it has to give up. */
+/**
+ * Beats after which every other process has counted this one, and closed what it has to give
+ * up.
+ */
 const beatsToSettle = 2;
 /** How long a start waits until the rows of dead processes are no longer counted. */
 const maxJoinMs = (maxBeatAgeSeconds + 1) * 1_000;
@@ -65,8 +68,8 @@ interface BeatOptions {
 }
 
 /**
- * Neither the disk nor a standby delays it: a beat that is lost is followed by another one. It does not see its own
- * row, which it adds or changes.
+ * Neither the disk nor a standby delays it: a beat that is lost is followed by another one. It
+ * does not see its own row, which it adds or changes.
  */
 const beatStatement = `
   with beat as (
@@ -92,8 +95,9 @@ const othersStatement = `
    where id <> $1 and kind = 'service' and ${isRunning('p')}`;
 
 /**
- * The beat of a process: its row in `processes`, written each second through the pool of the control database, and
- * notified on the change feed. It says that the process runs, and returns how many others do.
+ * The beat of a process: its row in `processes`, written each second through the pool of the
+ * control database, and notified on the change feed. It says that the process runs, and returns
+ * how many others do.
  */
 export class Beat {
   readonly #options: BeatOptions;
@@ -141,9 +145,10 @@ export class Beat {
   }
 
   /**
-   * Returns when a beat of this process was sent, by `performance.now()`; undefined for another process, and for a beat
-   * that is not one of the last few.
-   * @param key of the notification: the id of the process and the number of the beat (`<id>/<number>`)
+   * Returns when a beat of this process was sent, by `performance.now()`; undefined for another
+   * process, and for a beat that is not one of the last few.
+   * @param key of the notification: the id of the process and the number of the beat
+   *   (`<id>/<number>`)
    */
   sentAt(key: string): number | undefined {
     const [id, number] = key.split('/');
@@ -157,9 +162,11 @@ export class Beat {
 
   /**
    * Begins to beat.
-   * @param hasRoom returns whether this many processes of the service may run with the smallest of their budgets. One
-   *   process at a time is counted, so of several that start at once the last ones are refused
-   * @returns false when there was no room for six seconds, in which the rows of dead processes expire
+   * @param hasRoom returns whether this many processes of the service may run with the smallest
+   *   of their budgets. One process at a time is counted, so of several that start at once the
+   *   last ones are refused
+   * @returns false when there was no room for six seconds, in which the rows of dead processes
+   *   expire
    * @throws when the control database cannot be used
    */
   async join(hasRoom?: (fleet: Fleet) => boolean): Promise<boolean> {
@@ -185,7 +192,10 @@ export class Beat {
     await Promise.race([settled.promise, delay(maxMs, undefined, { ref: false })]);
   }
 
-  /** Ends the beat, and removes the row of this process, which has no other connection any more. Never rejects. */
+  /**
+   * Ends the beat, and removes the row of this process, which has no other connection any more.
+   * Never rejects.
+   */
   async leave(): Promise<void> {
     const { process } = this.#options;
     this.#isStopped = true;
@@ -203,13 +213,17 @@ export class Beat {
     const client = await this.#options.pool.connect();
     try {
       await client.query('begin');
-      if (hasRoom) await client.query('select pg_advisory_xact_lock($1, 0)', [lockSpaces.processes]);
+      if (hasRoom) {
+        await client.query('select pg_advisory_xact_lock($1, 0)', [lockSpaces.processes]);
+      }
       await client.query(forgetStatement);
       const { rows: others } = await client.query<Others>(othersStatement, [this.process.id]);
       const joins = hasRoom?.(this.#fleetOf(others[0] as Others)) ?? true;
 
       const sentAt = performance.now();
-      const { rows } = joins ? await client.query<BeatRow>(beatStatement, this.#values()) : { rows: [] };
+      const { rows } = joins
+        ? await client.query<BeatRow>(beatStatement, this.#values())
+        : { rows: [] };
       await client.query('commit');
       client.release();
 
@@ -236,7 +250,10 @@ export class Beat {
     this.#schedule(isConfirmed ? Math.max(0, nextMs) : retryMs);
   }
 
-  /** Sends one beat. Never rejects. @returns whether it was confirmed */
+  /**
+   * Sends one beat. Never rejects.
+   * @returns whether it was confirmed
+   */
   async #send(): Promise<boolean> {
     try {
       const client = await this.#connect();
@@ -251,8 +268,8 @@ export class Beat {
   }
 
   /**
-   * Waits for one connection at a time. An attempt that takes too long goes on, and another one beside it would open a
-   * second connection to a server that does not respond.
+   * Waits for one connection at a time. An attempt that takes too long goes on, and another one
+   * beside it would open a second connection to a server that does not respond.
    */
   async #connect(): Promise<pg.PoolClient> {
     await within(this.#connecting, maxWaitMs);
@@ -273,10 +290,17 @@ export class Beat {
     }
   }
 
-  /** Runs the statement, and releases the connection, which is closed if the statement failed. */
+  /**
+   * Runs the statement, and releases the connection, which is closed if the statement failed.
+   */
   async #query(client: pg.PoolClient): Promise<BeatRow> {
     try {
-      const query = { name: 'beat', text: beatStatement, values: this.#values(), query_timeout: maxRunMs };
+      const query = {
+        name: 'beat',
+        text: beatStatement,
+        values: this.#values(),
+        query_timeout: maxRunMs,
+      };
       const { rows } = await client.query<BeatRow>(query);
       client.release();
       return rows[0] as BeatRow;
@@ -324,10 +348,18 @@ export class Beat {
     if (isAlone) this.#confirmed = beatsToSettle;
     else this.#confirmed = wasConfirmed ? this.#confirmed + 1 : 1;
 
-    if (this.#isLost) this.#options.log.info({ event: 'beat_confirmed' }, 'the control database confirms beats again');
+    if (this.#isLost) {
+      this.#options.log.info(
+        { event: 'beat_confirmed' },
+        'the control database confirms beats again',
+      );
+    }
     this.#isLost = false;
     clearTimeout(this.#lossTimer);
-    this.#lossTimer = setTimeout(() => this.#notify(), sentAt + confirmedForMs - performance.now()).unref();
+    this.#lossTimer = setTimeout(
+      () => this.#notify(),
+      sentAt + confirmedForMs - performance.now(),
+    ).unref();
     this.#notify();
   }
 

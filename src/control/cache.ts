@@ -11,18 +11,22 @@ interface CacheOptions<Value> {
   max: number;
   ttlMs: number;
   /**
-   * Limit of the keys that are remembered as absent, so that a further look-up of them needs no query. Default 0: none.
+   * Limit of the keys that are remembered as absent, so that a further look-up of them needs no
+   * query. Default 0: none.
    */
   maxAbsent?: number;
 }
 
 /**
- * A cached value, for callers that would look it up again and again. It is current only while the change feed is
- * current.
+ * A cached value, for callers that would look it up again and again. It is current only while
+ * the change feed is current.
  */
 export interface CacheEntry<Value> {
   readonly value: Value | undefined;
-  /** True as soon as the cache has removed the entry. An expired entry is removed by the next look-up of its key. */
+  /**
+   * True as soon as the cache has removed the entry. An expired entry is removed by the next
+   * look-up of its key.
+   */
   readonly removed: boolean;
 }
 
@@ -33,14 +37,15 @@ interface Entry<Value> {
   removed: boolean;
 }
 
-const clockMs = 1_000; // entries live for minutes, so their age is computed from a clock that is read once a second
+// entries live for minutes, so their age is computed from a clock that is read once a second
+const clockMs = 1_000;
 
 /**
  * Caches look-ups of the control database while the change feed is current.
  *
- * An entry holds the *promise* of a value from the moment of the first look-up. So concurrent look-ups share one query,
- * and a change that is announced while the query runs removes the promise: a result that may be older than the change
- * is never cached.
+ * An entry holds the *promise* of a value from the moment of the first look-up. So concurrent
+ * look-ups share one query, and a change that is announced while the query runs removes the
+ * promise: a result that may be older than the change is never cached.
  */
 export class ControlCache<Value extends object> {
   readonly #options: CacheOptions<Value>;
@@ -76,7 +81,9 @@ export class ControlCache<Value extends object> {
     const entry = this.#add(key, load(key));
     try {
       entry.value = await entry.loading;
-      if (entry.value === undefined && this.#remove(key, entry) && maxAbsent) this.#absent.set(key, true);
+      if (entry.value === undefined && this.#remove(key, entry) && maxAbsent) {
+        this.#absent.set(key, true);
+      }
       return entry.value;
     } catch (error) {
       this.#remove(key, entry);
@@ -84,21 +91,35 @@ export class ControlCache<Value extends object> {
     }
   }
 
-  /** Returns the entry whose value `get` would return without a query; undefined when `get` would need one. */
+  /**
+   * Returns the entry whose value `get` would return without a query; undefined when `get`
+   * would need one.
+   */
   getCached(key: string): CacheEntry<Value> | undefined {
     const entry = this.#options.feed.current ? this.#entries.get(key) : undefined;
     return entry?.value && entry;
   }
 
-  /** How many changes were received. Read it before the query whose result is passed to `addIfUnchanged`. */
+  /**
+   * How many changes were received. Read it before the query whose result is passed to
+   * `addIfUnchanged`.
+   */
   get changeCount(): number {
     return this.#changeCount;
   }
 
-  /** Adds a value that was loaded by another query, unless a change was received since `changeCount` had this value. */
+  /**
+   * Adds a value that was loaded by another query, unless a change was received since
+   * `changeCount` had this value.
+   */
   addIfUnchanged(key: string, value: Value, changeCount: number): void {
-    if (this.#options.feed.current && this.#changeCount === changeCount && !this.#entries.has(key))
+    if (
+      this.#options.feed.current &&
+      this.#changeCount === changeCount &&
+      !this.#entries.has(key)
+    ) {
       this.#add(key, Promise.resolve(value), value);
+    }
   }
 
   #add(key: string, loading: Entry<Value>['loading'], value?: Value): Entry<Value> {
@@ -107,13 +128,17 @@ export class ControlCache<Value extends object> {
     return entry;
   }
 
-  /** Removes exactly this entry; returns false when a change has removed it or a later look-up has replaced it. */
+  /**
+   * Removes exactly this entry; returns false when a change has removed it or a later look-up
+   * has replaced it.
+   */
   #remove(key: string, entry: Entry<Value>): boolean {
     return this.#entries.peek(key) === entry && this.#entries.delete(key);
   }
 
   /**
-   * Removes a key, or all of them (`*`). Called by the change feed, and by code that has just changed the row itself.
+   * Removes a key, or all of them (`*`). Called by the change feed, and by code that has just
+   * changed the row itself.
    */
   invalidate(key: string): void {
     this.#changeCount++;

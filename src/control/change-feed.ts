@@ -7,7 +7,10 @@ import type { Beat } from './beat.ts';
 import { beatTopic, type ChangeTopic, changeChannel } from './change-topics.ts';
 
 const heartbeatMs = 250;
-/** A revocation takes effect within 1 s, so an answer of the connection counts for this time after its query. */
+/**
+ * A revocation takes effect within 1 s, so an answer of the connection counts for this time
+ * after its query.
+ */
 const answeredForMs = 900;
 /** A beat that has come back counts for this time after it was sent. */
 const beatForMs = 3_000;
@@ -48,20 +51,22 @@ interface Listener {
 }
 
 /**
- * Receives a notification for each changed row of the control database, from any process: triggers send them
- * (`NOTIFY`).
+ * Receives a notification for each changed row of the control database, from any process:
+ * triggers send them (`NOTIFY`).
  *
- * Memory may be served only while `current` is true, so within a second of a change that the feed did not receive, and
- * within four if its connection leads to another server than the pool:
+ * Memory may be served only while `current` is true, so within a second of a change that the
+ * feed did not receive, and within four if its connection leads to another server than the
+ * pool:
  *
- *   1. The connection has answered a `select 1` that was sent less than 900 ms ago. PostgreSQL delivers pending
- *      notifications before it completes a response, so every change whose commit had returned by then was received. A
- *      silent network counts as down.
- *   2. A beat of this process that was sent less than 3 s ago has come back on the connection. It goes through the pool
- *      of the control database, as changes do: one that leads to a pooler which listens on none of its connections, or
- *      to a server that is no longer the primary, does not return it.
- *   3. Changes between two connections are not received. So after each connect, every subscriber drops everything
- *      before `current` becomes true.
+ *   1. The connection has answered a `select 1` that was sent less than 900 ms ago. PostgreSQL
+ *      delivers pending notifications before it completes a response, so every change whose
+ *      commit had returned by then was received. A silent network counts as down.
+ *   2. A beat of this process that was sent less than 3 s ago has come back on the connection.
+ *      It goes through the pool of the control database, as changes do: one that leads to a
+ *      pooler which listens on none of its connections, or to a server that is no longer the
+ *      primary, does not return it.
+ *   3. Changes between two connections are not received. So after each connect, every
+ *      subscriber drops everything before `current` becomes true.
  */
 export class ChangeFeed {
   readonly #options: ChangeFeedOptions;
@@ -90,7 +95,9 @@ export class ChangeFeed {
    * @throws when the topic has a subscriber already
    */
   subscribe(topic: ChangeTopic, invalidate: ChangeHandler): void {
-    if (this.#handlers.has(topic)) throw new Error(`the change topic ${topic} has a subscriber already`);
+    if (this.#handlers.has(topic)) {
+      throw new Error(`the change topic ${topic} has a subscriber already`);
+    }
     this.#handlers.set(topic, invalidate);
   }
 
@@ -104,7 +111,8 @@ export class ChangeFeed {
   }
 
   /**
-   * Resolves when a beat of this process has come back. Call it when the process has begun to beat.
+   * Resolves when a beat of this process has come back. Call it when the process has begun to
+   * beat.
    * @throws {NotDeliveredError} when none comes back within 5 s; the feed is stopped
    */
   async requireDelivery(): Promise<void> {
@@ -131,7 +139,12 @@ export class ChangeFeed {
       query_timeout: answeredForMs,
     });
     const never = Number.NEGATIVE_INFINITY;
-    const listener: Listener = { client, since: performance.now(), answeredAt: never, beatAt: never };
+    const listener: Listener = {
+      client,
+      since: performance.now(),
+      answeredAt: never,
+      beatAt: never,
+    };
     client.on('error', () => this.#onLost(listener));
     client.on('end', () => this.#onLost(listener));
     client.on('notification', ({ payload = '*:*' }) => this.#receive(listener, payload));
@@ -176,10 +189,17 @@ export class ChangeFeed {
   #onLost(listener: Listener, error?: unknown): void {
     if (this.#listener !== listener) return;
     this.#listener = undefined;
-    this.#report(error instanceof NotDeliveredError ? 'notifications do not arrive' : 'the connection was lost');
+    this.#report(
+      error instanceof NotDeliveredError
+        ? 'notifications do not arrive'
+        : 'the connection was lost',
+    );
   }
 
-  /** Logs a fault, and its end. @param fault undefined: the feed is current */
+  /**
+   * Logs a fault, and its end.
+   * @param fault undefined: the feed is current
+   */
   #report(fault?: string): void {
     if (fault === this.#fault) return;
     this.#fault = fault;
@@ -200,7 +220,8 @@ export class ChangeFeed {
   }
 
   /**
-   * Lets the connection answer, or connects again. Never rejects. @returns the time until the next heartbeat, in ms
+   * Lets the connection answer, or connects again. Never rejects.
+   * @returns the time until the next heartbeat, in ms
    */
   async #heartbeat(): Promise<number> {
     const listener = this.#listener;
@@ -218,11 +239,13 @@ export class ChangeFeed {
 
   /**
    * Lets the connection answer, and says whether beats come back on it.
-   * @throws {NotDeliveredError} when one that was confirmed has not: the connection may lead to another server
+   * @throws {NotDeliveredError} when one that was confirmed has not: the connection may lead to
+   *   another server
    */
   async #check(listener: Listener): Promise<void> {
     const oldest = performance.now() - beatForMs;
-    const { isConfirmed } = this.#options.beat; // so it was sent after `oldest`, and arrives before the answer
+    // so it was sent after `oldest`, and arrives before the answer
+    const { isConfirmed } = this.#options.beat;
     await this.#ask(listener);
 
     if (listener.beatAt > oldest || listener.since > oldest) return;

@@ -1,10 +1,13 @@
-/** The PostgreSQL channel of the change feed. A payload is `<topic>:<key>`; `*` stands for all topics or all keys. */
+/**
+ * The PostgreSQL channel of the change feed. A payload is `<topic>:<key>`; `*` stands for all
+ * topics or all keys.
+ */
 export const changeChannel = 'control_changes';
 
 /**
- * The kinds of data whose changes the change feed announces. Triggers of the control database notify all topics but
- * `responses` and `changes`, which the service announces itself. A test compares this list with the triggers and with
- * the subscribers.
+ * The kinds of data whose changes the change feed announces. Triggers of the control database
+ * notify all topics but `responses` and `changes`, which the service announces itself. A test
+ * compares this list with the triggers and with the subscribers.
  */
 export const changeTopics = {
   /** Key: the guid. Also notified when a signing key or the server of the tenant changes. */
@@ -20,15 +23,16 @@ export const changeTopics = {
   /** By `<tenant guid>/<resource>`, or by the guid alone for all resources of the tenant. */
   responses: 'responses',
   /**
-   * A change in the database of a tenant, by its guid; announced only while another process follows the tenant.
-   * `?<process id>/<guid>` announces that a process does. The service announces both itself.
+   * A change in the database of a tenant, by its guid; announced only while another process
+   * follows the tenant. `?<process id>/<guid>` announces that a process does. The service
+   * announces both itself.
    */
   changes: 'changes',
 } as const;
 export type ChangeTopic = (typeof changeTopics)[keyof typeof changeTopics];
 
 /**
- * Topic of the beats of processes (`Beat`), by `<process id>/<number>`. It has no subscriber: the feed recognises those
- * of its own process.
+ * Topic of the beats of processes (`Beat`), by `<process id>/<number>`. It has no subscriber:
+ * the feed recognises those of its own process.
  */
 export const beatTopic = 'beats';

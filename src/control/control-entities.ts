@@ -8,15 +8,20 @@ const ServerSchema = defineEntity({
   properties: {
     id: p.integer().primary(),
     name: p.text().unique(),
-    /** The names of all databases and roles that this installation creates on the server start with it. */
+    /**
+     * The names of all databases and roles that this installation creates on the server start
+     * with it.
+     */
     prefix: p.text(),
-    /** Sealed; only the command line opens it. Null means the server of the control database. */
+    /**
+     * Sealed; only the command line opens it. Null means the server of the control database.
+     */
     adminUrl: p.blob().nullable(),
     /** `adminUrl` without its login, for the service. */
     address: p.text().nullable(),
     /**
-     * Maximum number of tenants that are placed here automatically; null: no limit. It does not limit an explicit
-     * `--server`.
+     * Maximum number of tenants that are placed here automatically; null: no limit. It does not
+     * limit an explicit `--server`.
      */
     capacity: p.integer().nullable(),
     /** Which server the URL leads to (`readServerIdentity`); null: not known yet. */
@@ -40,7 +45,10 @@ const TenantSchema = defineEntity({
     slug: p.text().unique(),
     name: p.text(),
     appId: p.text(),
-    /** The address that links in its mails lead to, with placeholders; null: that of all tenants. */
+    /**
+     * The address that links in its mails lead to, with placeholders; null: that of all
+     * tenants.
+     */
     appUrl: p.text().nullable(),
     features: p.array().default([]),
     status: p.text().$type<TenantStatus>().default('provisioning'),
@@ -49,7 +57,10 @@ const TenantSchema = defineEntity({
     roleName: p.text(),
     /** Sealed. */
     rolePassword: p.blob(),
-    /** The last migration that was applied to its database, as far as the control database knows. */
+    /**
+     * The last migration that was applied to its database, as far as the control database
+     * knows.
+     */
     schemaVersion: p.text().nullable(),
     /** The oldest build that can serve `schemaVersion`, by its last migration. */
     compatibleFrom: p.text().nullable(),
@@ -68,7 +79,8 @@ export class Tenant extends TenantSchema.class {}
 TenantSchema.setClass(Tenant);
 
 /**
- * A tenant's HS512 secret. An active key signs and verifies, a retiring key only verifies, a disabled key does neither.
+ * A tenant's HS512 secret. An active key signs and verifies, a retiring key only verifies, a
+ * disabled key does neither.
  */
 const SigningKeySchema = defineEntity({
   name: 'SigningKey',
@@ -117,7 +129,9 @@ const UserSchema = defineEntity({
     scope: p.text().$type<Scope>().default('Self'),
     /** Id of the business entity in the tenant database. */
     entityId: p.bigint('number').nullable(),
-    /** Time of the last invitation; null for a user who registered or was added by an operator. */
+    /**
+     * Time of the last invitation; null for a user who registered or was added by an operator.
+     */
     invitedAt: p.datetime().nullable(),
     confirmedAt: p.datetime().nullable(),
     disabledAt: p.datetime().nullable(),
@@ -135,7 +149,10 @@ const SessionSchema = defineEntity({
     id: p.uuid().primary().defaultRaw('gen_random_uuid()'),
     tenant: () => p.manyToOne(Tenant),
     user: () => p.manyToOne(User),
-    /** How often the refresh token was rotated. Only the token of the current generation is valid. */
+    /**
+     * How often the refresh token was rotated. Only the token of the current generation is
+     * valid.
+     */
     refreshGeneration: p.integer().default(0),
     createdAt: p.datetime().defaultRaw('now()'),
     refreshedAt: p.datetime().defaultRaw('now()'),

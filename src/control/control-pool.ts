@@ -7,8 +7,8 @@ import { textTypes } from '../lib/postgres/text-types.ts';
 import type { BudgetMember } from './process-identity.ts';
 
 /**
- * Creates the pool of a process's connections to the control database, which connects on first use.
- * Its statements and its entity managers share it.
+ * Creates the pool of a process's connections to the control database, which connects on first
+ * use. Its statements and its entity managers share it.
  * @param connections maximum number
  * @param member limits the connections further, and names them
  */
@@ -32,10 +32,12 @@ export function createControlPool(url: string, connections = 2, member?: BudgetM
   });
 
   const max = (): number => Math.min(connections, member?.maxControl() ?? connections);
-  // Read before a connection is opened, and when one is released: above the maximum, it is closed
-  // after its use, also while others wait for it.
+  // Read before a connection is opened, and when one is released: above the maximum, it is
+  // closed after its use, also while others wait for it.
   Object.defineProperty(pool.options, 'max', { get: max });
-  Object.defineProperty(pool.options, 'maxUses', { get: () => (pool.totalCount > max() ? 1 : Infinity) });
+  Object.defineProperty(pool.options, 'maxUses', {
+    get: () => (pool.totalCount > max() ? 1 : Infinity),
+  });
 
   return pool;
 }
@@ -43,7 +45,10 @@ export function createControlPool(url: string, connections = 2, member?: BudgetM
 /** A server that does not answer. */
 const maxEndMs = 1_000;
 
-/** Closes idle connections of a pool until `keep` are open or the others are in use, and waits for their ends. */
+/**
+ * Closes idle connections of a pool until `keep` are open or the others are in use, and waits
+ * for their ends.
+ */
 export async function closeIdleConnections(pool: pg.Pool, keep: number): Promise<void> {
   while (!pool.ending && pool.totalCount > keep && pool.idleCount > 0) {
     const client = await pool.connect();

@@ -6,10 +6,14 @@ export async function controlHead(): Promise<string> {
   return (await migrationNames('control')).at(-1) ?? '';
 }
 
-/** Returns the last migration that was applied to the control database; undefined when none was. */
+/**
+ * Returns the last migration that was applied to the control database; undefined when none was.
+ */
 export async function controlVersion(control: Statements): Promise<string | undefined> {
   if (!(await hasMigrations(control))) return undefined;
-  const [row] = await control.execute<{ name: string | null }[]>('select max(name) as name from migrations');
+  const [row] = await control.execute<{ name: string | null }[]>(
+    'select max(name) as name from migrations',
+  );
   return row?.name ?? undefined;
 }
 
@@ -21,7 +25,10 @@ export async function hasMigrations(control: Statements): Promise<boolean> {
   return migrations?.found === true;
 }
 
-/** Returns true if a build with this last control migration can use a control database that is at a later version. */
+/**
+ * Returns true if a build with this last control migration can use a control database that is
+ * at a later version.
+ */
 export async function isControlCompatible(control: Statements, head: string): Promise<boolean> {
   const [later] = await control.execute<{ compatible: boolean | null }[]>(
     'select bool_and(compatible) as compatible from migrations where name > ?',

@@ -13,7 +13,10 @@ import { answerMs, type Deadline } from '../lib/runtime/deadline.ts';
 import { createControlPool } from './control-pool.ts';
 import { controlEntities } from './entities.ts';
 
-/** Names who makes the changes of a transaction, for the audit log. @param actor `RequestContext.actor` */
+/**
+ * Names who makes the changes of a transaction, for the audit log.
+ * @param actor `RequestContext.actor`
+ */
 export async function setActor(query: QueryControl, actor: string): Promise<void> {
   await query('set_actor', `select set_config('app.actor', $1, true)`, [actor]);
 }
@@ -67,18 +70,27 @@ class ControlConnection extends BoundConnection {
 }
 
 /**
- * Opens the control database for entity managers. Close it with `control.close()`, which ends the pool.
+ * Opens the control database for entity managers. Close it with `control.close()`, which ends
+ * the pool.
  * @param pool of `createControlPool`, for the same URL
  */
-export function openControlDatabase(url: string, pool: pg.Pool = createControlPool(url)): ControlDatabase {
+export function openControlDatabase(
+  url: string,
+  pool: pg.Pool = createControlPool(url),
+): ControlDatabase {
   // A function, because MikroORM copies the objects in its options.
-  return new MikroORM({ ...controlOptions(url), driver: ControlDriver, driverOptions: () => ({ pool }) });
+  return new MikroORM({
+    ...controlOptions(url),
+    driver: ControlDriver,
+    driverOptions: () => ({ pool }),
+  });
 }
 
 /**
- * Returns the rows of a prepared statement, for queries that requests wait for. 64-bit integers and timestamps are
- * strings, as PostgreSQL writes them.
- * @param name name of the statement, which each connection prepares once. One name has one text: a second text fails
+ * Returns the rows of a prepared statement, for queries that requests wait for. 64-bit integers
+ * and timestamps are strings, as PostgreSQL writes them.
+ * @param name name of the statement, which each connection prepares once. One name has one
+ *   text: a second text fails
  */
 export async function queryControl<Row extends object>(
   control: ControlDatabase,
@@ -91,30 +103,44 @@ export async function queryControl<Row extends object>(
   return rows;
 }
 
-/** Returns the rows of a statement of a table, with values of the types that the statement declares. */
-export async function queryStatement(control: ControlDatabase, statement: Statement): Promise<RowValues[]> {
+/**
+ * Returns the rows of a statement of a table, with values of the types that the statement
+ * declares.
+ */
+export async function queryStatement(
+  control: ControlDatabase,
+  statement: Statement,
+): Promise<RowValues[]> {
   const pool = await control.em.getConnection().getNativeClient();
   return (await pool.query<RowValues>(statement)).rows;
 }
 
 interface TransactOptions {
-  /** Of the request: when it passes, the connection is destroyed, and nothing is committed afterwards. */
+  /**
+   * Of the request: when it passes, the connection is destroyed, and nothing is committed
+   * afterwards.
+   */
   deadline?: Deadline;
   /** False when the same request must not be sent again after it was done. Default: true. */
   isRepeatable?: boolean;
 }
 
 /** Runs a prepared statement in a transaction, as `queryControl` does. */
-export type QueryControl = <Row extends object>(name: string, text: string, values: unknown[]) => Promise<Row[]>;
+export type QueryControl = <Row extends object>(
+  name: string,
+  text: string,
+  values: unknown[],
+) => Promise<Row[]>;
 
 /**
- * Runs prepared statements in a transaction, for transactions that requests wait for: those of an entity manager take
- * several times as long.
- * @param work must await nothing but its queries. If the connection dies, the query fails and this function releases
- *   the connection. While anything else is awaited, `dropDeadConnections` would release it first, and the second
- *   release throws
+ * Runs prepared statements in a transaction, for transactions that requests wait for: those of
+ * an entity manager take several times as long.
+ * @param work must await nothing but its queries. If the connection dies, the query fails and
+ *   this function releases the connection. While anything else is awaited,
+ *   `dropDeadConnections` would release it first, and the second release throws
  * @throws {DeadlineError} when the deadline has passed
- * @throws {Problem} `outcomeUnknown` when the commit of a change that is not repeatable was sent and not confirmed
+ * @throws {Problem} `outcomeUnknown` when the commit of a change that is not repeatable was
+ *   sent and not confirmed
  */
 export async function transactControl<Result>(
   control: ControlDatabase,
@@ -124,20 +150,25 @@ export async function transactControl<Result>(
   const pool = await control.em.getConnection().getNativeClient();
   const client = await pool.connect();
   const forgetDeadline = deadline?.onPass(() => {
-    (client as unknown as ScramClient).abort(new PoolError('ETIMEDOUT', 'the request reached its deadline'));
+    (client as unknown as ScramClient).abort(
+      new PoolError('ETIMEDOUT', 'the request reached its deadline'),
+    );
   });
   let broken = false;
   let isCommitting = false;
   try {
     await client.query('begin');
-    const result = await work(async (name, text, values) => (await client.query({ name, text, values })).rows);
+    const result = await work(
+      async (name, text, values) => (await client.query({ name, text, values })).rows,
+    );
     deadline?.check();
     isCommitting = true;
     await client.query('commit');
     deadline?.extend(answerMs);
     return result;
   } catch (error) {
-    await client.query('rollback').catch(() => (broken = true)); // the first error is the one to report
+    // the first error is the one to report
+    await client.query('rollback').catch(() => (broken = true));
     throw isCommitting && !isRepeatable && mayBeCommitted(error) ? outcomeUnknown(error) : error;
   } finally {
     forgetDeadline?.();

@@ -3,9 +3,18 @@ import type { ChangeFeed } from './change-feed.ts';
 import { changeTopics } from './change-topics.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
-import type { LegacyTokenRecord, RoleRecord, SessionRecord, TenantRecord, UserRecord } from './records.ts';
+import type {
+  LegacyTokenRecord,
+  RoleRecord,
+  SessionRecord,
+  TenantRecord,
+  UserRecord,
+} from './records.ts';
 
-/** The caches of the directory, one for each topic of the control database, with the keys of `changeTopics`. */
+/**
+ * The caches of the directory, one for each topic of the control database, with the keys of
+ * `changeTopics`.
+ */
 export type DirectoryCaches = ReturnType<typeof createDirectoryCaches>;
 
 interface CachesOptions extends TenantLoaderOptions {
@@ -29,7 +38,10 @@ export function createDirectoryCaches(options: CachesOptions) {
     topic: changeTopics.roles,
     load: id => loadRole(id, control),
   });
-  /** A request that looks up a session looks up its user and their role next, so one query loads all three. */
+  /**
+   * A request that looks up a session looks up its user and their role next, so one query loads
+   * all three.
+   */
   const sessions = new ControlCache<SessionRecord>({
     ...ofPeople,
     topic: changeTopics.sessions,
@@ -94,7 +106,11 @@ async function loadSession(
   const [row] = await queryControl<CallerRow>(control, 'session_by_id', sessionById, [id]);
   if (!row) return undefined;
   const { user, revoked } = row;
-  return { session: { id, tenantId: user.tenantId, userId: user.id, revoked }, user, role: toRole(row) };
+  return {
+    session: { id, tenantId: user.tenantId, userId: user.id, revoked },
+    user,
+    role: toRole(row),
+  };
 }
 
 function toRole({ role }: Pick<CallerRow, 'role'>): RoleRecord {
@@ -102,7 +118,8 @@ function toRole({ role }: Pick<CallerRow, 'role'>): RoleRecord {
 }
 
 /**
- * The cache key of a legacy token: its hash in the notation of PostgreSQL for `bytea`, which the change feed uses too.
+ * The cache key of a legacy token: its hash in the notation of PostgreSQL for `bytea`, which
+ * the change feed uses too.
  */
 export function legacyTokenKey(hash: string): string {
   return `\\x${hash}`;
@@ -113,7 +130,15 @@ const tokenByKey = `
          (extract(epoch from expires_at) * 1000)::float8 as "expiresAt", revoked_at is not null as revoked
     from legacy_tokens join tenants t on t.id = tenant_id where hash = $1::bytea`;
 
-async function loadLegacyToken(key: string, control: ControlDatabase): Promise<LegacyTokenRecord | undefined> {
-  const [token] = await queryControl<LegacyTokenRecord>(control, 'legacy_token_by_key', tokenByKey, [key]);
+async function loadLegacyToken(
+  key: string,
+  control: ControlDatabase,
+): Promise<LegacyTokenRecord | undefined> {
+  const [token] = await queryControl<LegacyTokenRecord>(
+    control,
+    'legacy_token_by_key',
+    tokenByKey,
+    [key],
+  );
   return token;
 }

@@ -10,8 +10,9 @@ import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { CallerRecords, TenantRecord } from './records.ts';
 
 /**
- * The look-ups that requests make in the control database. Each result is cached until the change feed announces a
- * change of its row. A look-up returns undefined when there is no such row.
+ * The look-ups that requests make in the control database. Each result is cached until the
+ * change feed announces a change of its row. A look-up returns undefined when there is no such
+ * row.
  */
 export type Directory = ReturnType<typeof createDirectory>;
 
@@ -29,28 +30,35 @@ export function createDirectory(options: DirectoryOptions) {
     tenant: (guid: string) => tenants.get(guid),
     /** Looks the slug up each time: only requests without a token have one, such as a login. */
     tenantBySlug: async (slug: string) => {
-      const [found] = await queryControl<{ guid: string }>(control, 'tenant_by_slug', guidBySlug, [slug]);
+      const [found] = await queryControl<{ guid: string }>(control, 'tenant_by_slug', guidBySlug, [
+        slug,
+      ]);
       return found && tenants.get(found.guid);
     },
     /**
-     * Looks the tenant up for a token whose key the cached record lacks, because this process has not received a key
-     * rotation yet: reads the keys from the database, at most five times a second for each tenant, so that invented
-     * keys cost next to nothing.
+     * Looks the tenant up for a token whose key the cached record lacks, because this process
+     * has not received a key rotation yet: reads the keys from the database, at most five times
+     * a second for each tenant, so that invented keys cost next to nothing.
      */
     reloadTenant: createTenantReload(tenants, options),
     session: (id: string) => sessions.get(id),
-    /** Removes a session from the cache, so that the process that revoked it need not wait for the change feed. */
+    /**
+     * Removes a session from the cache, so that the process that revoked it need not wait for
+     * the change feed.
+     */
     invalidateSession: (id: string) => sessions.invalidate(id),
     user: (id: number) => users.get(String(id)),
     role: (id: number) => roles.get(String(id)),
     /**
-     * Returns a function that is true while the directory would return these very objects from memory. It checks the
-     * age of the cache entries once a second, and everything else at each call.
+     * Returns a function that is true while the directory would return these very objects from
+     * memory. It checks the age of the cache entries once a second, and everything else at each
+     * call.
      * @returns undefined when the directory would not return these objects now
      */
     freshnessCheck: createFreshnessCheck(caches, feed),
     /** Counts the users of a business entity. Never cached. */
-    countUsers: (tenant: number, entityId: number) => control.em.fork().count(User, { tenant, entityId }),
+    countUsers: (tenant: number, entityId: number) =>
+      control.em.fork().count(User, { tenant, entityId }),
     /** @param hash of the token, in hexadecimal */
     legacyToken: (hash: string) => legacyTokens.get(legacyTokenKey(hash)),
   };
@@ -60,8 +68,8 @@ export function createDirectory(options: DirectoryOptions) {
 const lookUpEveryMs = 1_000;
 
 /**
- * Returns the directory's `freshnessCheck`. Between two look-ups it reads a flag of each cache entry, which the cache
- * sets when it removes the entry.
+ * Returns the directory's `freshnessCheck`. Between two look-ups it reads a flag of each cache
+ * entry, which the cache sets when it removes the entry.
  */
 function createFreshnessCheck(
   caches: DirectoryCaches,
@@ -84,8 +92,9 @@ function createFreshnessCheck(
 }
 
 /**
- * Returns the cache entries of the records, or undefined if a cache holds another record or none. The look-up counts as
- * a use of each entry, so the caches do not evict the entries of a token that is in use.
+ * Returns the cache entries of the records, or undefined if a cache holds another record or
+ * none. The look-up counts as a use of each entry, so the caches do not evict the entries of a
+ * token that is in use.
  */
 function findEntries(
   { tenants, sessions, users, roles }: DirectoryCaches,
@@ -104,12 +113,12 @@ function findEntries(
 const minIntervalMs = 50;
 
 /**
- * Returns the directory's `reloadTenant`. It compares the keys in the database with those of the cached record, and
- * drops the record only if they differ: other caches depend on the identity of the record, and an invented key must
- * not invalidate them.
+ * Returns the directory's `reloadTenant`. It compares the keys in the database with those of
+ * the cached record, and drops the record only if they differ: other caches depend on the
+ * identity of the record, and an invented key must not invalidate them.
  *
- * Calls that come together share one comparison, which begins after all of them: the key of a token may have been
- * created since the one before, and an invented key must not hide it.
+ * Calls that come together share one comparison, which begins after all of them: the key of a
+ * token may have been created since the one before, and an invented key must not hide it.
  */
 function createTenantReload(
   tenants: ControlCache<TenantRecord>,

@@ -1,4 +1,13 @@
-import { ApiClient, LegacyToken, Role, Server, Session, SigningKey, Tenant, User } from './control-entities.ts';
+import {
+  ApiClient,
+  LegacyToken,
+  Role,
+  Server,
+  Session,
+  SigningKey,
+  Tenant,
+  User,
+} from './control-entities.ts';
 import { SchemaFingerprint } from './migration-run.ts';
 
 /** Every entity of the control database. */

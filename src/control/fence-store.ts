@@ -27,9 +27,16 @@ export function createFenceStore(control: ControlDatabase, processId: string) {
     /** Returns the fence of a tenant, or the fences of all tenants (`*`). */
     read: (guid: string): Promise<TenantFence[]> =>
       queryControl<TenantFence>(control, 'fences_read', readStatement, [guid]),
-    /** Records that this process is prepared, or, for a closed fence, that it uses no connection of the tenant. */
+    /**
+     * Records that this process is prepared, or, for a closed fence, that it uses no connection
+     * of the tenant.
+     */
     acknowledge: async ({ id, closed }: TenantFence): Promise<void> => {
-      await queryControl(control, 'fences_acknowledge', acknowledgeStatement, [id, processId, closed]);
+      await queryControl(control, 'fences_acknowledge', acknowledgeStatement, [
+        id,
+        processId,
+        closed,
+      ]);
     },
   };
 }

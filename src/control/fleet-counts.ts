@@ -89,10 +89,13 @@ const fleetCounts = `
            where m.state = 'waiting' and t.status = 'active') as mails`;
 
 /**
- * Returns a function that reads the counts of the fleet, at most once in 10 s. When the control database does not
- * respond within 1 s, the function returns the previous counts; undefined when there are none.
+ * Returns a function that reads the counts of the fleet, at most once in 10 s. When the control
+ * database does not respond within 1 s, the function returns the previous counts; undefined
+ * when there are none.
  */
-export function createFleetCounter(control: ControlDatabase): () => Promise<FleetCounts | undefined> {
+export function createFleetCounter(
+  control: ControlDatabase,
+): () => Promise<FleetCounts | undefined> {
   let counts: FleetCounts | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
   let reading: Promise<void> | undefined;

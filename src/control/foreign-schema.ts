@@ -1,20 +1,30 @@
 import { OperatorError } from '../lib/log/operator-error.ts';
-import { findForeignPage, type RecordedMigrations, recordedMigrations } from '../lib/postgres/migration-names.ts';
+import {
+  findForeignPage,
+  type RecordedMigrations,
+  recordedMigrations,
+} from '../lib/postgres/migration-names.ts';
 import type { Statements } from '../lib/postgres/statements.ts';
 import { hasMigrations } from './control-version.ts';
 
 /**
- * Checks that the first schema of the control database is that of this build. One without a schema passes.
+ * Checks that the first schema of the control database is that of this build. One without a
+ * schema passes.
  * @param dataFolder of the embedded PostgreSQL; undefined if the database is configured
  * @throws {ForeignSchemaError} when it is another one
  */
-export async function requireOwnControlSchema(control: Statements, dataFolder: string | undefined): Promise<void> {
+export async function requireOwnControlSchema(
+  control: Statements,
+  dataFolder: string | undefined,
+): Promise<void> {
   if (!(await hasMigrations(control))) return;
   const [row] = await control.execute<{ recorded: RecordedMigrations | null }[]>(
     `select ${recordedMigrations} as recorded`,
   );
   const foreign = await findForeignPage('control', row?.recorded ?? null);
-  if (foreign !== undefined) throw new ForeignSchemaError('The control database', foreign, dataFolder);
+  if (foreign !== undefined) {
+    throw new ForeignSchemaError('The control database', foreign, dataFolder);
+  }
 }
 
 /** A database has a schema that neither this build nor a released one has made. */

@@ -1,6 +1,9 @@
 import type { ControlDatabase } from './database.ts';
 
-/** The identity of an installation: the same for all of its processes and addresses, also after a restore. */
+/**
+ * The identity of an installation: the same for all of its processes and addresses, also after
+ * a restore.
+ */
 export interface InstallationIdentity {
   readonly id: string;
   /** When the control database got the id, in seconds since 1970. */
@@ -8,7 +11,9 @@ export interface InstallationIdentity {
 }
 
 /** Reads the identity that a migration has created. The control database must be at head. */
-export async function readInstallationIdentity(control: ControlDatabase): Promise<InstallationIdentity> {
+export async function readInstallationIdentity(
+  control: ControlDatabase,
+): Promise<InstallationIdentity> {
   const [row] = await control.em.execute<{ id: string; since: string }[]>(
     'select id, extract(epoch from created_at)::bigint as since from installation',
   );

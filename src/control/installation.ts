@@ -15,11 +15,16 @@ import { type BudgetMember, newProcess, type ProcessIdentity } from './process-i
 import { SecretBox } from './secret-box.ts';
 import { createServerUrls, type ServerUrls } from './server-urls.ts';
 
-/** The means to open the databases of an installation: the URL of the control database, and the keys. */
+/**
+ * The means to open the databases of an installation: the URL of the control database, and the
+ * keys.
+ */
 export interface InstallationAccess {
   /** The URL of the control database. */
   readonly controlUrl: string;
-  /** True if this process uses the embedded PostgreSQL and the master key under the data folder. */
+  /**
+   * True if this process uses the embedded PostgreSQL and the master key under the data folder.
+   */
   readonly embedded: boolean;
   /** The data folder with that PostgreSQL; undefined if the databases are configured. */
   readonly dataFolder: string | undefined;
@@ -34,13 +39,16 @@ export interface ControlStatements {
   readonly statements: Statements;
 }
 
-/** The parts that service and command line both use: the control database, the keys, the servers of the tenants. */
+/**
+ * The parts that service and command line both use: the control database, the keys, the servers
+ * of the tenants.
+ */
 export interface Installation extends InstallationAccess, ControlStatements {
   /** The connections to the control database, which statements and entity managers share. */
   readonly pool: pg.Pool;
   /**
-   * Returns the control database for entity managers. The first call loads MikroORM, which takes
-   * 0.3 s of CPU time: a command that does without it starts sooner.
+   * Returns the control database for entity managers. The first call loads MikroORM, which
+   * takes 0.3 s of CPU time: a command that does without it starts sooner.
    */
   readonly control: () => Promise<ControlDatabase>;
   /** This process in the connection budget; undefined if it takes no part. */
@@ -50,8 +58,8 @@ export interface Installation extends InstallationAccess, ControlStatements {
 }
 
 /**
- * Connections of the pool of the control database: of a command, and of a service that has no share
- * yet. A command of an emergency finds no second one.
+ * Connections of the pool of the control database: of a command, and of a service that has no
+ * share yet. A command of an emergency finds no second one.
  */
 const firstConnections = { command: 1, service: 2 };
 
@@ -64,8 +72,8 @@ export interface EmbeddedUse {
 }
 
 /**
- * Opens the configured control database, which connects on first use. If none is configured, starts
- * or joins the embedded PostgreSQL.
+ * Opens the configured control database, which connects on first use. If none is configured,
+ * starts or joins the embedded PostgreSQL.
  * @param kind of the process; without it, the process takes no part in the connection budget
  */
 export async function openInstallation(
@@ -112,11 +120,17 @@ export function openControl(
 }
 
 /**
- * Returns what opens the configured databases. If none is configured, starts or joins the embedded PostgreSQL.
+ * Returns what opens the configured databases. If none is configured, starts or joins the
+ * embedded PostgreSQL.
  * @throws {OperatorError} when the folder of that PostgreSQL cannot be used
  */
-async function openAccess(config: Config, { log, isReading }: EmbeddedUse = {}): Promise<InstallationAccess> {
-  if (config.databaseUrl && config.masterKey) return assemble(config, config.databaseUrl, config.masterKey);
+async function openAccess(
+  config: Config,
+  { log, isReading }: EmbeddedUse = {},
+): Promise<InstallationAccess> {
+  if (config.databaseUrl && config.masterKey) {
+    return assemble(config, config.databaseUrl, config.masterKey);
+  }
   if (isReading) await requireData(config.dataDir);
   await requireWritableFolder(config.dataDir);
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
@@ -132,7 +146,10 @@ async function requireData(folder: string): Promise<void> {
   );
 }
 
-/** @throws {OperatorError} when the folder does not exist and cannot be created, or files in it cannot be created */
+/**
+ * @throws {OperatorError} when the folder does not exist and cannot be created, or files in it
+ *   cannot be created
+ */
 async function requireWritableFolder(folder: string): Promise<void> {
   // Not the pid: in another container, another process has the same one.
   const probe = join(folder, `.write-test-${randomUUID()}`);
@@ -150,7 +167,10 @@ async function requireWritableFolder(folder: string): Promise<void> {
   }
 }
 
-/** Creates a folder with those above it, by steps: the recursive `mkdir` of Node never returns within /proc. */
+/**
+ * Creates a folder with those above it, by steps: the recursive `mkdir` of Node never returns
+ * within /proc.
+ */
 async function makeFolder(folder: string): Promise<void> {
   if (await pathExists(folder)) return;
   await makeFolder(dirname(folder));

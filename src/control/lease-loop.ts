@@ -1,7 +1,10 @@
 import { renewalMs } from './leases.ts';
 
 interface LeaseLoopOptions {
-  /** Leases what this process can do now. Not called while it runs. A failure is repeated at the next interval. */
+  /**
+   * Leases what this process can do now. Not called while it runs. A failure is repeated at the
+   * next interval.
+   */
   lease: () => Promise<void>;
   /** Extends the leases. */
   renew: () => Promise<void>;
@@ -22,7 +25,8 @@ export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions) {
         await lease();
       }
     } catch {
-      // The control database cannot be used, which its other users log. The next poll tries again.
+      // The control database cannot be used, which its other users log. The next poll tries
+      // again.
     } finally {
       isLeasing = false;
     }

@@ -1,6 +1,9 @@
 import { type ControlDatabase, queryControl } from './database.ts';
 
-/** The leases that this process holds in a table of the control database with `id`, `holder` and `leased_until`. */
+/**
+ * The leases that this process holds in a table of the control database with `id`, `holder` and
+ * `leased_until`.
+ */
 export type Leases = ReturnType<typeof createLeases>;
 
 export const renewalMs = 3_000;
@@ -8,15 +11,18 @@ const leaseSeconds = 10;
 /** Three renewals: one that is late or fails does not end it. */
 export const leaseTime = `interval '${leaseSeconds} seconds'`;
 /**
- * SQL: whether an entry is leased. A lease that ends later than any can was written before the clock was set back, and
- * does not count.
+ * SQL: whether an entry is leased. A lease that ends later than any can was written before the
+ * clock was set back, and does not count.
  */
 export const isLeased = (row: string): string =>
   `(${row}.leased_until > now() and ${row}.leased_until < now() + interval '1 minute')`;
 
 /** @param holder identifies this process */
 export function createLeases(control: ControlDatabase, table: string, holder: string) {
-  /** A time that is not later than the begin or the last extension of each lease, by `performance.now()`. */
+  /**
+   * A time that is not later than the begin or the last extension of each lease, by
+   * `performance.now()`.
+   */
   const held = new Map<number, number>();
   return {
     /**
@@ -26,7 +32,10 @@ export function createLeases(control: ControlDatabase, table: string, holder: st
     hold: (id: number, sentAt: number): void => void held.set(id, sentAt),
     /** Says that this process no longer holds an entry. */
     forget: (id: number): void => void held.delete(id),
-    /** True while no other process can have leased the entry, unless the clock of the control database was set. */
+    /**
+     * True while no other process can have leased the entry, unless the clock of the control
+     * database was set.
+     */
     isHeld: (id: number): boolean =>
       performance.now() - (held.get(id) ?? Number.NEGATIVE_INFINITY) < leaseSeconds * 1_000,
     /** Extends the leases of this process. Call it every `renewalMs`. */

@@ -4,9 +4,9 @@ import { crc32 } from 'node:zlib';
 const prefix = 'sbl_';
 
 /**
- * Creates a legacy token: `sbl_`, 32 random bytes in base64url, and a checksum. The checksum identifies a truncated or
- * mistyped token without a look-up. Secret scanners find leaked tokens by prefix and checksum. The database
- * stores only the hash.
+ * Creates a legacy token: `sbl_`, 32 random bytes in base64url, and a checksum. The checksum
+ * identifies a truncated or mistyped token without a look-up. Secret scanners find leaked
+ * tokens by prefix and checksum. The database stores only the hash.
  */
 export function createLegacyToken(): string {
   const secret = randomBytes(32).toString('base64url');
@@ -18,10 +18,15 @@ export function isLegacyToken(token: string): boolean {
   return token.startsWith(prefix);
 }
 
-/** Returns the SHA-256 of a token in hexadecimal; undefined when the token is malformed or its checksum is wrong. */
+/**
+ * Returns the SHA-256 of a token in hexadecimal; undefined when the token is malformed or its
+ * checksum is wrong.
+ */
 export function hashOfLegacyToken(token: string): string | undefined {
   const [, secret, sum] = /^sbl_([\w-]{43})([0-9a-f]{8})$/.exec(token) ?? [];
-  return secret && sum === checksum(secret) ? createHash('sha256').update(token).digest('hex') : undefined;
+  return secret && sum === checksum(secret)
+    ? createHash('sha256').update(token).digest('hex')
+    : undefined;
 }
 
 function checksum(secret: string): string {

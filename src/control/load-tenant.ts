@@ -17,7 +17,8 @@ export interface TenantLoaderOptions {
 }
 
 /** A tenant as it is stored. */
-interface TenantRow extends Omit<TenantRecord, 'appUrl' | 'serverIdentity' | 'databaseUrl' | 'keys' | 'activeKid'> {
+interface TenantRow
+  extends Omit<TenantRecord, 'appUrl' | 'serverIdentity' | 'databaseUrl' | 'keys' | 'activeKid'> {
   readonly appUrl: string | null;
   readonly serverIdentity: string | null;
   readonly roleName: string;
@@ -46,8 +47,8 @@ const tenantByGuid = `
 
 /**
  * Loads a tenant and opens its secrets. Returns undefined when there is no such tenant.
- * @throws {Problem} `unavailable` when a secret cannot be opened or a key is too short: such a tenant is not
- *   served at all
+ * @throws {Problem} `unavailable` when a secret cannot be opened or a key is too short: such a
+ *   tenant is not served at all
  */
 export async function loadTenant(
   guid: string,
@@ -55,11 +56,14 @@ export async function loadTenant(
 ): Promise<TenantRecord | undefined> {
   const [row] = await queryControl<TenantRow>(control, 'tenant_by_guid', tenantByGuid, [guid]);
   if (!row) return undefined;
-  const { roleName, rolePassword, serverName, serverAddress, onControlServer, keys, ...tenant } = row;
+  const { roleName, rolePassword, serverName, serverAddress, onControlServer, keys, ...tenant } =
+    row;
   try {
     const password = secrets.open(rolePassword, owners.rolePassword(guid)).toString();
     const serverUrl = onControlServer ? controlUrl : serverAddress;
-    if (serverUrl === null) throw new Error(`server ${serverName} has no address; run: bin/backoffice control migrate`);
+    if (serverUrl === null) {
+      throw new Error(`server ${serverName} has no address; run: bin/backoffice control migrate`);
+    }
     return {
       ...tenant,
       appUrl: tenant.appUrl ?? undefined,
@@ -79,6 +83,8 @@ export async function loadTenant(
 
 function openKey(kid: string, secret: string, guid: string, secrets: SecretBox): KeyObject {
   const bytes = secrets.open(Buffer.from(secret, 'base64'), owners.signingKey(guid, kid));
-  if (bytes.length < signingKeyBytes) throw new Error(`signing key ${kid} is shorter than ${signingKeyBytes} bytes`);
+  if (bytes.length < signingKeyBytes) {
+    throw new Error(`signing key ${kid} is shorter than ${signingKeyBytes} bytes`);
+  }
   return createSecretKey(bytes);
 }

@@ -4,8 +4,8 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 export type RunState = 'running' | 'succeeded' | 'failed' | 'halted' | 'abandoned';
 
 /**
- * `current`: the tenant had nothing to migrate. `skipped`: the run ended before the tenant started, or before it
- * finished.
+ * `current`: the tenant had nothing to migrate. `skipped`: the run ended before the tenant
+ * started, or before it finished.
  */
 export type OutcomeState = 'pending' | 'running' | 'migrated' | 'current' | 'failed' | 'skipped';
 

@@ -3,14 +3,18 @@ import type { QueryControl } from './database.ts';
 
 const keyOf = (tenantId: number): number[] => [lockSpaces.people, lockKey(String(tenantId))];
 
-/** Locks the users and roles of a tenant as `tryLockPeople` does, and waits for it: for commands of an operator. */
+/**
+ * Locks the users and roles of a tenant as `tryLockPeople` does, and waits for it: for commands
+ * of an operator.
+ */
 export async function lockPeople(query: QueryControl, tenantId: number): Promise<void> {
   await query('lock_people', 'select pg_advisory_xact_lock($1, $2)', keyOf(tenantId));
 }
 
 /**
- * Locks the users and roles of a tenant until the transaction ends, so that changes of them follow one another. Does
- * not wait: a waiter would hold one of the few connections to the control database.
+ * Locks the users and roles of a tenant until the transaction ends, so that changes of them
+ * follow one another. Does not wait: a waiter would hold one of the few connections to the
+ * control database.
  * @returns false when another transaction has the lock
  */
 export async function tryLockPeople(query: QueryControl, tenantId: number): Promise<boolean> {

@@ -15,11 +15,13 @@ interface StoredKey {
 }
 
 /**
- * Checks that one of the two keys of a secret box is the master key of the control database, which must be at head, and
- * makes it the present one. The canary must open under it: a fingerprint alone proves no key.
+ * Checks that one of the two keys of a secret box is the master key of the control database,
+ * which must be at head, and makes it the present one. The canary must open under it: a
+ * fingerprint alone proves no key.
  *
- * The first call of an installation makes `MASTER_KEY` its master key; of concurrent first calls with different keys,
- * one does. It needs the login of the operator: `control migrate` makes it.
+ * The first call of an installation makes `MASTER_KEY` its master key; of concurrent first
+ * calls with different keys, one does. It needs the login of the operator: `control migrate`
+ * makes it.
  * @throws {MasterKeyError} when neither key is the master key
  * @throws {OperatorError} when the canary does not open under the key with the fingerprint
  */
@@ -40,17 +42,22 @@ export async function requireMasterKey(control: Statements, secrets: SecretBox):
  * Makes a key the master key of the control database.
  * @param where SQL condition of the row
  */
-export async function storeMasterKey(control: Statements, key: SealingKey, where = ''): Promise<void> {
+export async function storeMasterKey(
+  control: Statements,
+  key: SealingKey,
+  where = '',
+): Promise<void> {
   const { id } = await readKey(control);
-  await control.execute(`update installation set key_fingerprint = ?, master_key_canary = ? ${where}`, [
-    key.fingerprint,
-    key.seal(id, owners.canary(id)),
-  ]);
+  await control.execute(
+    `update installation set key_fingerprint = ?, master_key_canary = ? ${where}`,
+    [key.fingerprint, key.seal(id, owners.canary(id))],
+  );
 }
 
 /**
- * Runs `store`, which seals a secret and stores it. Runs it once more if the control database has another master key
- * than this process knew of: it refuses what another key has sealed (`require_present_key`).
+ * Runs `store`, which seals a secret and stores it. Runs it once more if the control database
+ * has another master key than this process knew of: it refuses what another key has sealed
+ * (`require_present_key`).
  * @throws {MasterKeyError} when neither key of this process is the master key
  */
 export async function storeSealed<T>(secrets: SecretBox, store: () => Promise<T>): Promise<T> {
@@ -65,8 +72,14 @@ export async function storeSealed<T>(secrets: SecretBox, store: () => Promise<T>
   }
 }
 
-/** Returns what logs that neither key of a process is the present one any more, and that one is again. */
-export function reportMasterKey(secrets: SecretBox, log: Pick<Logger, 'error' | 'info'>): () => void {
+/**
+ * Returns what logs that neither key of a process is the present one any more, and that one is
+ * again.
+ */
+export function reportMasterKey(
+  secrets: SecretBox,
+  log: Pick<Logger, 'error' | 'info'>,
+): () => void {
   let wasReady = true;
 
   return () => {
@@ -74,8 +87,11 @@ export function reportMasterKey(secrets: SecretBox, log: Pick<Logger, 'error' | 
     if (isReady === wasReady) return;
 
     wasReady = isReady;
-    if (isReady) log.info({ event: 'master_key_known' }, 'this process has the present master key again');
-    else log.error({ event: 'master_key_unknown' }, secrets.lack);
+    if (isReady) {
+      log.info({ event: 'master_key_known' }, 'this process has the present master key again');
+    } else {
+      log.error({ event: 'master_key_unknown' }, secrets.lack);
+    }
   };
 }
 

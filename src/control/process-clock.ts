@@ -3,8 +3,9 @@ import type { Logger } from 'pino';
 /** A clock that differs by more is reported: nothing fails yet. */
 export const reportedSkewMs = 5_000;
 /**
- * A process whose clock differs by more is not ready. Other processes accept the times in its tokens
- * for 30 s, and a token of one whose clock is further ahead is 401 there, also after a refresh.
+ * A process whose clock differs by more is not ready. Other processes accept the times in its
+ * tokens for 30 s, and a token of one whose clock is further ahead is 401 there, also after a
+ * refresh.
  */
 export const maxSkewMs = 25_000;
 
@@ -31,7 +32,8 @@ export class ProcessClock {
   /**
    * Compares it with a time that the control database has sent.
    * @param databaseMs the time, in ms since 1970
-   * @param roundTripMs between the request for the time and now: the time is uncertain by half of it
+   * @param roundTripMs between the request for the time and now: the time is uncertain by half
+   *   of it
    */
   compare(databaseMs: number, roundTripMs: number): void {
     const uncertainMs = roundTripMs / 2;
@@ -40,8 +42,14 @@ export class ProcessClock {
   }
 }
 
-/** Returns what logs that the clock of this process differs, that it differs too much, and that it agrees again. */
-export function reportClock(clock: ProcessClock, log: Pick<Logger, 'error' | 'warn' | 'info'>): () => void {
+/**
+ * Returns what logs that the clock of this process differs, that it differs too much, and that
+ * it agrees again.
+ */
+export function reportClock(
+  clock: ProcessClock,
+  log: Pick<Logger, 'error' | 'warn' | 'info'>,
+): () => void {
   let before: 'agrees' | 'differs' | 'wrong' = 'agrees';
 
   return function report() {

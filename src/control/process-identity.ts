@@ -16,21 +16,38 @@ export interface ProcessIdentity {
 }
 
 /**
- * Describes this process under a new id. Call it once for each service that the process runs. The order of ids is that
- * of their creation, as far as the clocks of the hosts agree (UUID version 7, RFC 9562 §5.7).
+ * Describes this process under a new id. Call it once for each service that the process runs.
+ * The order of ids is that of their creation, as far as the clocks of the hosts agree (UUID
+ * version 7, RFC 9562 §5.7).
  */
 export function newProcess(kind: ProcessIdentity['kind']): ProcessIdentity {
-  const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+  const { version } = JSON.parse(
+    readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+  );
   const time = Date.now().toString(16).padStart(12, '0');
   const id = `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
-  return { id, kind, host: hostname(), pid: process.pid, build: version, heads: null, sharesLimits: null };
+  return {
+    id,
+    kind,
+    host: hostname(),
+    pid: process.pid,
+    build: version,
+    heads: null,
+    sharesLimits: null,
+  };
 }
 
-/** This process in the connection budget. The names of its connections to the control database end with its id. */
+/**
+ * This process in the connection budget. The names of its connections to the control database
+ * end with its id.
+ */
 export interface BudgetMember {
   readonly process: ProcessIdentity;
   /** Returns the maximum connections of the pool of the control database at this moment. */
   maxControl: () => number;
-  /** Called when the server of the control database has refused a connection to it, because it has no more. */
+  /**
+   * Called when the server of the control database has refused a connection to it, because it
+   * has no more.
+   */
   onControlRefused: () => void;
 }

@@ -3,23 +3,33 @@ import type { TenantStatus } from './control-entities.ts';
 import type { SchemaVersion } from './schema-version.ts';
 import type { Scope } from './scopes.ts';
 
-/** A tenant as a request needs it: its identity, its opened signing keys and the URL of its database. */
+/**
+ * A tenant as a request needs it: its identity, its opened signing keys and the URL of its
+ * database.
+ */
 export interface TenantRecord extends SchemaVersion {
   readonly id: number;
   readonly guid: string;
   readonly slug: string;
   readonly name: string;
   readonly appId: string;
-  /** The address of the pages that links in its mails lead to, with placeholders; undefined = that of all tenants. */
+  /**
+   * The address of the pages that links in its mails lead to, with placeholders; undefined =
+   * that of all tenants.
+   */
   readonly appUrl: string | undefined;
   readonly features: readonly string[];
   readonly status: TenantStatus;
   /** True: it sends no mail, and its legacy clients get no access. */
   readonly isIsolated: boolean;
-  /** Which server the database is on, whatever its address; undefined when that is not known. */
+  /**
+   * Which server the database is on, whatever its address; undefined when that is not known.
+   */
   readonly serverIdentity: string | undefined;
   readonly databaseName: string;
-  /** Contains the tenant's own login role, which can connect to this database and to no other. */
+  /**
+   * Contains the tenant's own login role, which can connect to this database and to no other.
+   */
   readonly databaseUrl: string;
   /** The keys that verify tokens (active and retiring), by `kid`. */
   readonly keys: ReadonlyMap<string, KeyObject>;
@@ -62,7 +72,9 @@ export interface LegacyTokenRecord {
   readonly revoked: boolean;
 }
 
-/** The records that identify the holder of an access token and decide what the holder may do. */
+/**
+ * The records that identify the holder of an access token and decide what the holder may do.
+ */
 export interface CallerRecords {
   readonly tenant: TenantRecord;
   readonly session: SessionRecord;

@@ -2,8 +2,8 @@
 export const maxBeatAgeSeconds = 5;
 
 /**
- * SQL: whether a row of `processes` is that of a running process. A beat that is later than any can be was written
- * before the clock was set back, and does not count.
+ * SQL: whether a row of `processes` is that of a running process. A beat that is later than any
+ * can be was written before the clock was set back, and does not count.
  * @param row the alias of the table
  */
 export const isRunning = (row: string): string =>

@@ -1,4 +1,11 @@
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto';
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual,
+} from 'node:crypto';
 import { OperatorError } from '../lib/log/operator-error.ts';
 
 const nonceBytes = 12; // NIST SP 800-38D §5.2.1.1
@@ -9,24 +16,35 @@ const fingerprintLength = 22;
 /** Encrypts secrets at rest. */
 interface Sealer {
   /**
-   * Encrypts with AES-256-GCM. `owner` names what the secret belongs to: moved to another owner, it cannot be opened.
+   * Encrypts with AES-256-GCM. `owner` names what the secret belongs to: moved to another
+   * owner, it cannot be opened.
    */
   seal(secret: Uint8Array | string, owner: string): Buffer;
-  /** Decrypts. @throws {Error} when the text was sealed with another master key or for another owner, or was changed */
+  /**
+   * Decrypts.
+   * @throws {Error} when the text was sealed with another master key or for another owner, or
+   *   was changed
+   */
   open(sealed: Uint8Array, owner: string): Buffer;
 }
 
-/** One key: seals secrets and computes message authentication codes, with keys that are derived from it. */
+/**
+ * One key: seals secrets and computes message authentication codes, with keys that are derived
+ * from it.
+ */
 export class SealingKey implements Sealer {
   readonly #key: Uint8Array;
   readonly #sealing: Buffer;
   /**
-   * Names the key, and tells nothing of it. 22 characters: 16 bytes that HKDF derives from the key. What the key seals
-   * begins with it.
+   * Names the key, and tells nothing of it. 22 characters: 16 bytes that HKDF derives from the
+   * key. What the key seals begins with it.
    */
   readonly fingerprint: string;
 
-  /** @param key 32 random bytes, from which the key of each purpose is derived (HKDF-SHA-256, RFC 5869) */
+  /**
+   * @param key 32 random bytes, from which the key of each purpose is derived (HKDF-SHA-256,
+   *   RFC 5869)
+   */
   constructor(key: Uint8Array) {
     this.#key = key;
     this.#sealing = this.derive('seal');
@@ -42,13 +60,20 @@ export class SealingKey implements Sealer {
   }
 
   open(sealed: Uint8Array, owner: string): Buffer {
-    if (fingerprintOf(sealed) !== this.fingerprint) throw new Error('the secret was sealed under another key');
+    if (fingerprintOf(sealed) !== this.fingerprint) {
+      throw new Error('the secret was sealed under another key');
+    }
 
     const encrypted = sealed.subarray(fingerprintLength);
     const nonce = encrypted.subarray(0, nonceBytes);
-    const decipher = createDecipheriv('aes-256-gcm', this.#sealing, nonce, { authTagLength: tagBytes });
+    const decipher = createDecipheriv('aes-256-gcm', this.#sealing, nonce, {
+      authTagLength: tagBytes,
+    });
     decipher.setAAD(Buffer.from(owner)).setAuthTag(encrypted.subarray(-tagBytes));
-    return Buffer.concat([decipher.update(encrypted.subarray(nonceBytes, -tagBytes)), decipher.final()]);
+    return Buffer.concat([
+      decipher.update(encrypted.subarray(nonceBytes, -tagBytes)),
+      decipher.final(),
+    ]);
   }
 
   /** HMAC-SHA-256, 32 bytes. Each purpose has its own key. */
@@ -70,8 +95,8 @@ function fingerprintOf(sealed: Uint8Array): string {
 }
 
 /**
- * Neither `MASTER_KEY` nor `MASTER_KEY_PREVIOUS` is the master key of the control database. The process can seal
- * nothing; its requests that need the key get 503 `unavailable`.
+ * Neither `MASTER_KEY` nor `MASTER_KEY_PREVIOUS` is the master key of the control database. The
+ * process can seal nothing; its requests that need the key get 503 `unavailable`.
  */
 export class MasterKeyError extends OperatorError {
   override name = 'MasterKeyError';
@@ -79,9 +104,9 @@ export class MasterKeyError extends OperatorError {
 }
 
 /**
- * The two master keys of a process, `MASTER_KEY` and `MASTER_KEY_PREVIOUS`. It seals, and computes codes, with the
- * *present* one: whose fingerprint the control database names (`installation.key_fingerprint`). It opens secrets, and
- * accepts codes, of both.
+ * The two master keys of a process, `MASTER_KEY` and `MASTER_KEY_PREVIOUS`. It seals, and
+ * computes codes, with the *present* one: whose fingerprint the control database names
+ * (`installation.key_fingerprint`). It opens secrets, and accepts codes, of both.
  */
 export class SecretBox implements Sealer {
   /** `MASTER_KEY` */
@@ -113,14 +138,20 @@ export class SecretBox implements Sealer {
     return this.#find(this.#present) !== undefined;
   }
 
-  /** The key that seals. @throws {MasterKeyError} while neither key is the present one */
+  /**
+   * The key that seals.
+   * @throws {MasterKeyError} while neither key is the present one
+   */
   get present(): SealingKey {
     const key = this.#find(this.#present);
     if (key) return key;
     throw new MasterKeyError(this.lack);
   }
 
-  /** Says which setting to change while neither key is the present one, as a sentence without its full stop. */
+  /**
+   * Says which setting to change while neither key is the present one, as a sentence without
+   * its full stop.
+   */
   get lack(): string {
     const { masterKey, previous } = this;
     const remedy = `set MASTER_KEY to the key with the fingerprint ${this.#present}`;
@@ -131,7 +162,10 @@ export class SecretBox implements Sealer {
       : `MASTER_KEY is not the master key of this control database: ${remedy} (it has ${masterKey.fingerprint})`;
   }
 
-  /** Seals under the present key. @throws {MasterKeyError} while neither key is the present one */
+  /**
+   * Seals under the present key.
+   * @throws {MasterKeyError} while neither key is the present one
+   */
   seal(secret: Uint8Array | string, owner: string): Buffer {
     return this.present.seal(secret, owner);
   }
@@ -148,9 +182,14 @@ export class SecretBox implements Sealer {
     return this.present.mac(purpose, ...parts);
   }
 
-  /** Checks, in constant time, that a code was computed by either key, for this purpose and these parts. */
+  /**
+   * Checks, in constant time, that a code was computed by either key, for this purpose and
+   * these parts.
+   */
   verifyMac(code: Uint8Array, purpose: string, ...parts: string[]): boolean {
-    return [this.masterKey, this.previous].some(key => key && equalsCode(code, key.mac(purpose, ...parts)));
+    return [this.masterKey, this.previous].some(
+      key => key && equalsCode(code, key.mac(purpose, ...parts)),
+    );
   }
 
   #find(fingerprint: string): SealingKey | undefined {
@@ -165,7 +204,10 @@ function equalsCode(code: Uint8Array, expected: Buffer): boolean {
 /** Bytes of a signing key: an HS512 key is at least as large as the hash (RFC 7518 §3.2). */
 export const signingKeyBytes = 64;
 
-/** The `owner` of each kind of secret, in one place, so that sealing and opening always use the same. */
+/**
+ * The `owner` of each kind of secret, in one place, so that sealing and opening always use the
+ * same.
+ */
 export const owners = {
   signingKey: (tenantGuid: string, kid: string): string => `signing_key:${tenantGuid}:${kid}`,
   rolePassword: (tenantGuid: string): string => `role_password:${tenantGuid}`,

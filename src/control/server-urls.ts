@@ -5,7 +5,9 @@ import { owners, type SecretBox } from './secret-box.ts';
 /** The connection URLs of the PostgreSQL servers that hold tenant databases. */
 export type ServerUrls = ReturnType<typeof createServerUrls>;
 
-/** @param controlUrl URL of the control database, returned for a server without a URL of its own */
+/**
+ * @param controlUrl URL of the control database, returned for a server without a URL of its own
+ */
 export function createServerUrls(controlUrl: string, secrets: SecretBox) {
   return {
     /**
@@ -13,7 +15,10 @@ export function createServerUrls(controlUrl: string, secrets: SecretBox) {
      * @param database by default the one that the stored URL names
      * @throws when the stored URL cannot be decrypted or parsed
      */
-    adminUrl: ({ name, adminUrl }: Pick<Server, 'name' | 'adminUrl'>, database?: string): string => {
+    adminUrl: (
+      { name, adminUrl }: Pick<Server, 'name' | 'adminUrl'>,
+      database?: string,
+    ): string => {
       const url = adminUrl ? secrets.open(adminUrl, owners.serverUrl(name)).toString() : controlUrl;
       return database === undefined ? url : databaseUrl(url, database);
     },
@@ -22,7 +27,11 @@ export function createServerUrls(controlUrl: string, secrets: SecretBox) {
 
 /** Returns a URL without its login: the server and the settings (TLS …). */
 export function serverAddressUrl(serverUrl: string): string {
-  return formatPostgresUrl({ ...parsePostgresUrl(serverUrl), user: undefined, password: undefined });
+  return formatPostgresUrl({
+    ...parsePostgresUrl(serverUrl),
+    user: undefined,
+    password: undefined,
+  });
 }
 
 /** Returns the name of the database of a URL. */
@@ -30,7 +39,14 @@ export function databaseNameOf(url: string): string {
   return parsePostgresUrl(url).database;
 }
 
-/** Returns a URL with the same server and settings (TLS …), another database and, if given, another login. */
-export function databaseUrl(serverUrl: string, database: string, login?: { user: string; password: string }): string {
+/**
+ * Returns a URL with the same server and settings (TLS …), another database and, if given,
+ * another login.
+ */
+export function databaseUrl(
+  serverUrl: string,
+  database: string,
+  login?: { user: string; password: string },
+): string {
   return formatPostgresUrl({ ...parsePostgresUrl(serverUrl), ...login, database });
 }

@@ -12,9 +12,10 @@ export interface TenantRequest {
 const lastQueued = new WeakMap<ControlDatabase, Map<string, Promise<unknown>>>();
 
 /**
- * Runs the work of one tenant on the control database, one request after the other in this process. All tenants share
- * the few connections to the control database: a tenant that sorts 100,000 users without a pause would otherwise use
- * all of them, and no one could log in meanwhile. Work of different kinds does not wait for each other.
+ * Runs the work of one tenant on the control database, one request after the other in this
+ * process. All tenants share the few connections to the control database: a tenant that sorts
+ * 100,000 users without a pause would otherwise use all of them, and no one could log in
+ * meanwhile. Work of different kinds does not wait for each other.
  * @throws {DeadlineError} when the deadline of the request passed before the work began
  */
 export async function runInQueue<Result>(
@@ -42,7 +43,9 @@ export async function runInQueue<Result>(
   }
 }
 
-/** How a request reads a list of the control database: after the earlier lists of its tenant. */
+/**
+ * How a request reads a list of the control database: after the earlier lists of its tenant.
+ */
 export function controlReads(control: ControlDatabase, request: TenantRequest) {
   return {
     read: (statement: Statement): Promise<RowValues[]> =>

@@ -12,7 +12,10 @@ interface MetricOptions {
   labelNames?: string[];
   /** How the values of several worker processes become one. Default: their sum. */
   aggregator?: 'sum' | 'min' | 'max' | undefined;
-  /** Reads the current values. It is called at each scrape, so that a request only has to add to a number. */
+  /**
+   * Reads the current values. It is called at each scrape, so that a request only has to add to
+   * a number.
+   */
   read: () => Iterable<Sample>;
 }
 
@@ -38,8 +41,14 @@ export function addValue(
   read: () => number | null | undefined,
   aggregator?: MetricOptions['aggregator'],
 ): void {
-  const samples = (value: number | null | undefined): Sample[] => (value == null ? [] : [{ value }]);
-  addMetric(type === 'gauge' ? Gauge : Counter, registry, { name, help, aggregator, read: () => samples(read()) });
+  const samples = (value: number | null | undefined): Sample[] =>
+    value == null ? [] : [{ value }];
+  addMetric(type === 'gauge' ? Gauge : Counter, registry, {
+    name,
+    help,
+    aggregator,
+    read: () => samples(read()),
+  });
 }
 
 function addMetric(

@@ -1,8 +1,9 @@
 import type { FieldErrorCode, FieldErrorParameters, FieldErrors } from './runtime/field-error.ts';
 
 /**
- * All problems that a client can receive. A code is stable, because it is part of the API; a title may be reworded.
- * `http/problem-details.ts` renders all of them as `application/problem+json` (RFC 9457).
+ * All problems that a client can receive. A code is stable, because it is part of the API; a
+ * title may be reworded. `http/problem-details.ts` renders all of them as
+ * `application/problem+json` (RFC 9457).
  */
 export const problems = {
   validation_failed: { status: 400, title: 'Some fields are not valid' },
@@ -23,12 +24,21 @@ export const problems = {
   not_found: { status: 404, title: 'Nothing was found here' },
   method_not_allowed: { status: 405, title: 'This path does not answer this method' },
   request_timeout: { status: 408, title: 'The request did not arrive in time' },
-  idempotency_in_progress: { status: 409, title: 'A request with this idempotency key is still running' },
+  idempotency_in_progress: {
+    status: 409,
+    title: 'A request with this idempotency key is still running',
+  },
   gone: { status: 410, title: 'This is no longer offered' },
-  cursor_expired: { status: 410, title: 'The feed of changes no longer has what follows this cursor' },
+  cursor_expired: {
+    status: 410,
+    title: 'The feed of changes no longer has what follows this cursor',
+  },
   precondition_failed: { status: 412, title: 'The record has changed' },
   payload_too_large: { status: 413, title: 'The body is too large' },
-  unsupported_media_type: { status: 415, title: 'The endpoint does not take this media type or encoding of a body' },
+  unsupported_media_type: {
+    status: 415,
+    title: 'The endpoint does not take this media type or encoding of a body',
+  },
   idempotency_key_reused: { status: 422, title: 'This idempotency key belongs to another request' },
   rate_limited: { status: 429, title: 'Too many requests' },
   headers_too_large: { status: 431, title: 'The headers are too large' },
@@ -64,7 +74,9 @@ interface ProblemOptions {
   detail?: string;
   errors?: FieldErrors;
   headers?: Record<string, string>;
-  /** False if the client must not simply repeat the request: a 503 then has no `Retry-After`. */
+  /**
+   * False if the client must not simply repeat the request: a 503 then has no `Retry-After`.
+   */
   isRepeatable?: boolean;
   /** Logged and counted, never sent. */
   reason?: UnauthorizedReason;
@@ -72,8 +84,9 @@ interface ProblemOptions {
 }
 
 /**
- * An error that becomes an error response. `detail` and `errors` are sent to the client, `cause` is only logged. It has
- * no stack trace: the trace would not help, and taking it costs more than the rest of a rejected request.
+ * An error that becomes an error response. `detail` and `errors` are sent to the client,
+ * `cause` is only logged. It has no stack trace: the trace would not help, and taking it costs
+ * more than the rest of a rejected request.
  */
 export class Problem extends Error {
   readonly code: ProblemCode;
@@ -97,11 +110,15 @@ export class Problem extends Error {
     this.detail = detail;
     this.errors = errors;
     this.reason = reason;
-    this.headers = this.status === 503 && isRepeatable ? { 'Retry-After': '2', ...headers } : headers;
+    this.headers =
+      this.status === 503 && isRepeatable ? { 'Retry-After': '2', ...headers } : headers;
   }
 }
 
-/** Creates an error response: `throw problem('unknown_record')`. All error responses are created here. */
+/**
+ * Creates an error response: `throw problem('unknown_record')`. All error responses are created
+ * here.
+ */
 export function problem(code: ProblemCode, options?: ProblemOptions): Problem {
   return new Problem(code, options);
 }
@@ -124,7 +141,10 @@ export function hasCode(error: unknown, ...codes: ProblemCode[]): boolean {
 export const outcomeUnknownDetail =
   'The change may have been made: its confirmation was lost. Read the data before you send the change again.';
 
-/** 503 for a change whose commit was sent and not confirmed: sent again, the change could be made twice. */
+/**
+ * 503 for a change whose commit was sent and not confirmed: sent again, the change could be
+ * made twice.
+ */
 export function outcomeUnknown(cause: unknown): Problem {
   return problem('unavailable', { detail: outcomeUnknownDetail, isRepeatable: false, cause });
 }

@@ -42,21 +42,35 @@ export interface AppServices extends RouteServices {
   /** Undefined when requests are not traced. */
   tracing?: Tracing | undefined;
   /**
-   * Maximum time until the response of a request begins, in milliseconds. The time to receive the body is not counted.
+   * Maximum time until the response of a request begins, in milliseconds. The time to receive
+   * the body is not counted.
    */
   deadlineMs: number;
-  /** Aborted when the service accepts no more connections, after the delay of the stop: rejections no longer wait. */
+  /**
+   * Aborted when the service accepts no more connections, after the delay of the stop:
+   * rejections no longer wait.
+   */
   draining: AbortSignal;
 }
 
-/** Builds the middleware stack, top to bottom: first what every request passes, then what each route adds. */
+/**
+ * Builds the middleware stack, top to bottom: first what every request passes, then what each
+ * route adds.
+ */
 export function createApp(services: AppServices): Koa {
   const { config, directory, rateLimitStore, countRequest, tracing, draining, log } = services;
   const routes = apiRoutes(services);
-  const limits = createRateLimits({ rates: config.rateLimits, store: rateLimitStore, draining, loginAccount });
+  const limits = createRateLimits({
+    rates: config.rateLimits,
+    store: rateLimitStore,
+    draining,
+    loginAccount,
+  });
   const verifiedTokens = new VerifiedTokens(directory);
-  // Gives each request a context of its own, whose entity manager is forked on the database of the resolved tenant.
-  const resolveTenant = (anonymous: boolean) => tenantRouter({ ...services, verifiedTokens, anonymous });
+  // Gives each request a context of its own, whose entity manager is forked on the database of
+  // the resolved tenant.
+  const resolveTenant = (anonymous: boolean) =>
+    tenantRouter({ ...services, verifiedTokens, anonymous });
   const identify = {
     anonymous: resolveTenant(true),
     user: compose([resolveTenant(false), authenticate({ ...services, verifiedTokens })]),
@@ -83,7 +97,9 @@ export function createApp(services: AppServices): Koa {
   const cors = crossOrigin(config.corsOrigins);
   const app = new Koa();
   // Errors that `problemDetails` could not render, or that happened above it.
-  app.on('error', error => log.error({ event: 'unanswered', err: describeError(error) }, 'a request got no response'));
+  app.on('error', error =>
+    log.error({ event: 'unanswered', err: describeError(error) }, 'a request got no response'),
+  );
   app.use(requestId());
   if (tracing) app.use(tracing.requests(config.publicUrl));
   app.use(accessLog(log, countRequest));
@@ -95,7 +111,9 @@ export function createApp(services: AppServices): Koa {
   app.use(limits.everyRequest);
   if (cors) app.use(cors.preflights);
   app.use(routers.dispatch);
-  app.use(accountPages({ ...services, limit: limits.ofAccounts, hasExplorer: config.docs !== 'off' }));
+  app.use(
+    accountPages({ ...services, limit: limits.ofAccounts, hasExplorer: config.docs !== 'off' }),
+  );
   app.use(documentationPages(routes, config.publicUrl, config.docs));
   app.use(unknownRoute(routers, routes, identify.user));
   return app;
@@ -105,7 +123,10 @@ function composeSteps(steps: (Middleware | undefined)[]): Middleware {
   return compose(steps.filter(step => step !== undefined));
 }
 
-/** The middlewares that resolve the tenant and, where the route asks for one, authenticate the caller. */
+/**
+ * The middlewares that resolve the tenant and, where the route asks for one, authenticate the
+ * caller.
+ */
 function identifyFor(
   access: Access,
   { anonymous, user, client }: Record<'anonymous' | 'user' | 'client', Middleware>,

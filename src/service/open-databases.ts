@@ -15,7 +15,10 @@ import { TenantFences } from '../tenancy/connections/tenant-fences.ts';
 import { createTenantOrm } from '../tenancy/tenant-orm.ts';
 
 interface OpenDatabasesOptions {
-  config: Pick<Config, 'controlConnections' | 'connectionBudget' | 'tenantConnections' | 'acquireTimeoutMs'>;
+  config: Pick<
+    Config,
+    'controlConnections' | 'connectionBudget' | 'tenantConnections' | 'acquireTimeoutMs'
+  >;
   installation: Pick<Installation, 'control' | 'controlUrl' | 'member' | 'pool' | 'secrets'>;
   beat: Beat;
   /** The last tenant migration of this build. */
@@ -29,7 +32,8 @@ interface OpenDatabasesOptions {
 }
 
 /**
- * Makes the tenants' databases of a process, with its share of the connection budget and the fences of moves.
+ * Makes the tenants' databases of a process, with its share of the connection budget and the
+ * fences of moves.
  */
 export async function openDatabases({
   config,

@@ -8,7 +8,13 @@ import { extendDuration } from '../lib/http/limit-duration.ts';
 import { ListExport } from '../lib/http/list-parameters/list-export.ts';
 import { contentRange, Page } from '../lib/http/list-parameters/list-page.ts';
 import { readBody } from '../lib/http/read-body.ts';
-import { inexactErrors, prefersStrict, readFields, readPatch, unknownNames } from '../lib/http/read-fields.ts';
+import {
+  inexactErrors,
+  prefersStrict,
+  readFields,
+  readPatch,
+  unknownNames,
+} from '../lib/http/read-fields.ts';
 import { type QueryInput, readParameters } from '../lib/http/read-parameters.ts';
 import { readUpload } from '../lib/http/read-upload.ts';
 import { preconditionOf, Representation } from '../lib/http/representation.ts';
@@ -21,7 +27,11 @@ import { sendResponse } from '../lib/http/send-response.ts';
 import { similarPath } from '../lib/http/similar-path.ts';
 import type { UnsentResponses } from '../lib/http/unsent-responses.ts';
 import type { Caller } from '../tenancy/caller.ts';
-import { permissionMissing, requiredPermission, type TenantRoute } from '../tenancy/define-route.ts';
+import {
+  permissionMissing,
+  requiredPermission,
+  type TenantRoute,
+} from '../tenancy/define-route.ts';
 
 /** Records the pattern of the route for the access log and the metrics. */
 export function nameRoute(route: TenantRoute): Middleware {
@@ -31,7 +41,10 @@ export function nameRoute(route: TenantRoute): Middleware {
   };
 }
 
-/** Refuses callers without the permission of the route (403); undefined when the route asks for none. */
+/**
+ * Refuses callers without the permission of the route (403); undefined when the route asks for
+ * none.
+ */
 export function requirePermission(route: TenantRoute): Middleware | undefined {
   const permission = requiredPermission(route);
   if (!permission) return undefined;
@@ -42,8 +55,9 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
 }
 
 /**
- * Body → scope → fields → handler → response. The response contains only the fields that the route names. A
- * `Representation` is sent as it is: it is made of rows that have exactly the fields of a view.
+ * Body → scope → fields → handler → response. The response contains only the fields that the
+ * route names. A `Representation` is sent as it is: it is made of rows that have exactly the
+ * fields of a view.
  */
 export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware {
   const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
@@ -54,13 +68,16 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
     const strict = prefersStrict(ctx.req.headers.prefer as string | undefined);
     if (strict) ctx.set('Preference-Applied', 'handling=strict');
     const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
-    const parameters: QueryInput = route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
+    const parameters: QueryInput =
+      route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
     const input = {
       body: body as never,
       ...(parameters as QueryInput<never>),
       params: ctx.params,
       precondition: route.takesIfMatch ? preconditionOf(ctx.req.headers) : undefined,
-      lastEventId: route.takesLastEventId ? (ctx.req.headers['last-event-id'] as string | undefined) : undefined,
+      lastEventId: route.takesLastEventId
+        ? (ctx.req.headers['last-event-id'] as string | undefined)
+        : undefined,
       readUpload: uploadReader(ctx, route),
       idempotencyKey,
     };
@@ -80,13 +97,19 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
 }
 
 /**
- * @throws {Problem} `invalid_request` also for a POST that takes no key: it would be made twice, against the promise
+ * @throws {Problem} `invalid_request` also for a POST that takes no key: it would be made
+ *   twice, against the promise
  */
-function idempotencyKeyOf({ req }: Context, { method, takesIdempotencyKey }: TenantRoute): string | undefined {
+function idempotencyKeyOf(
+  { req }: Context,
+  { method, takesIdempotencyKey }: TenantRoute,
+): string | undefined {
   const key = req.headers['idempotency-key'];
   if (key === undefined || method !== 'POST') return undefined;
   if (takesIdempotencyKey) return readIdempotencyKey(key as string);
-  throw problem('invalid_request', { detail: 'This endpoint takes no Idempotency-Key: send the request without it.' });
+  throw problem('invalid_request', {
+    detail: 'This endpoint takes no Idempotency-Key: send the request without it.',
+  });
 }
 
 const noQuery: QueryInput = { query: {} };
@@ -119,10 +142,14 @@ async function readInput(
   strict: boolean,
 ): Promise<object> {
   const body = { ...(await readBody(ctx, route.bodyLimit)) };
-  const unknown = strict ? unknownNames(Object.keys(body), contract, 'is not a field of this request') : {};
+  const unknown = strict
+    ? unknownNames(Object.keys(body), contract, 'is not a field of this request')
+    : {};
   const errors = { ...unknown, ...inexactErrors(ctx.state.inexactFields ?? [], contract) };
   if (route.method === 'POST' && caller) enforceScope(body, caller);
-  return route.method === 'PATCH' ? readPatch(contract, body, errors) : readFields(contract, body, errors);
+  return route.method === 'PATCH'
+    ? readPatch(contract, body, errors)
+    : readFields(contract, body, errors);
 }
 
 function unknownPathDetail(path: string, paths: readonly string[]): string {
@@ -133,8 +160,8 @@ function unknownPathDetail(path: string, paths: readonly string[]): string {
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /**
- * Refuses an unknown path (404) or method (405). Only a caller who could use an existing route learns that one is
- * missing: 403 and 401 come first.
+ * Refuses an unknown path (404) or method (405). Only a caller who could use an existing route
+ * learns that one is missing: 403 and 401 come first.
  */
 export function unknownRoute(
   routers: Routers,
@@ -142,15 +169,23 @@ export function unknownRoute(
   authenticateUser: Middleware,
 ): Middleware {
   const anonymousPaths = new Set(
-    routes.filter(({ access }) => ['anonymous', 'optional', 'client'].includes(access)).map(({ path }) => path),
+    routes
+      .filter(({ access }) => ['anonymous', 'optional', 'client'].includes(access))
+      .map(({ path }) => path),
   );
   const paths = [...new Set(routes.map(({ path }) => path))];
 
   return async function refuseUnknown(ctx) {
     if (!knownMethods.has(ctx.method)) throw problem('not_implemented');
     const matches = routers.ofPath(ctx.path);
-    if (!matches.some(({ path }) => anonymousPaths.has(path))) await authenticateUser(ctx, async () => {});
-    if (matches.length === 0) throw problem('not_found', { detail: unknownPathDetail(ctx.path, paths) });
-    throw problem('method_not_allowed', { headers: { Allow: matches.flatMap(({ methods }) => methods).join(', ') } });
+    if (!matches.some(({ path }) => anonymousPaths.has(path))) {
+      await authenticateUser(ctx, async () => {});
+    }
+    if (matches.length === 0) {
+      throw problem('not_found', { detail: unknownPathDetail(ctx.path, paths) });
+    }
+    throw problem('method_not_allowed', {
+      headers: { Allow: matches.flatMap(({ methods }) => methods).join(', ') },
+    });
   };
 }

@@ -36,7 +36,8 @@ export function apiRoutes(parts: RouteServices): TenantRoute[] {
 }
 
 /**
- * Returns every endpoint, for documentation only. The definitions need no services: a handler reads them when it runs.
+ * Returns every endpoint, for documentation only. The definitions need no services: a handler
+ * reads them when it runs.
  */
 export function documentedRoutes(): TenantRoute[] {
   return apiRoutes({} as RouteServices);

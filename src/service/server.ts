@@ -56,7 +56,16 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions) {
   const { config } = options;
   const services = await createServices(options);
-  const { feed, processClock, secrets, metrics, databases, unsentResponses, imports, countRequest } = services;
+  const {
+    feed,
+    processClock,
+    secrets,
+    metrics,
+    databases,
+    unsentResponses,
+    imports,
+    countRequest,
+  } = services;
   const stopping = new AbortController();
   const draining = new AbortController();
   const app = createApp({ ...services, deadlineMs, draining: draining.signal });
@@ -94,7 +103,10 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     port: portOf(api.http),
     databases,
     metrics,
-    /** Returns why no request should be sent to the process at the moment; undefined when it is ready. */
+    /**
+     * Returns why no request should be sent to the process at the moment; undefined when it is
+     * ready.
+     */
     unreadyReason: (): UnreadyReason | undefined => {
       if (stopping.signal.aborted) return 'stopping';
       if (!feed.current) return 'control_database';
@@ -102,8 +114,8 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
       return secrets.isReady ? undefined : 'master_key';
     },
     /**
-     * Becomes not ready, continues to serve for `delayMs` milliseconds so that balancers notice, then refuses new
-     * connections and finishes running requests.
+     * Becomes not ready, continues to serve for `delayMs` milliseconds so that balancers
+     * notice, then refuses new connections and finishes running requests.
      * @returns false when requests were cut off
      */
     stop: async (delayMs = 0): Promise<boolean> => {
@@ -112,8 +124,9 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
       return drain(maxStopMs - delayMs);
     },
     /**
-     * Becomes not ready and refuses new connections, which other workers accept. For at most `delayMs` milliseconds,
-     * each open connection may send a request and is closed after its response; then `stop`.
+     * Becomes not ready and refuses new connections, which other workers accept. For at most
+     * `delayMs` milliseconds, each open connection may send a request and is closed after its
+     * response; then `stop`.
      */
     handOver: async (delayMs: number): Promise<boolean> => {
       beginStop();

@@ -50,17 +50,23 @@ export interface ServiceOptions {
   logOutput?: Pick<LogOutput, 'droppedLines'>;
   /** Unix time in milliseconds; replaced in tests where tokens expire. */
   now?: () => number;
-  /** A monotonic clock in milliseconds; replaced in tests where cached responses expire and rate limit windows pass. */
+  /**
+   * A monotonic clock in milliseconds; replaced in tests where cached responses expire and rate
+   * limit windows pass.
+   */
   clock?: () => number;
 }
 
-/** A process serves with its minimum if the control database confirms no further beat in this time. */
+/**
+ * A process serves with its minimum if the control database confirms no further beat in this
+ * time.
+ */
 const maxSettleMs = 10_000;
 const backgroundDrainMs = 3_000; // a slow receiver of webhooks does not delay the stop for longer
 
 /**
- * Makes the parts of the service on an open installation, without its servers: what it has of the control database, of
- * the tenants' databases, and of the API.
+ * Makes the parts of the service on an open installation, without its servers: what it has of
+ * the control database, of the tenants' databases, and of the API.
  * @throws {OperatorError} when the connection budget has no room for another process
  * @throws when the control database cannot be used
  */
@@ -81,7 +87,10 @@ export async function createServices(options: ServiceOptions) {
       ...control,
       ...tenants,
       ...api,
-      /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
+      /**
+       * Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but
+       * the installation's.
+       */
       close: (): Promise<void> => closing.close(),
     };
   } catch (error) {
@@ -96,13 +105,20 @@ type Control = Awaited<ReturnType<typeof startControl>>;
  * The parts of the process that use the control database: its place among the processes, the
  * feed of changes, the directory.
  */
-async function startControl({ config, installation, log, now = Date.now }: ServiceOptions, closing: Closing) {
+async function startControl(
+  { config, installation, log, now = Date.now }: ServiceOptions,
+  closing: Closing,
+) {
   const { controlUrl, member, pool, secrets } = installation;
   const heads = { tenant: await tenantHead(), control: await controlHead() };
 
   const beat = new Beat({
     pool,
-    process: { ...(member?.process ?? newProcess('service')), heads, sharesLimits: config.redisUrl !== undefined },
+    process: {
+      ...(member?.process ?? newProcess('service')),
+      heads,
+      sharesLimits: config.redisUrl !== undefined,
+    },
     budget: config.connectionBudget,
     secrets,
     log,
@@ -140,7 +156,10 @@ async function startControl({ config, installation, log, now = Date.now }: Servi
 
 type Tenants = Awaited<ReturnType<typeof startTenants>>;
 
-/** The tenants' databases, with the process's share of the connection budget, and what notices changes in them. */
+/**
+ * The tenants' databases, with the process's share of the connection budget, and what notices
+ * changes in them.
+ */
 async function startTenants(
   { config, installation, log, clock }: ServiceOptions,
   { control, heads, beat, feed, announce, directory, recorder }: Control,
@@ -205,14 +224,24 @@ async function startParts(
   const tokens = createTokenSettings({ installationId, now });
 
   const heldFeeds = new HeldFeeds(log);
-  const changeStreams = new ChangeStreams({ watch: changeWatch, databases, heldFeeds, directory, now: tokens.now });
+  const changeStreams = new ChangeStreams({
+    watch: changeWatch,
+    databases,
+    heldFeeds,
+    directory,
+    now: tokens.now,
+  });
   const imports = new ImportRunner(tenant => databases.budgets.of(tenant));
 
-  const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
+  const tracing = await startTracing(config.tracing, message =>
+    log.warn({ event: 'tracing' }, message),
+  );
   closing.add(() => tracing?.stop());
 
   const background = createBackgroundTasks(log);
-  closing.add(() => Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]));
+  closing.add(() =>
+    Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]),
+  );
 
   const mails = new MailDispatcher({
     control,

@@ -4,17 +4,26 @@ import type { Caller } from './caller.ts';
 import { type ContextServices, RequestContext } from './request-context.ts';
 
 /**
- * Gives a request its context. From here on the request reaches the database of this tenant and no other: its entity
- * manager is forked on that database.
+ * Gives a request its context. From here on the request reaches the database of this tenant and
+ * no other: its entity manager is forked on that database.
  */
 export function bindTenant(ctx: Context, tenant: TenantRecord, services: ContextServices): void {
   const bypassCache = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
   const { traceId, ipAddress, deadline } = ctx.state;
   ctx.state.tenant = tenant;
-  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, bypassCache }, ctx.res, deadline);
+  ctx.state.context = new RequestContext(
+    services,
+    tenant,
+    { traceId, ipAddress, bypassCache },
+    ctx.res,
+    deadline,
+  );
 }
 
-/** Gives a request its authenticated caller. @throws when the request has a caller already */
+/**
+ * Gives a request its authenticated caller.
+ * @throws when the request has a caller already
+ */
 export function bindCaller(ctx: Context, caller: Caller): void {
   ctx.state.caller = caller;
   (ctx.state.context as RequestContext).setCaller(caller);

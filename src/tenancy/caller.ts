@@ -33,7 +33,10 @@ type Lookups = Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | '
  */
 export type CallerLoss = 'tenant' | 'login' | 'rights';
 
-/** Returns what a caller has lost. @param permissions those that count */
+/**
+ * Returns what a caller has lost.
+ * @param permissions those that count
+ */
 export async function findCallerLoss(
   caller: Caller,
   permissions: Iterable<string>,
@@ -49,15 +52,27 @@ export async function findCallerLoss(
 
   const { user, role } = found;
   if (user.scope !== scope || user.entityId !== entityId) return 'rights';
-  return [...permissions].every(permission => role.permissions.has(permission)) ? undefined : 'rights';
+  return [...permissions].every(permission => role.permissions.has(permission))
+    ? undefined
+    : 'rights';
 }
 
-/** False once the tenant is not active, the login has ended, or the user has fewer rights than at the beginning. */
-export async function isCallerCurrent(caller: Caller, tenantGuid: string, directory: Lookups): Promise<boolean> {
+/**
+ * False once the tenant is not active, the login has ended, or the user has fewer rights than
+ * at the beginning.
+ */
+export async function isCallerCurrent(
+  caller: Caller,
+  tenantGuid: string,
+  directory: Lookups,
+): Promise<boolean> {
   return (await findCallerLoss(caller, caller.permissions, tenantGuid, directory)) === undefined;
 }
 
-/** Returns a user with the role; undefined when the user is disabled, deleted or of another tenant. */
+/**
+ * Returns a user with the role; undefined when the user is disabled, deleted or of another
+ * tenant.
+ */
 export async function findActiveUser(
   directory: Pick<Directory, 'user' | 'role'>,
   tenantId: number,
@@ -73,8 +88,9 @@ export async function findActiveUser(
 type Login = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'keyId'>;
 
 /**
- * True once a request with the same token would be refused, whatever the time: the session or the legacy token is
- * revoked or deleted, the signing key is disabled, or the tenant permits no legacy tokens.
+ * True once a request with the same token would be refused, whatever the time: the session or
+ * the legacy token is revoked or deleted, the signing key is disabled, or the tenant permits no
+ * legacy tokens.
  */
 async function isLoginEnded(
   { sessionId, legacyTokenHash, keyId }: Login,
@@ -82,7 +98,10 @@ async function isLoginEnded(
   directory: Pick<Directory, 'session' | 'legacyToken'>,
 ): Promise<boolean> {
   if (legacyTokenHash) {
-    return !permitsLegacyTokens(tenant) || (await directory.legacyToken(legacyTokenHash))?.revoked !== false;
+    return (
+      !permitsLegacyTokens(tenant) ||
+      (await directory.legacyToken(legacyTokenHash))?.revoked !== false
+    );
   }
 
   if (keyId !== undefined && !tenant.keys.has(keyId)) return true;
@@ -90,6 +109,9 @@ async function isLoginEnded(
 }
 
 /** True if a tenant has the feature `legacyTokens`, and is not isolated. */
-export function permitsLegacyTokens({ features, isIsolated }: Pick<TenantRecord, 'features' | 'isIsolated'>): boolean {
+export function permitsLegacyTokens({
+  features,
+  isIsolated,
+}: Pick<TenantRecord, 'features' | 'isIsolated'>): boolean {
   return !isIsolated && features.includes('legacyTokens');
 }

@@ -23,7 +23,9 @@ export function permissionMissing(permission: Permission): Problem {
 }
 
 /** The permission that a route requires; undefined if it requires none. */
-export function requiredPermission({ access }: Pick<TenantRoute, 'access'>): Permission | undefined {
+export function requiredPermission({
+  access,
+}: Pick<TenantRoute, 'access'>): Permission | undefined {
   return access === 'anonymous' || access === 'optional' || access === 'client' || access === 'user'
     ? undefined
     : access;
@@ -34,24 +36,35 @@ export type TenantRoute = Route<Access, RequestContext>;
 /** The fields of a route that have a default. */
 type Defaulted = 'bodyLimit' | 'status' | 'cache';
 
-/** The result of a handler: a value of the response's type, or a response that is sent as it is. */
+/**
+ * The result of a handler: a value of the response's type, or a response that is sent as it is.
+ */
 type Result<Value> = Promise<Value extends undefined ? void : Value | Sent | undefined>;
 
 /** A route whose handler has the types of its contracts. */
-interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query extends z.ZodObject>
-  extends Omit<TenantRoute, Defaulted | 'query' | 'body' | 'example' | 'response' | 'location' | 'handler'>,
+interface RouteOptions<
+  Body extends z.ZodObject,
+  Output extends z.ZodType,
+  Query extends z.ZodObject,
+> extends Omit<
+      TenantRoute,
+      Defaulted | 'query' | 'body' | 'example' | 'response' | 'location' | 'handler'
+    >,
     Partial<Pick<TenantRoute, Defaulted>> {
   query?: Query | undefined;
   body?: Body | undefined;
   example?: z.input<Body>;
   response?: Output;
   location?: (result: z.input<Output>) => string;
-  handler: (input: RouteInput<z.output<Body>, z.output<Query>>, context: RequestContext) => Result<z.input<Output>>;
+  handler: (
+    input: RouteInput<z.output<Body>, z.output<Query>>,
+    context: RequestContext,
+  ) => Result<z.input<Output>>;
 }
 
 /**
- * Defines an endpoint of the API: the handler receives only the fields that `body` and `query` accept, and the response
- * contains only the fields that `response` names.
+ * Defines an endpoint of the API: the handler receives only the fields that `body` and `query`
+ * accept, and the response contains only the fields that `response` names.
  */
 export function defineRoute<
   Body extends z.ZodObject = z.ZodObject<Record<never, never>>,

@@ -15,9 +15,10 @@ interface TenantQueue {
 const maxPerTurn = { alone: 32, shared: 8 };
 
 /**
- * Limits how many requests of one tenant begin in one turn of the event loop; the others wait for the next turns. So a
- * flood of one tenant waits in that tenant's queue. A request of another tenant, which needs three or four turns, then
- * waits in each for a few other requests, not for hundreds.
+ * Limits how many requests of one tenant begin in one turn of the event loop; the others wait
+ * for the next turns. So a flood of one tenant waits in that tenant's queue. A request of
+ * another tenant, which needs three or four turns, then waits in each for a few other requests,
+ * not for hundreds.
  */
 export function fairScheduler(): Middleware {
   const queues = new WeakMap<TenantRecord, TenantQueue>();

@@ -10,14 +10,19 @@ export function requireMayGrant(granted: readonly string[], held: ReadonlySet<st
 }
 
 /**
- * Nobody manages a person, or changes a role, with permissions that they do not have themselves.
+ * Nobody manages a person, or changes a role, with permissions that they do not have
+ * themselves.
  * @throws {Problem} `forbidden`, which names the missing permissions
  */
 export function requireMayManage(permissions: readonly string[], held: ReadonlySet<string>): void {
   requireAll(permissions, held, 'You cannot manage who has permissions that you do not have');
 }
 
-function requireAll(permissions: readonly string[], held: ReadonlySet<string>, reason: string): void {
+function requireAll(
+  permissions: readonly string[],
+  held: ReadonlySet<string>,
+  reason: string,
+): void {
   const missing = permissions.filter(permission => !held.has(permission)).sort();
   if (missing.length === 0) return;
   const challenge = `Bearer error="insufficient_scope", scope="${missing.join(' ')}"`;

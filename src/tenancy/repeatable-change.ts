@@ -3,18 +3,24 @@ import { type Problem, problem } from '../lib/errors.ts';
 import { sqlState } from '../lib/postgres/database-error.ts';
 import { nothing, type RowValues, type Statement } from '../lib/postgres/statement.ts';
 
-/** Maximum wait for an earlier request with the same key that is still running, in ms; then 409. */
+/**
+ * Maximum wait for an earlier request with the same key that is still running, in ms; then 409.
+ */
 const maxWaitMs = 2_000;
 const lockNotAvailable = '55P03';
 
-/** A transaction of the database that stores the key with the change: that of the tenant, or the control database. */
+/**
+ * A transaction of the database that stores the key with the change: that of the tenant, or the
+ * control database.
+ */
 export interface ChangeTransaction {
   query(statement: Statement): Promise<RowValues[]>;
 }
 
 /**
- * A change that the client may request again with the same key, after a lost response for example: it is made once. Its
- * rows are stored with the key in the transaction of the change, for 24 hours; the response is made of them again.
+ * A change that the client may request again with the same key, after a lost response for
+ * example: it is made once. Its rows are stored with the key in the transaction of the change,
+ * for 24 hours; the response is made of them again.
  */
 export class RepeatableChange {
   /** True once the rows of an earlier request have been found. */
@@ -25,7 +31,10 @@ export class RepeatableChange {
   readonly #userId: number;
   readonly #fingerprint: Buffer;
 
-  /** @param request what must be equal when the key is used again: the path, the query, and the fields of the body */
+  /**
+   * @param request what must be equal when the key is used again: the path, the query, and the
+   *   fields of the body
+   */
   constructor(key: string, userId: number, request: unknown) {
     this.#key = key;
     this.#userId = userId;
@@ -33,8 +42,9 @@ export class RepeatableChange {
   }
 
   /**
-   * Makes the change, and returns the statement that stores its rows; or finds the rows of an earlier request, and
-   * returns a statement that changes nothing. Requests with the same key wait for each other.
+   * Makes the change, and returns the statement that stores its rows; or finds the rows of an
+   * earlier request, and returns a statement that changes nothing. Requests with the same key
+   * wait for each other.
    * @throws {Problem} `idempotency_in_progress`, `idempotency_key_reused`
    */
   async prepare<Transaction extends ChangeTransaction>(
@@ -45,12 +55,17 @@ export class RepeatableChange {
     const [earlier] = await transaction.query(findRepeatable(this.#userId, this.#key));
     this.isReplayed = earlier !== undefined;
     if (earlier) {
-      if (!this.#fingerprint.equals(earlier.fingerprint as Buffer)) throw problem('idempotency_key_reused');
+      if (!this.#fingerprint.equals(earlier.fingerprint as Buffer)) {
+        throw problem('idempotency_key_reused');
+      }
       this.rows = JSON.parse(earlier.rows as string);
       return nothing;
     }
     this.rows = await transaction.query(await prepare(transaction));
-    return { ...store, values: [this.#userId, this.#key, this.#fingerprint, JSON.stringify(this.rows)] };
+    return {
+      ...store,
+      values: [this.#userId, this.#key, this.#fingerprint, JSON.stringify(this.rows)],
+    };
   }
 
   async #lock(transaction: ChangeTransaction): Promise<void> {
@@ -70,8 +85,14 @@ function keyInProgress(): Problem {
   return problem('idempotency_in_progress', { headers: { 'Retry-After': '2' } });
 }
 
-const limitLockWait = { name: 'limit_lock_wait', text: `select set_config('lock_timeout', $1, true)` };
-const lock = { name: 'lock_idempotency_key', text: 'select pg_advisory_xact_lock(hashtextextended($1, 0))' };
+const limitLockWait = {
+  name: 'limit_lock_wait',
+  text: `select set_config('lock_timeout', $1, true)`,
+};
+const lock = {
+  name: 'lock_idempotency_key',
+  text: 'select pg_advisory_xact_lock(hashtextextended($1, 0))',
+};
 /** Finds the change that an earlier request of the user has made with a key. */
 const findRepeatable = (userId: number, key: string): Statement => ({
   name: 'find_idempotency_key',
@@ -79,7 +100,9 @@ const findRepeatable = (userId: number, key: string): Statement => ({
           where user_id = $1 and key = $2 and created_at > now() - interval '24 hours'`,
   values: [userId, key],
 });
-/** Also deletes some expired keys: more than the one that it adds, so that their number falls. */
+/**
+ * Also deletes some expired keys: more than the one that it adds, so that their number falls.
+ */
 const store = {
   name: 'store_idempotency_key',
   text: `with expired as (

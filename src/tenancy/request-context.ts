@@ -7,7 +7,12 @@ import { invalidToken } from '../lib/http/bearer-token.ts';
 import type { Representation } from '../lib/http/representation.ts';
 import { sqlState } from '../lib/postgres/database-error.ts';
 import type { RowValues, Statement } from '../lib/postgres/statement.ts';
-import { answerMs, type Deadline, requestDeadlineMs, withDeadline } from '../lib/runtime/deadline.ts';
+import {
+  answerMs,
+  type Deadline,
+  requestDeadlineMs,
+  withDeadline,
+} from '../lib/runtime/deadline.ts';
 import { type Caller, findCallerLoss, isCallerCurrent } from './caller.ts';
 import type { TenantDatabases } from './connections/tenant-databases.ts';
 import type { Prepare, TenantDriver } from './connections/tenant-driver.ts';
@@ -32,7 +37,10 @@ export interface ContextServices {
 const maxAttempts = 3;
 const retryable = new Set(['40001', '40P01']); // serialization_failure, deadlock_detected
 
-/** The context of one request: its caller, and its tenant's database, which is opened on first use. */
+/**
+ * The context of one request: its caller, and its tenant's database, which is opened on first
+ * use.
+ */
 export class RequestContext {
   readonly tenant: TenantRecord;
   readonly origin: Origin;
@@ -66,18 +74,27 @@ export class RequestContext {
     this.#caller = caller;
   }
 
-  /** The caller. @throws when the request has none, as on an anonymous route */
+  /**
+   * The caller.
+   * @throws when the request has none, as on an anonymous route
+   */
   get caller(): Caller {
     if (!this.#caller) throw new Error('an anonymous request has no caller');
     return this.#caller;
   }
 
-  /** The caller; undefined when the request has none, which routes with `access: 'optional'` allow. */
+  /**
+   * The caller; undefined when the request has none, which routes with `access: 'optional'`
+   * allow.
+   */
   get optionalCaller(): Caller | undefined {
     return this.#caller;
   }
 
-  /** Returns a signal that is aborted when the client closes its connection before the response is complete. */
+  /**
+   * Returns a signal that is aborted when the client closes its connection before the response
+   * is complete.
+   */
   clientLeft(): AbortSignal {
     const left = new AbortController();
     if (this.#response.destroyed) left.abort();
@@ -104,17 +121,20 @@ export class RequestContext {
     return this.#open().reads.read(select, this.deadline);
   }
 
-  /** Returns the rows of a statement that may read many records; undefined when it has run for `ms`. */
+  /**
+   * Returns the rows of a statement that may read many records; undefined when it has run for
+   * `ms`.
+   */
   readWithin(select: Statement, ms: number): Promise<RowValues[] | undefined> {
     return this.#open().reads.readWithin(select, ms, this.deadline);
   }
 
   /**
-   * Returns a response that is the same for every caller with the permission: from the response cache while it is known
-   * to be current, else made from the rows of `select`.
+   * Returns a response that is the same for every caller with the permission: from the response
+   * cache while it is known to be current, else made from the rows of `select`.
    * @param key identifies the response within the resource
-   * @param toBody returns a value, or a list as `Representation.ofList` does; may throw the problem that the rows lead
-   *   to, such as `not_found`
+   * @param toBody returns a value, or a list as `Representation.ofList` does; may throw the
+   *   problem that the rows lead to, such as `not_found`
    */
   async cached(
     resource: string,
@@ -140,20 +160,27 @@ export class RequestContext {
   }
 
   /**
-   * Makes one change in a transaction. The transaction carries the caller, so that its audit entry names them. Retries
-   * after a deadlock or a serialization failure.
-   * @param change the statement that makes the change, or the function that makes the checks that must come first, and
-   *   returns it
+   * Makes one change in a transaction. The transaction carries the caller, so that its audit
+   * entry names them. Retries after a deadlock or a serialization failure.
+   * @param change the statement that makes the change, or the function that makes the checks
+   *   that must come first, and returns it
    * @param resource the resource whose cached responses the change invalidates
-   * @param isRepeatable false for a change that is made again when the request is repeated with its key
+   * @param isRepeatable false for a change that is made again when the request is repeated with
+   *   its key
    * @returns the rows of the statement
    */
-  async write(change: Statement | Prepare, resource?: string, isRepeatable = true): Promise<RowValues[]> {
+  async write(
+    change: Statement | Prepare,
+    resource?: string,
+    isRepeatable = true,
+  ): Promise<RowValues[]> {
     const database = this.#open();
     const { responseCache } = this.#services;
     const once = isRepeatable ? this.repeatable : undefined;
     const prepare: Prepare = typeof change === 'function' ? change : async () => change;
-    const made: Statement | Prepare = once ? transaction => once.prepare(transaction, prepare) : change;
+    const made: Statement | Prepare = once
+      ? transaction => once.prepare(transaction, prepare)
+      : change;
 
     const make = async (beforeCommit: () => void): Promise<RowValues[]> => {
       const { actor, deadline } = this;
@@ -181,20 +208,29 @@ export class RequestContext {
     return withDeadline(requestDeadlineMs, async deadline => {
       deadline.trace = this.deadline.trace;
       this.deadline = deadline;
-      if (!(await isCallerCurrent(this.caller, this.tenant.guid, this.#services.directory))) throw problem('forbidden');
+      if (!(await isCallerCurrent(this.caller, this.tenant.guid, this.#services.directory))) {
+        throw problem('forbidden');
+      }
       return makePart();
     });
   }
 
   /**
-   * Checks during a long change that its request may go on, and that the caller could make it now.
-   * @throws {Problem} `tenant_inactive`; `invalid_token` (401) when the login has ended or the user is disabled;
-   *   `forbidden` (403) when the user has not the permission, or another scope
+   * Checks during a long change that its request may go on, and that the caller could make it
+   * now.
+   * @throws {Problem} `tenant_inactive`; `invalid_token` (401) when the login has ended or the
+   *   user is disabled; `forbidden` (403) when the user has not the permission, or another
+   *   scope
    * @throws {DeadlineError}
    */
   async requireCaller(permission: string): Promise<void> {
     this.deadline.check();
-    const loss = await findCallerLoss(this.caller, [permission], this.tenant.guid, this.#services.directory);
+    const loss = await findCallerLoss(
+      this.caller,
+      [permission],
+      this.tenant.guid,
+      this.#services.directory,
+    );
     if (loss === 'tenant') throw problem('tenant_inactive');
     if (loss === 'login') throw invalidToken('session');
     if (loss === 'rights') throw problem('forbidden');
@@ -205,7 +241,10 @@ export class RequestContext {
     return (await this.#services.directory.countUsers(this.tenant.id, entityId)) > 0;
   }
 
-  /** The author of the changes of the request, as JSON for the audit log: the setting `app.actor` of a transaction. */
+  /**
+   * The author of the changes of the request, as JSON for the audit log: the setting
+   * `app.actor` of a transaction.
+   */
   get actor(): string {
     return JSON.stringify({
       userId: this.#caller?.userId,

@@ -10,9 +10,11 @@ const managerById = `
    where u.id = $1 and u.tenant_id = $2 and ${isManager}`;
 
 /**
- * Requires the caller to be an active user with scope All and `users.manage`, as the control database has them now: the
- * caches may be a second old. Every way to add or change a user or role calls it.
- * @returns what the caller may grant (`requireMayGrant`): the permissions of the token that the caller's role still has
+ * Requires the caller to be an active user with scope All and `users.manage`, as the control
+ * database has them now: the caches may be a second old. Every way to add or change a user or
+ * role calls it.
+ * @returns what the caller may grant (`requireMayGrant`): the permissions of the token that the
+ *   caller's role still has
  * @throws {Problem} `forbidden`
  */
 export async function requireManager(
@@ -21,12 +23,22 @@ export async function requireManager(
   detail?: string,
 ): Promise<ReadonlySet<string>> {
   requireScopeAll(caller);
-  const [row] = await query<{ permissions: string[] }>('manager_by_id', managerById, [caller.userId, tenant.id]);
-  if (!row) throw detail === undefined ? permissionMissing('users.manage') : problem('forbidden', { detail });
+  const [row] = await query<{ permissions: string[] }>('manager_by_id', managerById, [
+    caller.userId,
+    tenant.id,
+  ]);
+  if (!row) {
+    throw detail === undefined
+      ? permissionMissing('users.manage')
+      : problem('forbidden', { detail });
+  }
   return new Set(row.permissions.filter(permission => caller.permissions.has(permission)));
 }
 
-/** @throws {Problem} `forbidden` for a caller of scope Self, who reads and changes only what belongs to one entity */
+/**
+ * @throws {Problem} `forbidden` for a caller of scope Self, who reads and changes only what
+ *   belongs to one entity
+ */
 export function requireScopeAll({ scope }: Caller): void {
   if (scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
 }

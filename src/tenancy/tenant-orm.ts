@@ -6,7 +6,11 @@ import { migrationOptions } from '../lib/postgres/migration-steps.ts';
 export type TenantEntities = NonNullable<Options['entities']>;
 
 /** Returns MikroORM's options for a tenant database. */
-export function tenantOptions(url: string, entities: TenantEntities, contextName = 'tenant'): Options {
+export function tenantOptions(
+  url: string,
+  entities: TenantEntities,
+  contextName = 'tenant',
+): Options {
   return defineConfig({
     contextName,
     clientUrl: url,
@@ -28,8 +32,9 @@ class NoResultCache {
 }
 
 /**
- * Creates the one MikroORM whose metadata all tenant databases share. It never connects: its own database and host do
- * not exist, so an entity manager that is taken from it by mistake reaches no database.
+ * Creates the one MikroORM whose metadata all tenant databases share. It never connects: its
+ * own database and host do not exist, so an entity manager that is taken from it by mistake
+ * reaches no database.
  */
 export function createTenantOrm(entities: TenantEntities): MikroORM {
   return new MikroORM({

@@ -20,14 +20,19 @@ interface TenantRouterOptions extends ContextServices {
 /**
  * Resolves the tenant of a request and gives the request its context (`bindTenant`).
  *
- *   access token                   the tenant that the token claims, whatever X-Tenant says. Then the token is verified
- *                                  with the keys of that tenant, so a false claim fails there. Unknown tenant: 401
+ *   access token                   the tenant that the token claims, whatever X-Tenant says.
+ *                                  Then the token is verified with the keys of that tenant, so
+ *                                  a false claim fails there. Unknown tenant: 401
  *   verified token (cached)        its tenant, if none of its records has changed since
- *   legacy token                   the tenant of the token's record in the control database. No record: 401
- *   no token, valid X-Tenant       the active tenant with that guid; on an anonymous route also the one with that slug.
- *                                  No slug looks like a guid: it is shorter. Elsewhere a slug is invalid: the response
- *                                  would tell, without a rate limit of its own, which names are tenants
- *   no token, invalid X-Tenant     403, the same whether it is missing, malformed, unknown or inactive
+ *   legacy token                   the tenant of the token's record in the control database. No
+ *                                  record: 401
+ *   no token, valid X-Tenant       the active tenant with that guid; on an anonymous route also
+ *                                  the one with that slug. No slug looks like a guid: it is
+ *                                  shorter. Elsewhere a slug is invalid: the response would
+ *                                  tell, without a rate limit of its own, which names are
+ *                                  tenants
+ *   no token, invalid X-Tenant     403, the same whether it is missing, malformed, unknown or
+ *                                  inactive
  *   anonymous route                X-Tenant alone decides; a token is ignored
  */
 export function tenantRouter(options: TenantRouterOptions): Middleware {
@@ -62,7 +67,10 @@ async function resolveTenant(
   return isKnownKey ? tenant : ((await directory.reloadTenant(tenant.guid)) ?? tenant);
 }
 
-/** Returns the bearer token of a request. A legacy token may also be in the header `X-Api-Token`. */
+/**
+ * Returns the bearer token of a request. A legacy token may also be in the header
+ * `X-Api-Token`.
+ */
 export function requestToken(request: IncomingMessage): string | undefined {
   const bearer = bearerToken(request);
   const apiToken = request.headers['x-api-token'];
@@ -95,11 +103,13 @@ async function namedTenant(
 }
 
 /**
- * Marks a request whose X-Tenant differs from the tenant of its token: the access log reports it, the response does
- * not.
+ * Marks a request whose X-Tenant differs from the tenant of its token: the access log reports
+ * it, the response does not.
  */
 function noteOtherTenant(ctx: Context): void {
   const named = String(ctx.req.headers['x-tenant'] ?? '').toLowerCase();
   const { guid, slug } = ctx.state.tenant as TenantRecord;
-  if (named && ctx.state.token && named !== guid && named !== slug) ctx.state.otherTenantNamed = true;
+  if (named && ctx.state.token && named !== guid && named !== slug) {
+    ctx.state.otherTenantNamed = true;
+  }
 }

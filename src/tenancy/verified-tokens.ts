@@ -7,7 +7,10 @@ import type { Caller } from './caller.ts';
 /** The caller of an access token, and the records of the control database that prove it. */
 export interface VerifiedToken extends CallerRecords {
   readonly caller: Caller;
-  /** `exp` of the token, in seconds since 1970. `VerifiedTokens` does not check it; the caller of `find` does. */
+  /**
+   * `exp` of the token, in seconds since 1970. `VerifiedTokens` does not check it; the caller
+   * of `find` does.
+   */
   readonly expiresAt: number;
 }
 
@@ -23,16 +26,18 @@ interface CachedToken {
 }
 
 /**
- * Caches verified access tokens by their whole text, so that signature and claims are not verified on every request.
- * The least recently used ones are evicted. A token that failed verification is never cached.
+ * Caches verified access tokens by their whole text, so that signature and claims are not
+ * verified on every request. The least recently used ones are evicted. A token that failed
+ * verification is never cached.
  *
- * An entry is found by the signature and counts only for the very text that was verified. The hash of the whole text,
- * which each request has in a string of its own, would take a thirtieth of the time of a cached read.
+ * An entry is found by the signature and counts only for the very text that was verified. The
+ * hash of the whole text, which each request has in a string of its own, would take a thirtieth
+ * of the time of a cached read.
  *
- * The cache receives no invalidations. Instead, an entry is valid only while each record that proves it is the very
- * object that the directory would return now. After a change (session revoked, key disabled, role changed) the
- * directory returns another object, and while the change feed is down it returns none from memory: the token is then
- * verified again.
+ * The cache receives no invalidations. Instead, an entry is valid only while each record that
+ * proves it is the very object that the directory would return now. After a change (session
+ * revoked, key disabled, role changed) the directory returns another object, and while the
+ * change feed is down it returns none from memory: the token is then verified again.
  */
 export class VerifiedTokens {
   readonly #directory: Pick<Directory, 'freshnessCheck'>;
@@ -47,7 +52,9 @@ export class VerifiedTokens {
     return this.#tokens.size;
   }
 
-  /** Returns the verified token while its records are current. It may have expired meanwhile. */
+  /**
+   * Returns the verified token while its records are current. It may have expired meanwhile.
+   */
   find(token: string): VerifiedToken | undefined {
     const signature = token.slice(-signatureLength);
     const entry = this.#tokens.get(signature);

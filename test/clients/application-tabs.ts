@@ -113,7 +113,9 @@ export class ApplicationTabs {
   logIn(page: Page) {
     return page.evaluate(
       async ({ email, password }) => {
-        const { accessToken, refreshToken } = await (globalThis as unknown as AppWindow).office.login(email, password);
+        const { accessToken, refreshToken } = await (
+          globalThis as unknown as AppWindow
+        ).office.login(email, password);
         return { accessToken, refreshToken };
       },
       { ...this.#world.acme.admin },
@@ -124,7 +126,10 @@ export class ApplicationTabs {
     return page.evaluate(() => (globalThis as unknown as AppWindow).office.logout());
   }
 
-  /** @returns the status of a request that needs a session; the name of the error that was thrown */
+  /**
+   * @returns the status of a request that needs a session; the name of the error that was
+   *   thrown
+   */
   call(page: Page): Promise<number | string> {
     return page.evaluate(async () => {
       const { office } = globalThis as unknown as AppWindow;
@@ -154,6 +159,9 @@ export class ApplicationTabs {
 
   /** Lets the minute pass in which a repeated refresh returns the same tokens. */
   async ageRefreshTokens(): Promise<void> {
-    await controlSql(this.#world, `update sessions set refreshed_at = refreshed_at - interval '2 minutes'`);
+    await controlSql(
+      this.#world,
+      `update sessions set refreshed_at = refreshed_at - interval '2 minutes'`,
+    );
   }
 }

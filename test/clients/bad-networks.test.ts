@@ -28,8 +28,12 @@ const faults: Record<string, Fault> = {
   'JSON that is cut': () => cutJson(),
   '401 of a proxy': () => new Response(page, { status: 401, headers: html }),
   '401 of a gateway with a problem': () =>
-    new Response('{"code":"no_entry","title":"No","status":401}', { status: 401, headers: problem }),
-  '401 with half a problem': () => new Response('{"code":"invalid_', { status: 401, headers: problem }),
+    new Response('{"code":"no_entry","title":"No","status":401}', {
+      status: 401,
+      headers: problem,
+    }),
+  '401 with half a problem': () =>
+    new Response('{"code":"invalid_', { status: 401, headers: problem }),
   '403 of a firewall': () => new Response(page, { status: 403, headers: html }),
   '404 of a gateway that starts': () => new Response('no route', { status: 404 }),
   '407 of a proxy': () => new Response(page, { status: 407, headers: html }),
@@ -142,7 +146,10 @@ describe('TypeScript client behind bad networks', () => {
       const failed: unknown = await readAll(client).catch(error => error);
       fault = undefined;
 
-      expect(failed instanceof ProblemError || failed instanceof TypeError, String(failed)).to.equal(true);
+      expect(
+        failed instanceof ProblemError || failed instanceof TypeError,
+        String(failed),
+      ).to.equal(true);
       expect(await readAll(client)).to.include(`List of ${name}`);
     });
   }
@@ -153,13 +160,18 @@ describe('TypeScript client behind bad networks', () => {
   for (const [name, make] of Object.entries(faults).filter(([each]) => !isRefusal(each))) {
     it(`${name} does not end a stream of changes, which skips nothing`, async () => {
       const client = await logIn();
-      const { response } = await client.GET('/api/v1/Changes', { params: { query: { after: 'now' } } });
+      const { response } = await client.GET('/api/v1/Changes', {
+        params: { query: { after: 'now' } },
+      });
       const after = response.headers.get('Next-Cursor') ?? '';
       await client.POST('/api/v1/OrderStatuses', { body: { Name: `Stream of ${name}` } });
       const stop = new AbortController();
 
       fault = { of: /stream/, make, times: 1 };
-      const followed = client.followChanges({ after, resource: 'OrderStatus', include: 'record' }, stop.signal);
+      const followed = client.followChanges(
+        { after, resource: 'OrderStatus', include: 'record' },
+        stop.signal,
+      );
       const { value } = await followed.next();
 
       expect(value?.Record?.Name).to.equal(`Stream of ${name}`);
@@ -201,7 +213,10 @@ describe('TypeScript client behind bad networks', () => {
     const path = { id: created.data?.Id ?? 0 };
 
     fault = { of: /OrderStatuses/, make: limited, times: 2 };
-    const changed = await client.PUT('/api/v1/OrderStatuses/{id}', { params: { path }, body: { Name: 'Unlimited' } });
+    const changed = await client.PUT('/api/v1/OrderStatuses/{id}', {
+      params: { path },
+      body: { Name: 'Unlimited' },
+    });
     expect(changed.response.status).to.equal(200);
 
     fault = { of: /auth\/login/, make: limited, times: 1 };
@@ -212,8 +227,15 @@ describe('TypeScript client behind bad networks', () => {
     const client = await logIn();
     for (const aheadMs of [-3_600_000, 3_600_000]) {
       const now = Date.now() + aheadMs;
-      const headers = { Date: new Date(now).toUTCString(), 'Retry-After': new Date(now + 1_000).toUTCString() };
-      fault = { of: /auth\/me/, make: () => new Response(null, { status: 503, headers }), times: 1 };
+      const headers = {
+        Date: new Date(now).toUTCString(),
+        'Retry-After': new Date(now + 1_000).toUTCString(),
+      };
+      fault = {
+        of: /auth\/me/,
+        make: () => new Response(null, { status: 503, headers }),
+        times: 1,
+      };
 
       const startedAt = performance.now();
       expect(await call(client)).to.equal(200);
@@ -257,7 +279,10 @@ describe('TypeScript client behind bad networks', () => {
       passTime();
       const first = await client.GET('/api/v1/auth/me').catch(error => error.message);
       expect(first).to.equal('no room');
-      await controlSql(world, `update sessions set refreshed_at = refreshed_at - interval '2 minutes'`);
+      await controlSql(
+        world,
+        `update sessions set refreshed_at = refreshed_at - interval '2 minutes'`,
+      );
       expect(await call(client)).to.equal(200);
     }
   });

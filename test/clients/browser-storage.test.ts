@@ -128,7 +128,8 @@ describe('TypeScript client in a browser whose parts fail', () => {
 
     const made = await page.evaluate(async () => {
       const { office } = globalThis as unknown as AppWindow;
-      return (await office.POST('/api/v1/OrderStatuses', { body: { Name: 'Made over http' } })).response.status;
+      return (await office.POST('/api/v1/OrderStatuses', { body: { Name: 'Made over http' } }))
+        .response.status;
     });
     expect(made).to.equal(201);
     for (const tab of [page, other]) await expectToGoOn(tab);
@@ -163,7 +164,10 @@ describe('TypeScript client in a browser whose parts fail', () => {
       },
       { ...world.acme.admin },
     );
-    const [row] = await controlSql<{ count: number }>(world, 'select count(*)::int as count from sessions');
+    const [row] = await controlSql<{ count: number }>(
+      world,
+      'select count(*)::int as count from sessions',
+    );
     expect(row?.count).to.equal(1);
 
     const ended = await page.evaluate(async () => {
@@ -181,12 +185,14 @@ describe('TypeScript client in a browser whose parts fail', () => {
     let asked = 0;
     await tabs.context.route('**/api/v1/Countries*', route => {
       asked++;
-      return asked === 1 ? new Promise(() => {}) : route.continue(); // the first one is never answered
+      // the first one is never answered
+      return asked === 1 ? new Promise(() => {}) : route.continue();
     });
 
     const read = page.evaluate(async () => {
       const { office } = globalThis as unknown as AppWindow;
-      return (await office.GET('/api/v1/Countries', { params: { query: { q: '' } } })).response.status;
+      return (await office.GET('/api/v1/Countries', { params: { query: { q: '' } } })).response
+        .status;
     });
     await page.clock.runFor(35_000);
     expect(await read).to.equal(200);
@@ -202,7 +208,9 @@ describe('TypeScript client in a browser whose parts fail', () => {
           fetch: async request => {
             if (!request.url.includes('/stream')) return fetch(request);
             app.streams++;
-            return new Response(new ReadableStream(), { headers: { 'Content-Type': 'text/event-stream' } });
+            return new Response(new ReadableStream(), {
+              headers: { 'Content-Type': 'text/event-stream' },
+            });
           },
         });
         await office.login(admin.email, admin.password);

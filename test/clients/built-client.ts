@@ -16,8 +16,9 @@ export async function withBuiltClient<T>(work: (folder: string) => Promise<T>): 
     await mkdir(packageFolder, { recursive: true });
     await cp(join(clientSource, 'package.json'), join(packageFolder, 'package.json'));
     compileProject(clientSource, join(packageFolder, 'dist'));
-    for (const name of ['@types', 'undici-types'])
+    for (const name of ['@types', 'undici-types']) {
       await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name));
+    }
     await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
     return await work(folder);
   } finally {
@@ -25,11 +26,20 @@ export async function withBuiltClient<T>(work: (folder: string) => Promise<T>): 
   }
 }
 
-/** Writes a program of the application, and compiles it. @returns its path */
+/**
+ * Writes a program of the application, and compiles it.
+ * @returns its path
+ */
 export async function compileProgram(folder: string, code: string): Promise<string> {
   const file = join(folder, 'program.ts');
   await writeFile(file, code);
   const module = ts.ModuleKind.NodeNext;
-  compile([file], { noEmit: true, strict: true, module, target: ts.ScriptTarget.ES2022, types: ['node'] });
+  compile([file], {
+    noEmit: true,
+    strict: true,
+    module,
+    target: ts.ScriptTarget.ES2022,
+    types: ['node'],
+  });
   return file;
 }

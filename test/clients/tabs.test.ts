@@ -24,7 +24,9 @@ describe('TypeScript client in two tabs of a browser', () => {
 
       for (let half = 0; half < 2; half++) {
         tabs.passTime();
-        expect(await Promise.all([tabs.call(one), tabs.call(other)]), 'at once').to.deep.equal([200, 200]);
+        expect(await Promise.all([tabs.call(one), tabs.call(other)]), 'at once').to.deep.equal([
+          200, 200,
+        ]);
         tabs.passTime();
         for (const tab of half % 2 ? [one, other] : [other, one]) {
           expect(await tabs.call(tab), 'one after the other').to.equal(200);
@@ -51,7 +53,9 @@ describe('TypeScript client in two tabs of a browser', () => {
 
     expect(await tabs.logOut(other)).to.equal(true);
 
-    expect([await tabs.call(other), await tabs.call(one), await tabs.ended(one)]).to.deep.equal([401, 200, 0]);
+    expect([await tabs.call(other), await tabs.call(one), await tabs.ended(one)]).to.deep.equal([
+      401, 200, 0,
+    ]);
     await tabs.load(one, 'sessionStorage');
     expect(await tabs.call(one), 'after a reload').to.equal(200);
   });
@@ -62,7 +66,9 @@ describe('TypeScript client in two tabs of a browser', () => {
     const other = await tabs.load(await tabs.context.newPage(), 'localStorage');
     await tabs.logOut(one);
     await other.waitForFunction(() => (globalThis as unknown as AppWindow).ended === 1);
-    expect([await tabs.call(one), await tabs.call(other), await tabs.ended(one)]).to.deep.equal([401, 401, 1]);
+    expect([await tabs.call(one), await tabs.call(other), await tabs.ended(one)]).to.deep.equal([
+      401, 401, 1,
+    ]);
     expect(await tabs.stored(other)).to.deep.equal([]);
 
     await tabs.logIn(other);

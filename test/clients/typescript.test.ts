@@ -34,7 +34,10 @@ describe('TypeScript client', () => {
   };
   const timesSent = (line: string): number => sent.filter(each => each === line).length;
 
-  async function clientOf(tenant: TestTenant, options: { fetch?: Send; stored?: (Tokens | undefined)[] } = {}) {
+  async function clientOf(
+    tenant: TestTenant,
+    options: { fetch?: Send; stored?: (Tokens | undefined)[] } = {},
+  ) {
     const client = createBackOffice({
       url: world.url,
       tenant: tenant.guid,
@@ -57,7 +60,11 @@ describe('TypeScript client', () => {
     expect(timesSent('POST /api/v1/auth/refresh')).to.equal(1);
     expect(stored).to.have.length(2);
 
-    const restarted = createBackOffice({ url: world.url, tenant: world.acme.guid, tokens: stored[1] });
+    const restarted = createBackOffice({
+      url: world.url,
+      tenant: world.acme.guid,
+      tokens: stored[1],
+    });
     expect((await restarted.GET('/api/v1/auth/me')).data?.role).to.equal('Administrator');
   });
 
@@ -79,7 +86,9 @@ describe('TypeScript client', () => {
     const client = await clientOf(world.acme, {
       fetch: async request => {
         const response = await count(request);
-        if (request.method !== 'POST' || request.url.includes('/auth/') || lost === 2) return response;
+        if (request.method !== 'POST' || request.url.includes('/auth/') || lost === 2) {
+          return response;
+        }
         lost++;
         throw new TypeError('the connection was reset');
       },
@@ -89,7 +98,9 @@ describe('TypeScript client', () => {
     expect(data?.CountryCode).to.equal('LOST');
     expect(response.headers.get('Idempotency-Replayed')).to.equal('true');
     expect(timesSent(`POST ${countries}`)).to.equal(3);
-    expect((await client.POST(countries, { body })).error?.code, 'another request').to.equal('duplicate');
+    expect((await client.POST(countries, { body })).error?.code, 'another request').to.equal(
+      'duplicate',
+    );
   });
 
   it('a read that gets 503 is repeated after Retry-After, unless that exceeds the longest wait; a PUT is not repeated', async () => {
@@ -116,17 +127,26 @@ describe('TypeScript client', () => {
 
   it('all yields every record of its tenant once, in the order of the sort, whatever the size of a page', async () => {
     const client = await clientOf(world.acme);
-    for (let n = 0; n < 5; n++)
-      await client.POST('/api/v1/Entities', { body: { Name: `Entity ${n}`, EntityType: 'customer' } });
+    for (let n = 0; n < 5; n++) {
+      await client.POST('/api/v1/Entities', {
+        body: { Name: `Entity ${n}`, EntityType: 'customer' },
+      });
+    }
     const names: string[] = [];
     sent = [];
-    for await (const { Name } of client.all('/api/v1/Entities', { sort: ['-Name'], limit: 2 })) names.push(Name);
+    for await (const { Name } of client.all('/api/v1/Entities', { sort: ['-Name'], limit: 2 })) {
+      names.push(Name);
+    }
     expect(names).to.deep.equal(['Entity 4', 'Entity 3', 'Entity 2', 'Entity 1', 'Entity 0']);
     expect(timesSent('GET /api/v1/Entities')).to.equal(3);
     const codes: string[] = [];
-    for await (const { CountryCode } of client.all(countries, { limit: 1 })) codes.push(CountryCode);
+    for await (const { CountryCode } of client.all(countries, { limit: 1 })) {
+      codes.push(CountryCode);
+    }
     expect(codes.sort()).to.deep.equal(['LOST', 'P']);
-    for await (const _ of client.all('/api/v1/Promotions')) throw new Error('the list has no records');
+    for await (const _ of client.all('/api/v1/Promotions')) {
+      throw new Error('the list has no records');
+    }
   });
 
   it('followChanges goes on after lost streams and an expired token, and changes yields the same', async () => {
@@ -138,10 +158,15 @@ describe('TypeScript client', () => {
       return fetch(request, { signal: cut.signal });
     };
     const client = await clientOf(world.acme, { fetch: cuttable });
-    const { response } = await client.GET('/api/v1/Changes', { params: { query: { after: 'now' } } });
+    const { response } = await client.GET('/api/v1/Changes', {
+      params: { query: { after: 'now' } },
+    });
     const after = response.headers.get('Next-Cursor') ?? '';
     const stop = new AbortController();
-    const followed = client.followChanges({ after, resource: 'OrderStatus', include: 'record' }, stop.signal);
+    const followed = client.followChanges(
+      { after, resource: 'OrderStatus', include: 'record' },
+      stop.signal,
+    );
     const names: unknown[] = [];
     for (const Name of ['one', 'two', 'three']) {
       await client.POST('/api/v1/OrderStatuses', { body: { Name } });
@@ -151,8 +176,13 @@ describe('TypeScript client', () => {
     }
     expect(names).to.deep.equal(['one', 'two', 'three']);
     const read: unknown[] = [];
-    for await (const { Record } of client.changes({ after, resource: 'OrderStatus', include: 'record' }))
+    for await (const { Record } of client.changes({
+      after,
+      resource: 'OrderStatus',
+      include: 'record',
+    })) {
       read.push(Record?.Name);
+    }
     expect(read).to.deep.equal(names);
     stop.abort();
     await followed.return();
@@ -171,7 +201,9 @@ describe('TypeScript client', () => {
     const found = await client.GET(countries, {
       params: { query: { filter, sort: ['-CountryCode', 'CountryName'], limit: 5 } },
     });
-    const one = await client.GET('/api/v1/Countries/code/{code}', { params: { path: { code: 'Ö/1' } } });
+    const one = await client.GET('/api/v1/Countries/code/{code}', {
+      params: { path: { code: 'Ö/1' } },
+    });
     const options = { params: { query: { filter } }, headers: { Accept: 'text/csv' } };
     const text = await client.GET(countries, { ...options, parseAs: 'text' });
     const stream = await client.GET(countries, { ...options, parseAs: 'stream' });
@@ -187,14 +219,23 @@ describe('TypeScript client', () => {
     const answers: Response[] = [];
     const client = await clientOf(world.acme, {
       fetch: request =>
-        request.url.includes('/auth/') ? count(request) : Promise.resolve(answers.shift() as Response),
+        request.url.includes('/auth/')
+          ? count(request)
+          : Promise.resolve(answers.shift() as Response),
     });
 
-    answers.push(new Response('<h1>Too large</h1>', { status: 413, headers: { 'Content-Type': 'text/html' } }));
+    answers.push(
+      new Response('<h1>Too large</h1>', { status: 413, headers: { 'Content-Type': 'text/html' } }),
+    );
     const refused = await client.GET(countries);
     answers.push(new Response(null, { status: 404 }));
     const empty = await client.GET(countries);
-    answers.push(new Response('{"code":', { status: 400, headers: { 'Content-Type': 'application/problem+json' } }));
+    answers.push(
+      new Response('{"code":', {
+        status: 400,
+        headers: { 'Content-Type': 'application/problem+json' },
+      }),
+    );
     const cut = await client.GET(countries);
     answers.push(new Response(null, { status: 304 }));
     const same = await client.GET(countries);
@@ -208,7 +249,9 @@ describe('TypeScript client', () => {
 
   it('all and login throw a ProblemError with the code of the service', async () => {
     const client = await clientOf(world.acme);
-    const wrong = await client.login(world.acme.admin.email, 'wrong password').catch(error => error);
+    const wrong = await client
+      .login(world.acme.admin.email, 'wrong password')
+      .catch(error => error);
     expect(wrong).to.be.instanceOf(ProblemError);
     expect([wrong.status, wrong.problem.code]).to.deep.equal([401, 'invalid_credentials']);
     const unsorted: unknown = await all(client).catch(error => error.problem.code);
@@ -223,7 +266,12 @@ describe('TypeScript client', () => {
       expect(example.trim().split('\n').length).to.be.within(10, 30);
       const file = await compileProgram(folder, example);
       const { email, password } = world.acme.admin;
-      const environment = { URL_OF_SERVICE: world.url, TENANT: world.acme.guid, EMAIL: email, PASSWORD: password };
+      const environment = {
+        URL_OF_SERVICE: world.url,
+        TENANT: world.acme.guid,
+        EMAIL: email,
+        PASSWORD: password,
+      };
       const printed = await run(process.execPath, [file], environment);
       expect(printed).to.match(/^LOST Lost response\n.*^XY\nexists already \{.*\}\n$/ms);
     }));
@@ -232,11 +280,20 @@ describe('TypeScript client', () => {
 /** Reads a list that the service refuses to sort so. */
 async function all(client: BackOffice): Promise<void> {
   const sort = ['Nothing'] as unknown as ['Title'];
-  for await (const _ of client.all('/api/v1/EntityStatus', { sort })) throw new Error('not refused');
+  for await (const _ of client.all('/api/v1/EntityStatus', { sort })) {
+    throw new Error('not refused');
+  }
 }
 
-/** Runs a program that must succeed. @returns what it printed */
-async function run(program: string, args: string[], environment: Record<string, string>): Promise<string> {
+/**
+ * Runs a program that must succeed.
+ * @returns what it printed
+ */
+async function run(
+  program: string,
+  args: string[],
+  environment: Record<string, string>,
+): Promise<string> {
   const { ended } = startProgram(program, args, environment);
   const { code, stdout, stderr } = await ended;
   expect({ code, stderr }, stdout).to.deep.equal({ code: 0, stderr: '' });

@@ -2,7 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { Announcer } from '../../src/control/announcer.ts';
 import { changeChannel, changeTopics } from '../../src/control/change-topics.ts';
-import { type ControlDatabase, openControlDatabase, queryControl } from '../../src/control/database.ts';
+import {
+  type ControlDatabase,
+  openControlDatabase,
+  queryControl,
+} from '../../src/control/database.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
@@ -31,7 +35,10 @@ describe('announcer', () => {
   });
 
   /** Runs `work` while it receives all announcements of tenants in `guids`. */
-  function listening(guids: readonly string[], work: (received: string[]) => Promise<void>): Promise<void> {
+  function listening(
+    guids: readonly string[],
+    work: (received: string[]) => Promise<void>,
+  ): Promise<void> {
     return withConnection(world.installation.controlUrl, async listener => {
       const received: string[] = [];
       listener.on('notification', ({ payload = '' }) => {
@@ -50,7 +57,10 @@ describe('announcer', () => {
       await Promise.all(keys.map(key => announcer.announce(topic, key)));
 
       await eventually(() => received.length >= 2);
-      expect(received.sort()).to.deep.equal([`${topic}:${guid}/Currency`, `${topic}:${guid}/TaxCode`]);
+      expect(received.sort()).to.deep.equal([
+        `${topic}:${guid}/Currency`,
+        `${topic}:${guid}/TaxCode`,
+      ]);
     });
   });
 
@@ -60,8 +70,12 @@ describe('announcer', () => {
     proxy.set('control', { isCut: true });
 
     await listening([guid, other], async received => {
-      const kept = Array.from({ length: maxKept }, (_, n) => announcer.announce(topic, `${guid}/${n}`));
-      const beyond = ['A', 'B', 'C'].map(resource => announcer.announce(topic, `${other}/${resource}`));
+      const kept = Array.from({ length: maxKept }, (_, n) =>
+        announcer.announce(topic, `${guid}/${n}`),
+      );
+      const beyond = ['A', 'B', 'C'].map(resource =>
+        announcer.announce(topic, `${other}/${resource}`),
+      );
       const refused = await errorOf(queryControl(control, 'probe', 'select 1', []));
       expect(refused.message).to.not.equal('');
       proxy.set('control');

@@ -97,7 +97,9 @@ describe('beats of processes', () => {
     await command.join();
 
     expect(command.fleet.services).to.equal(1);
-    await eventually(() => service.isConfirmed && service.fleet.services === 1 && service.fleet.budget === budget);
+    await eventually(
+      () => service.isConfirmed && service.fleet.services === 1 && service.fleet.budget === budget,
+    );
   });
 
   it('whoever joins removes the rows of processes that have not beaten for a minute', async () => {
@@ -110,7 +112,9 @@ describe('beats of processes', () => {
   });
 
   it('of processes that start at once, no more join than there is room for', async () => {
-    const joined = await Promise.all(Array.from({ length: 4 }, () => createBeat().join(roomFor(3))));
+    const joined = await Promise.all(
+      Array.from({ length: 4 }, () => createBeat().join(roomFor(3))),
+    );
 
     expect(joined.filter(Boolean)).to.have.length(3);
   });

@@ -46,9 +46,10 @@ describe('change feed', () => {
     it('disabling and enabling a user by SQL takes effect on all servers within 1 s', async () => {
       const client = await warm(await world.loginAs(world.acme, { permissions: ['full.read'] }));
       const disable = (value: string) =>
-        control(`update users set disabled_at = ${value} where id = (select user_id from sessions where id = ?)`, [
-          sessionOf(client),
-        ]);
+        control(
+          `update users set disabled_at = ${value} where id = (select user_id from sessions where id = ?)`,
+          [sessionOf(client)],
+        );
       await disable('now()');
       await expectEverywhere(client, 401, 'invalid_token');
       await disable('null');
@@ -56,7 +57,9 @@ describe('change feed', () => {
     });
 
     it('a change of the scope and entity of a user by SQL takes effect on all servers within 1 s', async () => {
-      const client = await warm(await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'All' }));
+      const client = await warm(
+        await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'All' }),
+      );
       await control(
         `update users set scope = 'Self', entity_id = 4711 where id = (select user_id from sessions where id = ?)`,
         [sessionOf(client)],
@@ -80,9 +83,10 @@ describe('change feed', () => {
 
     it('a new name and feature of a tenant by SQL take effect on all servers within 1 s', async () => {
       const client = await warm(await world.login(world.globex), '/api/v1/auth/me');
-      await control(`update tenants set name = 'Globex Corporation', features = '{selfRegistration}' where id = ?`, [
-        world.globex.id,
-      ]);
+      await control(
+        `update tenants set name = 'Globex Corporation', features = '{selfRegistration}' where id = ?`,
+        [world.globex.id],
+      );
       await expectEverywhere(
         client,
         200,
@@ -97,12 +101,17 @@ describe('change feed', () => {
       const kid = `new-key-of-${globex.id}`;
       await withConnection(installation.controlUrl, async session => {
         await session.query('begin');
-        await session.query(`update signing_keys set status = 'retiring' where tenant_id = $1`, [globex.id]);
-        await session.query('insert into signing_keys (kid, tenant_id, secret) values ($1, $2, $3)', [
-          kid,
+        await session.query(`update signing_keys set status = 'retiring' where tenant_id = $1`, [
           globex.id,
-          installation.secrets.seal(Buffer.alloc(64, 7), `signing_key:${globex.guid}:${kid}`),
         ]);
+        await session.query(
+          'insert into signing_keys (kid, tenant_id, secret) values ($1, $2, $3)',
+          [
+            kid,
+            globex.id,
+            installation.secrets.seal(Buffer.alloc(64, 7), `signing_key:${globex.guid}:${kid}`),
+          ],
+        );
         await session.query('commit');
       });
       for (const { url } of servers) {
@@ -114,13 +123,18 @@ describe('change feed', () => {
         }, maxDelayMs);
       }
       await expectEverywhere(client, 200);
-      await control(`update signing_keys set status = 'disabled' where tenant_id = ? and kid <> ?`, [globex.id, kid]);
+      await control(
+        `update signing_keys set status = 'disabled' where tenant_id = ? and kid <> ?`,
+        [globex.id, kid],
+      );
       await expectEverywhere(client, 401, 'invalid_token');
     });
 
     it('a signing key deleted by SQL verifies no token on any server after 1 s', async () => {
       const client = await warm(await world.login(world.globex));
-      await control('delete from signing_keys where kid = ?', [part(client.tokens?.accessToken, 0).kid]);
+      await control('delete from signing_keys where kid = ?', [
+        part(client.tokens?.accessToken, 0).kid,
+      ]);
       await expectEverywhere(client, 401, 'invalid_token');
     });
 
@@ -143,19 +157,32 @@ describe('change feed', () => {
 
   it('while the change feed is current, requests with cached entries do not query the control database', async () => {
     const client = await warm(await world.login(world.acme));
-    await whileLocked(['servers', 'tenants', 'signing_keys', 'roles', 'users', 'sessions'], async () => {
-      for (let i = 0; i < 20; i++) await requestAll(client, response => expect(response.status).to.equal(200));
-    });
+    await whileLocked(
+      ['servers', 'tenants', 'signing_keys', 'roles', 'users', 'sessions'],
+      async () => {
+        for (let i = 0; i < 20; i++) {
+          await requestAll(client, response => expect(response.status).to.equal(200));
+        }
+      },
+    );
   });
 
   describe('change feed that is down', () => {
     afterEach(async () => {
       await allowConnections(true);
-      await eventually(async () => (await readiness()).every(status => status === 200), announcedMs);
+      await eventually(
+        async () => (await readiness()).every(status => status === 200),
+        announcedMs,
+      );
     });
 
     for (const [name, change, status, code] of [
-      ['a revoked session', 'update sessions set revoked_at = now() where id = ?', 401, 'invalid_token'],
+      [
+        'a revoked session',
+        'update sessions set revoked_at = now() where id = ?',
+        401,
+        'invalid_token',
+      ],
       [
         'a disabled user',
         'update users set disabled_at = now() where id = (select user_id from sessions where id = ?)',
@@ -192,7 +219,10 @@ describe('change feed', () => {
       await stopFeeds();
       expect(await readiness()).to.deep.equal([503, 503]);
       await allowConnections(true);
-      await eventually(async () => (await readiness()).every(status => status === 200), announcedMs);
+      await eventually(
+        async () => (await readiness()).every(status => status === 200),
+        announcedMs,
+      );
       expect(await listeners()).to.have.length(2);
     });
 
@@ -201,7 +231,10 @@ describe('change feed', () => {
       await stopFeeds();
       await control('update sessions set revoked_at = now() where id = ?', [sessionOf(client)]);
       await allowConnections(true);
-      await eventually(async () => (await readiness()).every(status => status === 200), announcedMs);
+      await eventually(
+        async () => (await readiness()).every(status => status === 200),
+        announcedMs,
+      );
       await requestAll(client, response => expect(response.status).to.equal(401));
     });
   });
@@ -233,7 +266,9 @@ describe('change feed', () => {
       Promise.all(
         servers.map(async ({ url }) => ({
           url,
-          ...(await world.anonymous.at(url).post('/api/v1/auth/login', initech.admin, { 'X-Tenant': initech.guid })),
+          ...(await world.anonymous
+            .at(url)
+            .post('/api/v1/auth/login', initech.admin, { 'X-Tenant': initech.guid })),
         })),
       );
     const codes = async () => (await logIn()).map(({ body }) => body.code);
@@ -247,21 +282,30 @@ describe('change feed', () => {
         ['roles', 'tenant_id'],
         ['users', 'tenant_id'],
       ];
-      for (const [table, key] of tables)
+      for (const [table, key] of tables) {
         await session.query(
           `create temporary table saved_${table} as select * from ${table} where ${key} = ${initech.id}`,
         );
+      }
       await session.query('delete from tenant_databases where tenant_id = $1', [initech.id]);
       await session.query('delete from tenants where id = $1', [initech.id]);
-      await eventually(async () => (await codes()).every(code => code === 'tenant_required'), maxDelayMs);
+      await eventually(
+        async () => (await codes()).every(code => code === 'tenant_required'),
+        maxDelayMs,
+      );
 
       await whileLocked(['tenants', 'signing_keys'], async () => {
-        for (let i = 0; i < 50; i++) expect(await codes()).to.deep.equal(['tenant_required', 'tenant_required']);
+        for (let i = 0; i < 50; i++) {
+          expect(await codes()).to.deep.equal(['tenant_required', 'tenant_required']);
+        }
       });
 
       await session.query('begin');
-      for (const [table] of tables)
-        await session.query(`insert into ${table} overriding system value select * from saved_${table}`);
+      for (const [table] of tables) {
+        await session.query(
+          `insert into ${table} overriding system value select * from saved_${table}`,
+        );
+      }
       await session.query('commit');
     });
     await eventually(async () => (await logIn()).every(({ status }) => status === 200), maxDelayMs);
@@ -279,12 +323,16 @@ describe('change feed', () => {
         ttlMs: 60_000,
         load: () => new Promise<object>(resolve => loads.push(resolve)),
       });
-      const notified = new Promise(resolve => feed.subscribe(changeTopics.roles, key => key === 'end' && resolve(key)));
+      const notified = new Promise(resolve =>
+        feed.subscribe(changeTopics.roles, key => key === 'end' && resolve(key)),
+      );
       await own.start();
       try {
         const early = cache.get('key');
         const shared = cache.get('key');
-        await control(`select pg_notify('control_changes', 'sessions:key'), pg_notify('control_changes', 'roles:end')`);
+        await control(
+          `select pg_notify('control_changes', 'sessions:key'), pg_notify('control_changes', 'roles:end')`,
+        );
         await notified;
         const late = cache.get('key');
         expect(loads).to.have.length(2);
@@ -350,14 +398,23 @@ describe('change feed', () => {
     });
   });
 
-  /** Sends requests to both servers until their caches contain the token, its user and its tenant. */
+  /**
+   * Sends requests to both servers until their caches contain the token, its user and its
+   * tenant.
+   */
   async function warm(client: Client, target = path): Promise<Client> {
-    for (let i = 0; i < 4; i++) await requestAll(client, response => expect(response.status).to.equal(200), target);
+    for (let i = 0; i < 4; i++) {
+      await requestAll(client, response => expect(response.status).to.equal(200), target);
+    }
     return client;
   }
 
   /** Sends one request to each server. */
-  async function requestAll(client: Client, check: (response: ApiResponse) => void, target = path): Promise<void> {
+  async function requestAll(
+    client: Client,
+    check: (response: ApiResponse) => void,
+    target = path,
+  ): Promise<void> {
     for (const { url } of servers) check(await client.at(url).get(target));
   }
 
@@ -374,7 +431,9 @@ describe('change feed', () => {
         client,
         response => {
           expect(response.status).to.equal(status);
-          for (const [name, value] of Object.entries(expected)) expect(response.body[name]).to.deep.equal(value);
+          for (const [name, value] of Object.entries(expected)) {
+            expect(response.body[name]).to.deep.equal(value);
+          }
         },
         target,
       );
@@ -392,7 +451,10 @@ describe('change feed', () => {
     });
   }
 
-  /** Ends the feeds of both servers and prevents their reconnection; other connections stay open. */
+  /**
+   * Ends the feeds of both servers and prevents their reconnection; other connections stay
+   * open.
+   */
   async function stopFeeds(): Promise<void> {
     const lost = () => world.logs.filter(line => line.includes('"change_feed_lost"')).length;
     const before = lost();
@@ -423,14 +485,18 @@ describe('change feed', () => {
   function readiness(): Promise<number[]> {
     return Promise.all(
       servers.map(
-        async ({ managementPort }) => (await fetch(`http://127.0.0.1:${managementPort}/health/ready`)).status,
+        async ({ managementPort }) =>
+          (await fetch(`http://127.0.0.1:${managementPort}/health/ready`)).status,
       ),
     );
   }
 });
 
 function operator<Row extends object>(statement: string): Promise<Row[]> {
-  return withConnection(postgresUrl(), async client => (await client.query(statement)).rows as Row[]);
+  return withConnection(
+    postgresUrl(),
+    async client => (await client.query(statement)).rows as Row[],
+  );
 }
 
 function part(token: string | undefined, index: 0 | 1): Record<string, unknown> {

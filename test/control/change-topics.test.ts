@@ -73,16 +73,25 @@ describe('change topics', () => {
 
   it('truncating a table whose row changes are notified invalidates every topic', () => {
     const tables = (ofTopic: (topic: string) => boolean) =>
-      [...new Set(triggers.filter(trigger => ofTopic(topicOf(trigger))).map(({ table }) => table))].sort();
-    expect(tables(topic => topic === allTopics)).to.deep.equal(tables(topic => topic !== allTopics));
+      [
+        ...new Set(triggers.filter(trigger => ofTopic(topicOf(trigger))).map(({ table }) => table)),
+      ].sort();
+    expect(tables(topic => topic === allTopics)).to.deep.equal(
+      tables(topic => topic !== allTopics),
+    );
   });
 });
 
-/** The topic that a trigger notifies: written in the body of its function, or the first argument of the function. */
+/**
+ * The topic that a trigger notifies: written in the body of its function, or the first argument
+ * of the function.
+ */
 function topicOf({ table, definition, body }: Trigger): string {
   const literal = /pg_notify\('[^']*', '([^':]+):/.exec(body)?.[1];
   const argument = /execute function \w+\('([^']+)'/i.exec(definition)?.[1];
   const topic = literal ?? argument;
-  if (topic === undefined) throw new Error(`a trigger of ${table} notifies no topic that this test can recognise`);
+  if (topic === undefined) {
+    throw new Error(`a trigger of ${table} notifies no topic that this test can recognise`);
+  }
   return topic;
 }

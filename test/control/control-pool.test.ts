@@ -12,7 +12,11 @@ describe('pool of the control database', () => {
 
   it('a share that became smaller is kept also while requests wait for connections without a pause', async () => {
     let share = 4;
-    const member = { process: newProcess('service'), maxControl: () => share, onControlRefused: () => {} };
+    const member = {
+      process: newProcess('service'),
+      maxControl: () => share,
+      onControlRefused: () => {},
+    };
     const pool = createControlPool(world.installation.controlUrl, share, member);
     let isLoaded = true;
     const load = Array.from({ length: 30 }, async () => {
@@ -61,7 +65,9 @@ describe('pool of the control database', () => {
 
       const [first] = await installation.statements.execute<{ pid: number }[]>(backend);
       const { em } = await installation.control();
-      const inTransaction = await em.fork().transactional(each => each.execute<{ pid: number }[]>(backend));
+      const inTransaction = await em
+        .fork()
+        .transactional(each => each.execute<{ pid: number }[]>(backend));
       const [last] = await installation.statements.execute<{ pid: number }[]>(backend);
 
       expect(inTransaction).to.deep.equal([first]);

@@ -22,7 +22,10 @@ describe('delivery of notifications to the change feed', () => {
   });
   beforeEach(async () => {
     proxy = await startSilentProxy();
-    const config = readConfig({ ...world.environment, DATABASE_URL: proxy.through(world.installation.controlUrl) });
+    const config = readConfig({
+      ...world.environment,
+      DATABASE_URL: proxy.through(world.installation.controlUrl),
+    });
     installation = await openInstallation(config);
   });
   afterEach(async () => {
@@ -43,7 +46,10 @@ describe('delivery of notifications to the change feed', () => {
       expect(feed.current).to.equal(true);
       proxy.dropNotifications(controlName, true);
       await eventually(() => !feed.current, announcedMs);
-      await eventually(() => world.logs.join('').includes('because notifications do not arrive'), announcedMs);
+      await eventually(
+        () => world.logs.join('').includes('because notifications do not arrive'),
+        announcedMs,
+      );
       isInvalidated = false;
       proxy.dropNotifications(controlName, false);
       await eventually(() => feed.current, announcedMs);
@@ -55,7 +61,8 @@ describe('delivery of notifications to the change feed', () => {
 
   it('a process that reconnects without notifications is not ready, and revoked sessions end at once', async () => {
     const service = await start();
-    const isReady = async () => (await fetch(`http://127.0.0.1:${service.managementPort}/health/ready`)).status === 200;
+    const isReady = async () =>
+      (await fetch(`http://127.0.0.1:${service.managementPort}/health/ready`)).status === 200;
     try {
       const client: Client = (await world.login(world.acme)).at(`http://127.0.0.1:${service.port}`);
       expect((await client.get(path)).status).to.equal(200);
@@ -64,7 +71,8 @@ describe('delivery of notifications to the change feed', () => {
       await eventually(async () => !(await isReady()), announcedMs);
       await eventually(async () => (await client.get(path)).status === 200);
       const opened = proxy.opened(controlName);
-      await eventually(() => proxy.opened(controlName) > opened + 3); // the feed has connected in vain
+      // the feed has connected in vain
+      await eventually(() => proxy.opened(controlName) > opened + 3);
       expect(await isReady()).to.equal(false);
       await controlSql(world, 'update sessions set revoked_at = now()');
       expect((await client.get(path)).status).to.equal(401);
@@ -82,6 +90,8 @@ describe('delivery of notifications to the change feed', () => {
       () => undefined,
       (reason: unknown) => reason,
     );
-    expect(explain(error)).to.match(/^PostgreSQL cannot be used: its notifications do not arrive, .*DATABASE_URL/);
+    expect(explain(error)).to.match(
+      /^PostgreSQL cannot be used: its notifications do not arrive, .*DATABASE_URL/,
+    );
   });
 });

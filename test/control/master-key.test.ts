@@ -29,7 +29,10 @@ const webhooks = '/api/v1/Webhooks';
 const webhook = { Url: 'https://receiver.example.com/hook' };
 const newKey = (): string => randomBytes(32).toString('base64');
 const boxOf = (masterKey: string, previous?: string): SecretBox =>
-  new SecretBox(Buffer.from(masterKey, 'base64'), previous === undefined ? undefined : Buffer.from(previous, 'base64'));
+  new SecretBox(
+    Buffer.from(masterKey, 'base64'),
+    previous === undefined ? undefined : Buffer.from(previous, 'base64'),
+  );
 
 /** The settings of a process. */
 interface Keys {
@@ -57,7 +60,8 @@ describe('the master key of an installation', () => {
     await eventually(() => isReady(world.service));
   });
 
-  const change = () => resealSecrets({ control: world.installation.control, secrets: boxOf(next, former) });
+  const change = () =>
+    resealSecrets({ control: world.installation.control, secrets: boxOf(next, former) });
 
   describe('at the start of a process', () => {
     it('service and commands refuse keys that are not the master key, and say which setting to change', async () => {
@@ -115,10 +119,19 @@ describe('the master key of an installation', () => {
       const control = openControlDatabase(url, createControlPool(url, 4));
       const boxes = Array.from({ length: 4 }, () => boxOf(newKey()));
 
-      const first = await Promise.allSettled(boxes.map(secrets => requireMasterKey(control.em, secrets)));
-      const second = await Promise.allSettled(boxes.map(secrets => requireMasterKey(control.em, secrets)));
+      const first = await Promise.allSettled(
+        boxes.map(secrets => requireMasterKey(control.em, secrets)),
+      );
+      const second = await Promise.allSettled(
+        boxes.map(secrets => requireMasterKey(control.em, secrets)),
+      );
 
-      expect(first.map(({ status }) => status).sort()).to.deep.equal(['fulfilled', 'rejected', 'rejected', 'rejected']);
+      expect(first.map(({ status }) => status).sort()).to.deep.equal([
+        'fulfilled',
+        'rejected',
+        'rejected',
+        'rejected',
+      ]);
       expect(second.map(({ status }) => status)).to.deep.equal(first.map(({ status }) => status));
       await control.close(true);
       await drop();
@@ -138,7 +151,9 @@ describe('the master key of an installation', () => {
       const body = (await response.json()) as { reason: string; remedy: string };
       expect(body.reason).to.equal('master_key');
       expect(body.remedy).to.match(/^Set MASTER_KEY to the present master key\./);
-      const lines = world.logs.slice(loggedBefore).filter(line => line.includes('"master_key_unknown"'));
+      const lines = world.logs
+        .slice(loggedBefore)
+        .filter(line => line.includes('"master_key_unknown"'));
       expect(lines).to.have.length(1);
       expect(JSON.parse(lines[0] ?? '').msg).to.equal(
         'MASTER_KEY is not the master key of this control database: set MASTER_KEY to the key with the fingerprint ' +
@@ -156,8 +171,9 @@ describe('the master key of an installation', () => {
       await resealSecrets({ control: world.installation.control, secrets: boxOf(former, next) });
 
       await eventually(() => isReady(world.service));
-      for (const tenant of [world.acme, world.globex])
+      for (const tenant of [world.acme, world.globex]) {
         expect((await world.login(tenant)).tokens?.accessToken).to.be.a('string');
+      }
     });
 
     it('stores nothing sealed, before and after it knows that the key was changed', async () => {
@@ -172,10 +188,10 @@ describe('the master key of an installation', () => {
       const { status, body } = await client.post(webhooks, webhook);
       expect([status, body.code], 'after it').to.deep.equal([503, 'unavailable']);
       const stale = boxOf(former);
-      const rotated = await rotateKey({ ...world.installation, secrets: stale } as Installation, 'acme').then(
-        () => 'stored',
-        sqlState,
-      );
+      const rotated = await rotateKey(
+        { ...world.installation, secrets: stale } as Installation,
+        'acme',
+      ).then(() => 'stored', sqlState);
 
       expect(rotated).to.equal('SB002');
       expect(await sealedUnder(world, stale.present.fingerprint)).to.deep.equal([]);
@@ -203,9 +219,16 @@ describe('the master key of an installation', () => {
   describe('a change', () => {
     it('of a running installation by the steps of the handbook refuses no refresh, login or webhook, and leaves nothing that cannot be opened', async () => {
       const [both, reseal, alone] = await handbookSteps();
-      expect(both).to.match(/^Set the new key as `MASTER_KEY`, and the former one as `MASTER_KEY_PREVIOUS`/);
+      expect(both).to.match(
+        /^Set the new key as `MASTER_KEY`, and the former one as `MASTER_KEY_PREVIOUS`/,
+      );
       expect(alone).to.match(/^After 30 days, remove `MASTER_KEY_PREVIOUS`/);
-      const tenants = [world.acme, world.globex, await world.provision('initech'), await world.provision('umbrella')];
+      const tenants = [
+        world.acme,
+        world.globex,
+        await world.provision('initech'),
+        await world.provision('umbrella'),
+      ];
       const fleet = await Promise.all([
         startProcess(world, { MASTER_KEY: former }),
         startProcess(world, { MASTER_KEY: former }),
@@ -213,8 +236,14 @@ describe('the master key of an installation', () => {
       const load = startLoad(fleet, tenants);
 
       await load.round();
-      await replaceEach(world, fleet, { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former }, load.round);
-      await controlSql(world, 'delete from webhook_tenants'); // each tenant gets a new sealed key meanwhile
+      await replaceEach(
+        world,
+        fleet,
+        { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former },
+        load.round,
+      );
+      // each tenant gets a new sealed key meanwhile
+      await controlSql(world, 'delete from webhook_tenants');
       for (const line of commandsOf(reseal)) {
         const { code, stderr } = await runCommand(
           'scripts/tenant.ts',
@@ -245,8 +274,15 @@ describe('the master key of an installation', () => {
     it('seals every sealed column again, and each of them refuses what another key has sealed', async () => {
       const client = await world.login(world.acme);
       expect((await client.post(webhooks, webhook)).status).to.equal(201);
-      const url = world.installation.secrets.seal('postgresql://localhost/', owners.serverUrl('far'));
-      await controlSql(world, `insert into servers (name, prefix, admin_url) values ('far', 'test', ?)`, [url]);
+      const url = world.installation.secrets.seal(
+        'postgresql://localhost/',
+        owners.serverUrl('far'),
+      );
+      await controlSql(
+        world,
+        `insert into servers (name, prefix, admin_url) values ('far', 'test', ?)`,
+        [url],
+      );
       const before = await sealedUnder(world, boxOf(former).present.fingerprint);
 
       await change();
@@ -261,7 +297,9 @@ describe('the master key of an installation', () => {
       ]);
       expect(await sealedUnder(world, boxOf(former).present.fingerprint)).to.deep.equal([]);
       expect(await sealedUnder(world, boxOf(next).present.fingerprint)).to.deep.equal(before);
-      for (const column of before) expect(await storeUnder(world, column, boxOf(former)), column).to.equal('SB002');
+      for (const column of before) {
+        expect(await storeUnder(world, column, boxOf(former)), column).to.equal('SB002');
+      }
       await controlSql(world, `delete from servers where name = 'far'`);
     });
 
@@ -271,7 +309,9 @@ describe('the master key of an installation', () => {
 
       await whileBeatsWait(world, async () => {
         await change();
-        expect(other.secrets.present, 'the process knows nothing').to.equal(other.secrets.masterKey);
+        expect(other.secrets.present, 'the process knows nothing').to.equal(
+          other.secrets.masterKey,
+        );
         expect((await client.post(webhooks, webhook)).status).to.equal(201);
       });
 
@@ -305,17 +345,21 @@ describe('the master key of an installation', () => {
       expect(running.output.stderr).to.equal(
         'The master key was changed while the command ran, which could not store a secret any more. Run it again.\n',
       );
-      expect(await controlSql(world, 'select kid from signing_keys order by kid')).to.deep.equal(before);
+      expect(await controlSql(world, 'select kid from signing_keys order by kid')).to.deep.equal(
+        before,
+      );
       const again = await rotate().ended;
       expect(again.code, again.stderr).to.equal(0);
     });
 
     it('whose command is killed before its end changes nothing, and ends when it is run again', async () => {
       const keys = { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former };
-      const reseal = () => startScript('scripts/control.ts', ['reseal', '--yes'], { ...world.environment, ...keys });
+      const reseal = () =>
+        startScript('scripts/control.ts', ['reseal', '--yes'], { ...world.environment, ...keys });
       const holder = new pg.Client(world.installation.controlUrl);
       await holder.connect();
-      await holder.query('begin; select from signing_keys for update'); // tenants are sealed again before them
+      // tenants are sealed again before them
+      await holder.query('begin; select from signing_keys for update');
       const running = reseal();
       await eventually(async () => (await readLockWaiters(holder)).length > 0);
 
@@ -323,7 +367,9 @@ describe('the master key of an installation', () => {
       await running.ended;
       await holder.end();
 
-      expect((await presentKeys(world))[0]?.fingerprint).to.equal(boxOf(former).present.fingerprint);
+      expect((await presentKeys(world))[0]?.fingerprint).to.equal(
+        boxOf(former).present.fingerprint,
+      );
       await openEverySecret(world, boxOf(former));
       const again = await reseal().ended;
       expect(again.code, again.stderr).to.equal(0);
@@ -365,30 +411,38 @@ describe('the master key of an installation', () => {
         new pg.Client(world.installation.controlUrl),
       ];
       await Promise.all([holder.connect(), storer.connect()]);
-      const { pid } = (await storer.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0] ?? {};
-      await holder.query('begin; select from webhook_tenants for update'); // read after the signing keys
+      const { pid } =
+        (await storer.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0] ?? {};
+      // read after the signing keys
+      await holder.query('begin; select from webhook_tenants for update');
       const changing = change();
       await eventually(async () => (await readLockWaiters(holder)).length > 0);
 
       let stored: string | undefined;
       const storing = storer
-        .query(`insert into signing_keys (kid, tenant_id, secret, status) values ('later', $1, $2, 'retiring')`, [
-          world.acme.id,
-          secrets.seal(randomBytes(64), owners.signingKey(world.acme.guid, 'later')),
-        ])
+        .query(
+          `insert into signing_keys (kid, tenant_id, secret, status) values ('later', $1, $2, 'retiring')`,
+          [
+            world.acme.id,
+            secrets.seal(randomBytes(64), owners.signingKey(world.acme.guid, 'later')),
+          ],
+        )
         .then(() => 'stored', sqlState)
         .then(result => {
           stored = result;
         });
       const isWaiting = async (): Promise<boolean> => {
-        const { rows } = await holder.query('select from pg_locks where not granted and pid = $1', [pid]);
+        const { rows } = await holder.query('select from pg_locks where not granted and pid = $1', [
+          pid,
+        ]);
         return rows.length > 0;
       };
       await eventually(async () => stored !== undefined || (await isWaiting()));
       await holder.query('rollback');
       await Promise.all([changing, storing]);
 
-      expect(stored).to.be.oneOf(['SB002', 'stored']); // stored only if the change gave way, and began again
+      // stored only if the change gave way, and began again
+      expect(stored).to.be.oneOf(['SB002', 'stored']);
       expect(await sealedUnder(world, secrets.present.fingerprint)).to.deep.equal([]);
       await openEverySecret(world, boxOf(next));
       await Promise.all([holder.end(), storer.end()]);
@@ -402,7 +456,9 @@ describe('the master key of an installation', () => {
       ]);
 
       const [row] = await presentKeys(world);
-      const present = [boxOf(former), boxOf(next)].find(({ present }) => present.fingerprint === row?.fingerprint);
+      const present = [boxOf(former), boxOf(next)].find(
+        ({ present }) => present.fingerprint === row?.fingerprint,
+      );
       await openEverySecret(world, present as SecretBox);
     });
 
@@ -440,14 +496,22 @@ interface Process {
   stop(): Promise<void>;
 }
 
-/** For so long, a process that ends still accepts connections: clients go on to another one meanwhile. */
+/**
+ * For so long, a process that ends still accepts connections: clients go on to another one
+ * meanwhile.
+ */
 const balancerMs = 300;
 
 async function startProcess(world: World, keys: Keys): Promise<Process> {
   const config = readConfig({ ...world.environment, ...keys });
   const installation = await openInstallation(config);
   await requireMasterKey(installation.statements, installation.secrets);
-  const service = await startServer({ config, installation, log: world.log, passwords: world.passwords });
+  const service = await startServer({
+    config,
+    installation,
+    log: world.log,
+    passwords: world.passwords,
+  });
   return {
     service,
     url: `http://127.0.0.1:${service.port}`,
@@ -459,8 +523,16 @@ async function startProcess(world: World, keys: Keys): Promise<Process> {
   };
 }
 
-/** Restarts one process after the other with other keys. @param between is called after each of them */
-async function replaceEach(world: World, fleet: Process[], keys: Keys, between: () => Promise<void>): Promise<void> {
+/**
+ * Restarts one process after the other with other keys.
+ * @param between is called after each of them
+ */
+async function replaceEach(
+  world: World,
+  fleet: Process[],
+  keys: Keys,
+  between: () => Promise<void>,
+): Promise<void> {
   for (const [index, before] of fleet.entries()) {
     fleet[index] = await startProcess(world, keys);
     await before.stop();
@@ -474,14 +546,16 @@ async function isReady({ managementPort }: RunningServer): Promise<boolean> {
 
 /** Returns whether a process is not ready for another reason than that it ends. */
 async function lacksKey({ managementPort }: RunningServer): Promise<boolean> {
-  const response = await fetch(`http://127.0.0.1:${managementPort}/health/ready`).catch(() => undefined);
+  const response = await fetch(`http://127.0.0.1:${managementPort}/health/ready`).catch(
+    () => undefined,
+  );
   const { reason } = ((await response?.json()) ?? {}) as { reason?: string };
   return reason !== undefined && reason !== 'stopping';
 }
 
 /**
- * Sends refreshes, logins and creations of webhooks without a pause, to each process of the fleet in
- * turn, and reads the readiness of all of them.
+ * Sends refreshes, logins and creations of webhooks without a pause, to each process of the
+ * fleet in turn, and reads the readiness of all of them.
  */
 function startLoad(fleet: readonly Process[], tenants: readonly TestTenant[]) {
   const statuses: Record<string, number> = {};
@@ -490,7 +564,9 @@ function startLoad(fleet: readonly Process[], tenants: readonly TestTenant[]) {
   let isStopped = false;
 
   const counted = async (sent: Promise<ApiResponse>): Promise<ApiResponse> => {
-    const response = await sent.catch(error => ({ status: String(error), body: undefined }) as never);
+    const response = await sent.catch(
+      error => ({ status: String(error), body: undefined }) as never,
+    );
     statuses[response.status] = (statuses[response.status] ?? 0) + 1;
     return response;
   };
@@ -505,7 +581,8 @@ function startLoad(fleet: readonly Process[], tenants: readonly TestTenant[]) {
       const refreshed = await counted(at(++number).post('/api/v1/auth/refresh', tokens, named));
       tokens = refreshed.body;
       const { body } = await counted(at(++number).post('/api/v1/auth/login', tenant.admin, named));
-      await new Client(at(number).url, body).post('/api/v1/auth/logout'); // a user has at most 20 sessions
+      // a user has at most 20 sessions
+      await new Client(at(number).url, body).post('/api/v1/auth/logout');
 
       const client = new Client(at(number).url, tokens);
       const created = await counted(client.post(webhooks, webhook));
@@ -543,7 +620,9 @@ async function handbookSteps(): Promise<[string, string, string]> {
 
 /** The commands of a step, as words after `bin/backoffice`. */
 function commandsOf(step: string): string[][] {
-  const lines = [...step.matchAll(/^ *bin\/backoffice (.+)$/gm)].map(([, line = '']) => line.split(' '));
+  const lines = [...step.matchAll(/^ *bin\/backoffice (.+)$/gm)].map(([, line = '']) =>
+    line.split(' '),
+  );
   expect(lines).to.not.deep.equal([]);
   return lines;
 }
@@ -558,10 +637,16 @@ async function whileBeatsWait(world: World, work: () => Promise<void>): Promise<
 }
 
 function presentKeys(world: World) {
-  return controlSql<{ fingerprint: string }>(world, 'select key_fingerprint as fingerprint from installation');
+  return controlSql<{ fingerprint: string }>(
+    world,
+    'select key_fingerprint as fingerprint from installation',
+  );
 }
 
-/** Returns the columns, of all of the control database, that have a value which this key has sealed. */
+/**
+ * Returns the columns, of all of the control database, that have a value which this key has
+ * sealed.
+ */
 async function sealedUnder(world: World, fingerprint: string): Promise<string[]> {
   const columns = await controlSql<{ table: string; column: string }>(
     world,
@@ -570,19 +655,31 @@ async function sealedUnder(world: World, fingerprint: string): Promise<string[]>
   );
   const found: string[] = [];
   for (const { table, column } of columns) {
-    const rows = await controlSql(world, `select from "${table}" where substr("${column}", 1, 22) = ? limit 1`, [
-      Buffer.from(fingerprint),
-    ]);
+    const rows = await controlSql(
+      world,
+      `select from "${table}" where substr("${column}", 1, 22) = ? limit 1`,
+      [Buffer.from(fingerprint)],
+    );
     if (rows.length > 0) found.push(`${table}.${column}`);
   }
   return found;
 }
 
-/** Stores a value that a key has sealed in a column. @returns the SQLSTATE of the error */
-async function storeUnder(world: World, column: string, secrets: SecretBox): Promise<string | undefined> {
+/**
+ * Stores a value that a key has sealed in a column.
+ * @returns the SQLSTATE of the error
+ */
+async function storeUnder(
+  world: World,
+  column: string,
+  secrets: SecretBox,
+): Promise<string | undefined> {
   const [table, name] = column.split('.');
   const sealed = secrets.seal('secret', 'owner');
-  return controlSql(world, `update ${table} set ${name} = ?`, [sealed]).then(() => 'stored', sqlState);
+  return controlSql(world, `update ${table} set ${name} = ?`, [sealed]).then(
+    () => 'stored',
+    sqlState,
+  );
 }
 
 /** @throws when a secret of the control database does not open, as `control reseal` finds */
@@ -591,7 +688,10 @@ async function openEverySecret(world: World, secrets: SecretBox): Promise<void> 
   expect(count).to.be.above(5);
 }
 
-/** Saves what is sealed. @returns puts it back, with the fingerprint of the key, as a restore does */
+/**
+ * Saves what is sealed.
+ * @returns puts it back, with the fingerprint of the key, as a restore does
+ */
 async function saveSecrets(world: World): Promise<() => Promise<void>> {
   const tables = [
     ['installation', 'id', 'key_fingerprint', 'master_key_canary'],
@@ -600,7 +700,9 @@ async function saveSecrets(world: World): Promise<() => Promise<void>> {
     ['signing_keys', 'kid', 'secret'],
   ] as const;
   await controlSql(world, 'create schema saved');
-  for (const [table] of tables) await controlSql(world, `create table saved.${table} as table ${table}`);
+  for (const [table] of tables) {
+    await controlSql(world, `create table saved.${table} as table ${table}`);
+  }
 
   return () =>
     withConnection(world.installation.controlUrl, async client => {
@@ -623,6 +725,7 @@ async function createControl(): Promise<{ url: string; drop(): Promise<unknown> 
   );
   return {
     url: databaseUrl(postgresUrl(), name),
-    drop: () => withConnection(postgresUrl(), client => client.query(`drop database ${name} with (force)`)),
+    drop: () =>
+      withConnection(postgresUrl(), client => client.query(`drop database ${name} with (force)`)),
   };
 }

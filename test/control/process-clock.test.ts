@@ -18,12 +18,18 @@ describe('the clocks of several processes', () => {
 
   async function startAhead(seconds: number) {
     const started = await processes.start({ ...world.environment, NODE_OPTIONS: ahead(seconds) });
-    const management = await eventually(() => /"managementPort":(\d+)/.exec(started.output.stdout)?.[1]);
+    const management = await eventually(
+      () => /"managementPort":(\d+)/.exec(started.output.stdout)?.[1],
+    );
     return { ...started, health: `http://127.0.0.1:${management}/health/ready` };
   }
 
   const findings = async (pid = 0): Promise<string[]> => {
-    const { stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], world.environment);
+    const { stdout } = await runCommand(
+      'scripts/tenant.ts',
+      ['doctor', '--json'],
+      world.environment,
+    );
     const all = JSON.parse(stdout).findings as { check: string; problem: string }[];
     return all
       .filter(({ check, problem }) => check === 'clock_differs' && problem.includes(`pid ${pid}`))

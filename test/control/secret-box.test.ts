@@ -11,7 +11,8 @@ describe('secrets at rest', () => {
   const acme = useLogin(world, 'acme');
   const globex = useLogin(world, 'globex');
 
-  const control = (text: string, values: unknown[] = []) => controlSql<Record<string, unknown>>(world, text, values);
+  const control = (text: string, values: unknown[] = []) =>
+    controlSql<Record<string, unknown>>(world, text, values);
 
   describe('stored secrets of a tenant', () => {
     /** The stored secrets before the tests; each test restores them. */
@@ -20,14 +21,21 @@ describe('secrets at rest', () => {
     let key: unknown;
 
     before(async () => {
-      const [tenant] = await control('select role_password from tenants where id = ?', [world.acme.id]);
-      const [signing] = await control('select kid, secret from signing_keys where tenant_id = ?', [world.acme.id]);
+      const [tenant] = await control('select role_password from tenants where id = ?', [
+        world.acme.id,
+      ]);
+      const [signing] = await control('select kid, secret from signing_keys where tenant_id = ?', [
+        world.acme.id,
+      ]);
       password = tenant?.role_password;
       kid = String(signing?.kid);
       key = signing?.secret;
     });
     afterEach(async () => {
-      await control('delete from signing_keys where tenant_id = ? and kid <> ?', [world.acme.id, kid]);
+      await control('delete from signing_keys where tenant_id = ? and kid <> ?', [
+        world.acme.id,
+        kid,
+      ]);
       await control('update tenants set role_password = ? where id = ?', [password, world.acme.id]);
       await control('update signing_keys set secret = ? where kid = ?', [key, kid]);
       await eventually(async () => (await acme.get(path)).status === 200, announcedMs);
@@ -65,7 +73,11 @@ describe('secrets at rest', () => {
 
     it('a truncated or empty secret cannot be decrypted', async () => {
       for (const length of [0, 22, 23, 34, 50, 62]) {
-        await control('update signing_keys set secret = substring(?::bytea for ?) where kid = ?', [key, length, kid]);
+        await control('update signing_keys set secret = substring(?::bytea for ?) where kid = ?', [
+          key,
+          length,
+          kid,
+        ]);
         await expectOnlyAcmeUnavailable();
       }
     });
@@ -84,22 +96,40 @@ describe('secrets at rest', () => {
         secrets.seal(randomBytes(64), owners.signingKey(world.acme.guid, kid)),
         kid,
       ]);
-      await eventually(async () => (await acme.get(path)).body.code === 'invalid_token', announcedMs);
+      await eventually(
+        async () => (await acme.get(path)).body.code === 'invalid_token',
+        announcedMs,
+      );
       expect((await (await world.login(world.acme)).get(path)).status).to.equal(200);
     });
 
-    /** Expects that acme is not served, with a token or at login, that the log says so, and that globex is served. */
+    /**
+     * Expects that acme is not served, with a token or at login, that the log says so, and that
+     * globex is served.
+     */
     async function expectOnlyAcmeUnavailable(): Promise<void> {
       const logsBefore = world.logs.length;
       await eventually(async () => (await acme.get(path)).status !== 200, announcedMs);
-      const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
+      const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+        'X-Tenant': world.acme.guid,
+      });
       for (const { status, body } of [await acme.get(path), login]) {
         expect([status, body.code]).to.deep.equal([503, 'unavailable']);
-        expect(Object.keys(body).sort()).to.deep.equal(['code', 'status', 'title', 'traceId', 'type']);
+        expect(Object.keys(body).sort()).to.deep.equal([
+          'code',
+          'status',
+          'title',
+          'traceId',
+          'type',
+        ]);
       }
-      const lines = world.logs.slice(logsBefore).map(line => JSON.parse(line) as Record<string, unknown>);
+      const lines = world.logs
+        .slice(logsBefore)
+        .map(line => JSON.parse(line) as Record<string, unknown>);
       expect(
-        lines.some(({ event, tenant }) => event === 'tenant_secrets_unusable' && tenant === world.acme.guid),
+        lines.some(
+          ({ event, tenant }) => event === 'tenant_secrets_unusable' && tenant === world.acme.guid,
+        ),
       ).to.equal(true);
       expect((await globex.get(path)).status).to.equal(200);
     }
@@ -110,15 +140,24 @@ describe('secrets at rest', () => {
     const box = new SecretBox(masterKey);
 
     it('a secret box decrypts a secret unchanged for its owner', () => {
-      for (const secret of [Buffer.alloc(0), Buffer.from([0]), randomBytes(64), randomBytes(10_000)]) {
+      for (const secret of [
+        Buffer.alloc(0),
+        Buffer.from([0]),
+        randomBytes(64),
+        randomBytes(10_000),
+      ]) {
         expect(box.open(box.seal(secret, 'owner'), 'owner').equals(secret)).to.equal(true);
       }
-      expect(new SecretBox(masterKey).open(box.seal('pässword', 'owner'), 'owner').toString()).to.equal('pässword');
+      expect(
+        new SecretBox(masterKey).open(box.seal('pässword', 'owner'), 'owner').toString(),
+      ).to.equal('pässword');
     });
 
     it('a secret cannot be decrypted with another master key, or for another owner', () => {
       const sealed = box.seal('secret', owners.signingKey('guid', 'kid'));
-      expect(() => new SecretBox(randomBytes(32)).open(sealed, owners.signingKey('guid', 'kid'))).to.throw();
+      expect(() =>
+        new SecretBox(randomBytes(32)).open(sealed, owners.signingKey('guid', 'kid')),
+      ).to.throw();
       for (const owner of [
         owners.signingKey('guid', 'kid2'),
         owners.signingKey('guid2', 'kid'),
@@ -136,7 +175,10 @@ describe('secrets at rest', () => {
         changed[i]! ^= 1;
         expect(() => box.open(changed, 'owner'), `byte ${i}`).to.throw();
         expect(() => box.open(sealed.subarray(0, i), 'owner'), `${i} bytes`).to.throw();
-        expect(() => box.open(sealed.subarray(i + 1), 'owner'), `without the first ${i + 1}`).to.throw();
+        expect(
+          () => box.open(sealed.subarray(i + 1), 'owner'),
+          `without the first ${i + 1}`,
+        ).to.throw();
       }
       expect(() => box.open(Buffer.concat([sealed, Buffer.alloc(1)]), 'owner')).to.throw();
     });

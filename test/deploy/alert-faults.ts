@@ -4,7 +4,9 @@ export interface Fault {
   readonly alerts: readonly string[];
   /** Minutes after the begin of the fault. */
   readonly after: number;
-  /** Values by series, in the notation of promtool. They replace all series of the same name. */
+  /**
+   * Values by series, in the notation of promtool. They replace all series of the same name.
+   */
   readonly series: Readonly<Record<string, string>>;
 }
 
@@ -13,9 +15,14 @@ export const calmMinutes = 30;
 const faultMinutes = 1_600;
 
 /** A gauge that changes with the fault. */
-const to = (fault: number, calm = 0): string => `${calm}+0x${calmMinutes - 1} ${fault}+0x${faultMinutes}`;
-/** A counter that begins to grow with the fault. @param perMinute how much it grows */
-const grows = (perMinute: number): string => `0+0x${calmMinutes - 1} 0+${perMinute}x${faultMinutes}`;
+const to = (fault: number, calm = 0): string =>
+  `${calm}+0x${calmMinutes - 1} ${fault}+0x${faultMinutes}`;
+/**
+ * A counter that begins to grow with the fault.
+ * @param perMinute how much it grows
+ */
+const grows = (perMinute: number): string =>
+  `0+0x${calmMinutes - 1} 0+${perMinute}x${faultMinutes}`;
 /** A counter that grows all the time. */
 const always = (perMinute: number): string => `0+${perMinute}x${calmMinutes + faultMinutes}`;
 /** The time of something that should happen again and again, and no longer does. */
@@ -70,13 +77,33 @@ export const faults: readonly Fault[] = [
       'database_connection_waits_total{server="db:5432"}': always(200),
     },
   },
-  { alerts: ['BackofficeEventLoopSlow'], after: 15, series: { nodejs_eventloop_lag_p99_seconds: to(0.3, 0.01) } },
+  {
+    alerts: ['BackofficeEventLoopSlow'],
+    after: 15,
+    series: { nodejs_eventloop_lag_p99_seconds: to(0.3, 0.01) },
+  },
   { alerts: ['BackofficeLoginsWaiting'], after: 8, series: { password_hashes_waiting: to(50) } },
   { alerts: ['BackofficeRateLimitsOwn'], after: 8, series: { rate_limits_own: to(1) } },
-  { alerts: ['BackofficeMailsFailing'], after: 20, series: { mail_longest_wait_seconds: to(1_000) } },
-  { alerts: ['BackofficeWebhooksWaiting'], after: 10, series: { webhook_longest_wait_seconds: to(600) } },
-  { alerts: ['BackofficeLogLinesDropped'], after: 5, series: { log_lines_dropped_total: grows(50) } },
-  { alerts: ['BackofficeResponsesCut'], after: 5, series: { unsent_responses_cut_total: grows(2) } },
+  {
+    alerts: ['BackofficeMailsFailing'],
+    after: 20,
+    series: { mail_longest_wait_seconds: to(1_000) },
+  },
+  {
+    alerts: ['BackofficeWebhooksWaiting'],
+    after: 10,
+    series: { webhook_longest_wait_seconds: to(600) },
+  },
+  {
+    alerts: ['BackofficeLogLinesDropped'],
+    after: 5,
+    series: { log_lines_dropped_total: grows(50) },
+  },
+  {
+    alerts: ['BackofficeResponsesCut'],
+    after: 5,
+    series: { unsent_responses_cut_total: grows(2) },
+  },
   {
     alerts: ['BackofficeUpgradeUnfinished'],
     after: 45,
@@ -100,11 +127,23 @@ export const faults: readonly Fault[] = [
       migration_run_last_start_timestamp_seconds: to(calmMinutes * 60),
     },
   },
-  { alerts: ['BackofficeBackupOld'], after: 20, series: { backup_last_success_timestamp_seconds: stopsAt(60) } },
+  {
+    alerts: ['BackofficeBackupOld'],
+    after: 20,
+    series: { backup_last_success_timestamp_seconds: stopsAt(60) },
+  },
   { alerts: ['BackofficeBackupMissing'], after: 70, series: { backup_tenants_unarchived: to(2) } },
   { alerts: ['BackofficeArchivesFaulty'], after: 2, series: { backup_archives_faulty: to(1) } },
-  { alerts: ['BackofficeArchivesNotRemoved'], after: 70, series: { backup_archives_not_removed: to(12) } },
-  { alerts: ['BackofficePurgedArchivesLeft'], after: 70, series: { backup_purged_tenants_left: to(1) } },
+  {
+    alerts: ['BackofficeArchivesNotRemoved'],
+    after: 70,
+    series: { backup_archives_not_removed: to(12) },
+  },
+  {
+    alerts: ['BackofficePurgedArchivesLeft'],
+    after: 70,
+    series: { backup_purged_tenants_left: to(1) },
+  },
   {
     alerts: ['BackofficeJobFailed'],
     after: 2,

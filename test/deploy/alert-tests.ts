@@ -11,22 +11,34 @@ export interface Recording {
   readonly second: string;
 }
 
-/** Extends what two scrapes show to this many minutes: counters go on growing as between them, gauges stay. */
-export function extend({ first, second }: Recording, names: readonly string[], minutes: number): Series {
+/**
+ * Extends what two scrapes show to this many minutes: counters go on growing as between them,
+ * gauges stay.
+ */
+export function extend(
+  { first, second }: Recording,
+  names: readonly string[],
+  minutes: number,
+): Series {
   const before = readSamples(first);
-  const counters = new Set([...second.matchAll(/^# TYPE (\w+) (counter|histogram)$/gm)].map(match => match[1] ?? ''));
+  const counters = new Set(
+    [...second.matchAll(/^# TYPE (\w+) (counter|histogram)$/gm)].map(match => match[1] ?? ''),
+  );
   const series: Series = { [`up{${process}}`]: `1+0x${minutes}` };
   for (const [sample, value] of readSamples(second)) {
     const name = nameOf(sample);
     if (!names.includes(name)) continue;
-    const growth = counters.has(name.replace(/_(bucket|count|sum)$/, '')) ? value - (before.get(sample) ?? 0) : 0;
+    const growth = counters.has(name.replace(/_(bucket|count|sum)$/, ''))
+      ? value - (before.get(sample) ?? 0)
+      : 0;
     series[withLabels(sample)] = `${value}+${growth}x${minutes}`;
   }
   return series;
 }
 
 /**
- * What a fresh installation lacks or has differently on a busy machine: backups every 5 minutes, and a drill an hour.
+ * What a fresh installation lacks or has differently on a busy machine: backups every 5
+ * minutes, and a drill an hour.
  */
 export function calm(recorded: Series, minutes: number): Series {
   return replace(recorded, {
@@ -37,12 +49,22 @@ export function calm(recorded: Series, minutes: number): Series {
   });
 }
 
-/** Faults that take longer than this are evaluated less often, because promtool needs 6 ms for each evaluation. */
+/**
+ * Faults that take longer than this are evaluated less often, because promtool needs 6 ms for
+ * each evaluation.
+ */
 const maxMinutes = 200;
 const slowly = 15;
 
-/** Returns the files for promtool: no alert fires on the calm day or before a fault, and exactly those of it in it. */
-export function alertTests(ruleFile: string, base: (minutes: number) => Series, faults: readonly Fault[]): object[] {
+/**
+ * Returns the files for promtool: no alert fires on the calm day or before a fault, and exactly
+ * those of it in it.
+ */
+export function alertTests(
+  ruleFile: string,
+  base: (minutes: number) => Series,
+  faults: readonly Fault[],
+): object[] {
   const day = 24 * 60;
   const test = (name: string, series: Series, checks: object[]): object => ({
     name,
@@ -63,7 +85,11 @@ export function alertTests(ruleFile: string, base: (minutes: number) => Series, 
       ]),
     );
   const calmDay = test('a calm day', base(day), [
-    { expr: 'count_over_time(ALERTS{alertstate="firing"}[1d])', eval_time: `${day}m`, exp_samples: [] },
+    {
+      expr: 'count_over_time(ALERTS{alertstate="firing"}[1d])',
+      eval_time: `${day}m`,
+      exp_samples: [],
+    },
   ]);
   const file = (minutes: number, tests: object[]): object => ({
     rule_files: [ruleFile],
@@ -80,12 +106,18 @@ export function alertTests(ruleFile: string, base: (minutes: number) => Series, 
 function replace(series: Series, changed: Series): Series {
   const names = Object.keys(changed).map(nameOf);
   const kept = Object.entries(series).filter(([each]) => !names.includes(nameOf(each)));
-  return Object.fromEntries([...kept, ...Object.entries(changed).map(([each, values]) => [withLabels(each), values])]);
+  return Object.fromEntries([
+    ...kept,
+    ...Object.entries(changed).map(([each, values]) => [withLabels(each), values]),
+  ]);
 }
 
 function every(period: number, minutes: number): string {
   const times = Math.ceil((minutes + 1) / period);
-  return Array.from({ length: times }, (_, number) => `${number * period * 60}+0x${period - 1}`).join(' ');
+  return Array.from(
+    { length: times },
+    (_, number) => `${number * period * 60}+0x${period - 1}`,
+  ).join(' ');
 }
 
 /** Adds the labels that Prometheus adds to each series of a process. */
@@ -106,7 +138,10 @@ function readSamples(scrape: string): Map<string, number> {
 
 const keywords = ['and', 'or', 'unless', 'by', 'on', 'le', 'job'];
 
-/** Returns the names of metrics in a query: the words that are neither functions nor labels nor keywords. */
+/**
+ * Returns the names of metrics in a query: the words that are neither functions nor labels nor
+ * keywords.
+ */
 export function metricsIn(query: string): string[] {
   const bare = query.replaceAll(/\{[^}]*\}|\[[^\]]*\]|"[^"]*"|\b(by|on) \([^)]*\)/g, ' ');
   const words = [...bare.matchAll(/\b[a-z_][a-z_0-9]*\b(?!\s*\()/g)].map(([word]) => word);

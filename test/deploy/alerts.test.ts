@@ -27,7 +27,9 @@ describe('alerts and dashboards', () => {
   let metrics: string[];
 
   before(async () => {
-    const [{ groups }] = (await readYaml('prometheus/rules.yaml')) as [{ groups: { rules: Rule[] }[] }];
+    const [{ groups }] = (await readYaml('prometheus/rules.yaml')) as [
+      { groups: { rules: Rule[] }[] },
+    ];
     rules = groups.flatMap(group => group.rules);
     metrics = metricDefinitions().flatMap(({ name, type }) =>
       type === 'histogram' ? [name, `${name}_bucket`, `${name}_count`, `${name}_sum`] : [name],
@@ -43,13 +45,17 @@ describe('alerts and dashboards', () => {
       const text = headings.find(match => match[1] === alert)?.[2] ?? '';
       expect(text.startsWith('Critical: '), alert).to.equal(labels.severity === 'critical');
       expect(annotations.summary, alert).to.be.a('string');
-      expect(annotations.runbook_url).to.equal(`https://api.example.com/docs/operate/incidents#${alert.toLowerCase()}`);
+      expect(annotations.runbook_url).to.equal(
+        `https://api.example.com/docs/operate/incidents#${alert.toLowerCase()}`,
+      );
     }
   });
 
   // A drill lets each of them fire.
   it('every alert has a fault that fires it', () => {
-    expect([...new Set(faults.flatMap(({ alerts }) => alerts))]).to.have.members(rules.map(({ alert }) => alert));
+    expect([...new Set(faults.flatMap(({ alerts }) => alerts))]).to.have.members(
+      rules.map(({ alert }) => alert),
+    );
   });
 
   it('every metric in an alert or a dashboard exists', async () => {
@@ -57,8 +63,9 @@ describe('alerts and dashboards', () => {
       targets.map(({ expr }) => expr),
     );
     expect(queries).to.have.length.greaterThan(60);
-    for (const query of [...rules.map(({ expr }) => expr), ...queries])
+    for (const query of [...rules.map(({ expr }) => expr), ...queries]) {
       expect([...metrics, ...foreignMetrics], query).to.include.members(metricsIn(query));
+    }
   });
 
   it('every metric of the service is in the dashboard', () => {
@@ -72,13 +79,17 @@ describe('alerts and dashboards', () => {
     const open = panels.filter(({ type }) => type !== 'row');
     expect(open.map(({ type }) => type)).to.deep.equal([...Array(8).fill('stat'), 'table']);
 
-    const [first, ...others] = panels.filter(({ type }) => type === 'row').map(({ collapsed }) => collapsed);
+    const [first, ...others] = panels
+      .filter(({ type }) => type === 'row')
+      .map(({ collapsed }) => collapsed);
     expect(first).to.equal(false);
     expect(new Set(others)).to.deep.equal(new Set([true]));
 
     for (const { alert, red, yellow, unit } of figures) {
       const { expr } = rules.find(rule => rule.alert === alert) ?? { expr: '' };
-      const limits = [...expr.matchAll(/> ([\d.]+)(?: \* ([\d.]+))?/g)].map(([, a, b = '1']) => Number(a) * Number(b));
+      const limits = [...expr.matchAll(/> ([\d.]+)(?: \* ([\d.]+))?/g)].map(
+        ([, a, b = '1']) => Number(a) * Number(b),
+      );
 
       // A number of things that should be 0 is red from 1 on.
       expect(unit === 'short' ? [...limits, 1] : limits, alert).to.include(red);
@@ -97,7 +108,11 @@ describe('alerts and dashboards', () => {
 
   it('promtool accepts the rules and the configuration of Prometheus', async function () {
     if (spawnSync('promtool', ['--version']).error) this.skip();
-    await promisify(execFile)('promtool', ['check', 'config', join(root, 'deploy/prometheus/prometheus.yaml')]);
+    await promisify(execFile)('promtool', [
+      'check',
+      'config',
+      join(root, 'deploy/prometheus/prometheus.yaml'),
+    ]);
   });
 });
 

@@ -1,7 +1,7 @@
 /*
- * The fields of the kinds of CloudNativePG and its Barman Cloud plugin that the manifests use. No package has the
- * schemas of these kinds: compare a further field with `kubectl explain cluster.spec`, or with the API references of
- * CloudNativePG 1.30 and of the plugin.
+ * The fields of the kinds of CloudNativePG and its Barman Cloud plugin that the manifests use.
+ * No package has the schemas of these kinds: compare a further field with `kubectl explain
+ * cluster.spec`, or with the API references of CloudNativePG 1.30 and of the plugin.
  */
 
 interface Metadata {
@@ -26,7 +26,10 @@ export interface Cluster {
     walStorage?: { size: string };
     resources?: Record<'requests' | 'limits', { cpu?: string; memory?: string }>;
     postgresql?: { parameters?: Record<string, string> };
-    plugins?: (Plugin & { isWALArchiver?: boolean; parameters?: { barmanObjectName: string; serverName?: string } })[];
+    plugins?: (Plugin & {
+      isWALArchiver?: boolean;
+      parameters?: { barmanObjectName: string; serverName?: string };
+    })[];
     bootstrap?: {
       initdb?: {
         database: string;

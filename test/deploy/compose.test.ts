@@ -19,7 +19,9 @@ describe('compose file', () => {
   });
 
   it('no process of the service and no command is process 1, so that a stop while it starts is not lost', () => {
-    const own = Object.entries(compose.services).filter(([, { image }]) => image.includes('BACKOFFICE_IMAGE'));
+    const own = Object.entries(compose.services).filter(([, { image }]) =>
+      image.includes('BACKOFFICE_IMAGE'),
+    );
 
     expect(own).to.have.length.greaterThan(4);
     for (const [name, { init }] of own) {
@@ -36,8 +38,12 @@ describe('compose file', () => {
     for (const name of processes) {
       expect(balancer).to.include(`server ${name} ${name}:3000`);
       expect(prometheus).to.include(`${name}:3001`);
-      const { networks } = compose.services.haproxy as { networks: Record<string, { ipv4_address: string }> };
-      expect(compose.services[name]?.environment?.TRUSTED_PROXIES).to.equal(networks.frontend?.ipv4_address);
+      const { networks } = compose.services.haproxy as {
+        networks: Record<string, { ipv4_address: string }>;
+      };
+      expect(compose.services[name]?.environment?.TRUSTED_PROXIES).to.equal(
+        networks.frontend?.ipv4_address,
+      );
     }
   });
 
@@ -48,7 +54,10 @@ describe('compose file', () => {
       ['1', 'default'],
       ['2', 'second'],
     ]) {
-      const [server, backups] = [services[`postgres-${number}`], services[`base-backups-${number}`]];
+      const [server, backups] = [
+        services[`postgres-${number}`],
+        services[`base-backups-${number}`],
+      ];
       const flags = server?.command as string[];
 
       expect(flags).to.include.members([
@@ -96,7 +105,9 @@ describe('compose file', () => {
 
   it('no port but that of HAProxy is reachable from other machines, and no secret is in the file', async () => {
     const ports = Object.entries(compose.services).flatMap(([name, { ports = [] }]) =>
-      (ports as string[]).filter(port => !port.startsWith('127.0.0.1:')).map(port => `${name} ${port}`),
+      (ports as string[])
+        .filter(port => !port.startsWith('127.0.0.1:'))
+        .map(port => `${name} ${port}`),
     );
     expect(ports).to.deep.equal(['haproxy 8080:8080']);
     expect(await readDeploy('compose.yaml')).to.not.match(/:\/\/\w+:\w+@|PASSWORD: /);

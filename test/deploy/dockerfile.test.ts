@@ -19,17 +19,20 @@ describe('Dockerfile', () => {
   });
 
   it('the Dockerfile has no mistake that a linter finds', () => {
-    const { validate } = createRequire(import.meta.url)('dockerfile-utils') as { validate(text: string): Problem[] };
+    const { validate } = createRequire(import.meta.url)('dockerfile-utils') as {
+      validate(text: string): Problem[];
+    };
     expect(validate(text).map(({ message }) => message)).to.deep.equal([]);
   });
 
   it('every base image has a version', () => {
     const images = [...text.matchAll(/^FROM (\S+)/gm)].map(match => match[1] ?? '');
     expect(images).to.have.length(2);
-    for (const image of images)
+    for (const image of images) {
       expect(image)
         .to.match(/\d/)
         .and.not.match(/:latest/);
+    }
   });
 
   it('the image runs Node itself as process 1, as a numeric user that is not root, without a shell or npm', () => {
@@ -37,16 +40,17 @@ describe('Dockerfile', () => {
     expect(last).to.match(/^ENTRYPOINT \["\/nodejs\/bin\/node", /m);
     expect(last).to.match(/^CMD \["src\/main\.ts"\]$/m);
     expect(last).to.include('\nFROM gcr.io/distroless/');
-    for (const [run] of last.matchAll(/^RUN .*/gm)) expect(run).to.match(/^RUN \["\/nodejs\/bin\/node"/);
+    for (const [run] of last.matchAll(/^RUN .*/gm)) {
+      expect(run).to.match(/^RUN \["\/nodejs\/bin\/node"/);
+    }
   });
 
   it('the image says what it is, under which license, and of which image it is made', async () => {
     const { description, license } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
     const labels = new Map(
-      [...last.matchAll(/org\.opencontainers\.image\.([\w.]+)="?([^"\n]*?)"?(?: \\)?$/gm)].map(match => [
-        match[1],
-        match[2],
-      ]),
+      [...last.matchAll(/org\.opencontainers\.image\.([\w.]+)="?([^"\n]*?)"?(?: \\)?$/gm)].map(
+        match => [match[1], match[2]],
+      ),
     );
 
     expect(labels.get('description')).to.equal(description);
@@ -56,16 +60,24 @@ describe('Dockerfile', () => {
 
   it('the image starts with the options of npm start', async () => {
     const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
-    const words = [...(/^ENTRYPOINT (\[.*\])$/m.exec(last)?.[1] ?? '').matchAll(/"([^"]+)"/g)].map(match => match[1]);
+    const words = [...(/^ENTRYPOINT (\[.*\])$/m.exec(last)?.[1] ?? '').matchAll(/"([^"]+)"/g)].map(
+      match => match[1],
+    );
     const unit = /^ExecStart=\S+ (.*)$/m.exec(await readDeploy('systemd/backoffice.service'))?.[1];
-    expect(`exec sh scripts/node.sh ${words.slice(1).join(' ')} src/main.ts`).to.equal(scripts.start);
+    expect(`exec sh scripts/node.sh ${words.slice(1).join(' ')} src/main.ts`).to.equal(
+      scripts.start,
+    );
     expect(`exec sh scripts/node.sh ${unit}`).to.equal(scripts.start);
   });
 
   it('the builder receives what the Dockerfile copies, and nothing else', async () => {
-    const ignore = (await readFile(join(root, '.dockerignore'), 'utf8')).split('\n').filter(line => /^[^#]/.test(line));
+    const ignore = (await readFile(join(root, '.dockerignore'), 'utf8'))
+      .split('\n')
+      .filter(line => /^[^#]/.test(line));
     expect(ignore[0]).to.equal('*');
-    const copied = [...text.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(match => (match[1] ?? '').split(' '));
+    const copied = [...text.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(match =>
+      (match[1] ?? '').split(' '),
+    );
     expect(ignore.slice(1).map(line => line.slice(1))).to.have.members([...new Set(copied)]);
   });
 });

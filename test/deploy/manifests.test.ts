@@ -31,7 +31,13 @@ describe('manifests of Kubernetes', () => {
     pods = manifests.flatMap(({ manifest }) => {
       const template = podTemplate(manifest);
       return template
-        ? [{ name: manifest.metadata.name, labels: template.metadata.labels ?? {}, spec: template.spec }]
+        ? [
+            {
+              name: manifest.metadata.name,
+              labels: template.metadata.labels ?? {},
+              spec: template.spec,
+            },
+          ]
         : [];
     });
     expect(pods).to.have.length.greaterThan(6);
@@ -46,13 +52,17 @@ describe('manifests of Kubernetes', () => {
   it('without a component, what is left is complete: no kind of an operator that only the component needs', async () => {
     const core = manifests.filter(({ file }) => !file.startsWith('components/'));
 
-    const foreign = core.filter(({ manifest: { apiVersion } }) => /monitoring\.coreos\.com|cnpg\.io/.test(apiVersion));
+    const foreign = core.filter(({ manifest: { apiVersion } }) =>
+      /monitoring\.coreos\.com|cnpg\.io/.test(apiVersion),
+    );
     expect(foreign.map(({ file }) => file)).to.deep.equal([]);
 
     const sources = pods.flatMap(({ spec }) =>
       spec.volumes.flatMap(({ projected }: Manifest) => projected?.sources ?? []),
     );
-    const needed = sources.filter(({ secret }: Manifest) => /-ca$/.test(secret.name) && !secret.optional);
+    const needed = sources.filter(
+      ({ secret }: Manifest) => /-ca$/.test(secret.name) && !secret.optional,
+    );
     expect(needed, 'certificate authorities that CloudNativePG makes').to.deep.equal([]);
   });
 
@@ -61,9 +71,13 @@ describe('manifests of Kubernetes', () => {
       console.log('      kubectl is not installed: the kustomization is not built');
       this.skip();
     }
-    const built = execFileSync('kubectl', ['kustomize', join(root, 'deploy/kubernetes')], { encoding: 'utf8' });
+    const built = execFileSync('kubectl', ['kustomize', join(root, 'deploy/kubernetes')], {
+      encoding: 'utf8',
+    });
 
-    expect(built).to.include('image: registry.example.com/backoffice:0.1.0').and.not.include('image: backoffice');
+    expect(built)
+      .to.include('image: registry.example.com/backoffice:0.1.0')
+      .and.not.include('image: backoffice');
     const settings = new Set(built.match(/backoffice-settings\S*/g));
     expect([...settings], 'the name with the digest, everywhere').to.have.length(1);
   });
@@ -74,7 +88,8 @@ describe('manifests of Kubernetes', () => {
       expect(() => new Kind(manifest).validate(), file).to.not.throw();
     }
 
-    // The validation above accepts unknown fields; the compiler refuses them in a literal of the type.
+    // The validation above accepts unknown fields; the compiler refuses them in a literal of
+    // the type.
     const literals = manifests.map(({ manifest }, number) => {
       const { kind } = manifest;
       const [type, module] = isOfCloudNativePg(manifest)
@@ -122,16 +137,23 @@ describe('manifests of Kubernetes', () => {
   });
 
   it('everything that serves has probes, and the pods of the service have 10 seconds more than their stop takes', () => {
-    for (const { manifest } of manifests.filter(({ manifest: { kind } }) => kind === 'Deployment')) {
+    for (const { manifest } of manifests.filter(
+      ({ manifest: { kind } }) => kind === 'Deployment',
+    )) {
       const { containers, terminationGracePeriodSeconds } = manifest.spec.template.spec;
-      for (const container of containers)
+      for (const container of containers) {
         if (container.ports) expect(container).to.include.keys('readinessProbe', 'livenessProbe');
-      if (manifest.metadata.name === 'backoffice') expect(terminationGracePeriodSeconds).to.equal(25 + 10);
+      }
+      if (manifest.metadata.name === 'backoffice') {
+        expect(terminationGracePeriodSeconds).to.equal(25 + 10);
+      }
     }
   });
 
   it('every selector of a Deployment, Service, autoscaler, budget, policy and monitor finds what it names', () => {
-    const services = manifests.filter(({ manifest: { kind } }) => kind === 'Service').map(each => each.manifest);
+    const services = manifests
+      .filter(({ manifest: { kind } }) => kind === 'Service')
+      .map(each => each.manifest);
     const has = (labels: Record<string, string>, wanted: Record<string, string>): boolean =>
       Object.entries(wanted).every(([label, value]) => labels[label] === value);
 
@@ -153,14 +175,16 @@ describe('manifests of Kubernetes', () => {
 
       if (kind === 'ServiceMonitor') {
         expect(
-          services.filter(({ metadata: { labels } }) => has(labels ?? {}, spec.selector.matchLabels)),
+          services.filter(({ metadata: { labels } }) =>
+            has(labels ?? {}, spec.selector.matchLabels),
+          ),
         ).to.have.length(1);
       }
 
       if (kind === 'HorizontalPodAutoscaler') {
-        expect(manifests.map(({ manifest: each }) => `${each.kind} ${each.metadata.name}`)).to.include(
-          `${spec.scaleTargetRef.kind} ${spec.scaleTargetRef.name}`,
-        );
+        expect(
+          manifests.map(({ manifest: each }) => `${each.kind} ${each.metadata.name}`),
+        ).to.include(`${spec.scaleTargetRef.kind} ${spec.scaleTargetRef.name}`);
       }
     }
   });
@@ -184,15 +208,21 @@ describe('manifests of Kubernetes', () => {
   });
 
   it('every PostgreSQL server is archived where the recovery looks for it, has a base backup each night, and its pods read no other secret', async () => {
-    const ofKind = (wanted: string) => manifests.map(each => each.manifest).filter(({ kind }) => kind === wanted);
+    const ofKind = (wanted: string) =>
+      manifests.map(each => each.manifest).filter(({ kind }) => kind === wanted);
     const [store] = ofKind('ObjectStore');
     expect(store?.spec.retentionPolicy).to.match(/^[1-9]\d*[dwm]$/);
-    const secrets = Object.values<{ name: string }>(store?.spec.configuration.s3Credentials).map(({ name }) => name);
+    const secrets = Object.values<{ name: string }>(store?.spec.configuration.s3Credentials).map(
+      ({ name }) => name,
+    );
 
     const script = await readDeploy('recovery/cloudnativepg.sh');
     expect(script).to.include(`get objectstore ${store?.metadata.name} `);
 
-    const backups = ofKind('ScheduledBackup').map(({ spec }) => [spec.cluster.name, spec.schedule.split(' ').length]);
+    const backups = ofKind('ScheduledBackup').map(({ spec }) => [
+      spec.cluster.name,
+      spec.schedule.split(' ').length,
+    ]);
     const clusters = ofKind('Cluster');
     expect(backups).to.have.deep.members(clusters.map(({ metadata }) => [metadata.name, 6]));
 
@@ -214,7 +244,10 @@ describe('manifests of Kubernetes', () => {
     const policy = manifests.find(({ manifest }) => manifest.kind === 'NetworkPolicy')?.manifest;
     const sources = policy?.spec.ingress.map(({ from, ports }: Manifest) => [
       ports.map(({ port }: Manifest) => port),
-      from.map(({ namespaceSelector }: Manifest) => namespaceSelector.matchLabels['kubernetes.io/metadata.name']),
+      from.map(
+        ({ namespaceSelector }: Manifest) =>
+          namespaceSelector.matchLabels['kubernetes.io/metadata.name'],
+      ),
     ]);
     expect(sources).to.deep.equal([
       [['http'], ['ingress-nginx']],

@@ -12,7 +12,7 @@ export interface Manifest {
     readonly labels?: Record<string, string>;
     readonly annotations?: Record<string, string>;
   };
-  // biome-ignore lint/suspicious/noExplicitAny: the schema of each kind is checked by manifests.test.ts
+  // biome-ignore lint/suspicious/noExplicitAny: manifests.test.ts checks each kind
   readonly [field: string]: any;
 }
 
@@ -22,7 +22,10 @@ export function readDeploy(file: string): Promise<string> {
   return readFile(join(root, 'deploy', file), 'utf8');
 }
 
-/** Parses a file of YAML, with merge keys. @returns its documents */
+/**
+ * Parses a file of YAML, with merge keys.
+ * @returns its documents
+ */
 export async function readYaml(file: string): Promise<unknown[]> {
   const documents = parseAllDocuments(await readDeploy(file), { merge: true, strict: true });
   if (!Array.isArray(documents)) throw new Error(`${file} is empty`);
@@ -32,19 +35,27 @@ export async function readYaml(file: string): Promise<unknown[]> {
   });
 }
 
-/** Paths of the files that the kustomization and its components apply, also those of components in a comment. */
+/**
+ * Paths of the files that the kustomization and its components apply, also those of components
+ * in a comment.
+ */
 export async function manifestFiles(): Promise<string[]> {
   const components = await readdir(join(kubernetes, 'components'));
   const folders = ['', ...components.map(name => `components/${name}/`)];
 
   const files = folders.map(async folder => {
-    const [{ resources }] = (await readYaml(`kubernetes/${folder}kustomization.yaml`)) as [{ resources: string[] }];
+    const [{ resources }] = (await readYaml(`kubernetes/${folder}kustomization.yaml`)) as [
+      { resources: string[] },
+    ];
     return resources.map(file => `${folder}${file}`);
   });
   return (await Promise.all(files)).flat();
 }
 
-/** Every manifest that the kustomization or a component of it applies, with the path of its file. */
+/**
+ * Every manifest that the kustomization or a component of it applies, with the path of its
+ * file.
+ */
 export async function readManifests(): Promise<{ file: string; manifest: Manifest }[]> {
   const manifests = await Promise.all(
     (await manifestFiles()).map(async file =>

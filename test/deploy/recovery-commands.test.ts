@@ -1,5 +1,15 @@
 import { execFile } from 'node:child_process';
-import { access, chmod, constants, mkdir, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import {
+  access,
+  chmod,
+  constants,
+  mkdir,
+  readdir,
+  readFile,
+  rm,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -9,7 +19,8 @@ import { makeServerFolder } from '../support/server-folder.ts';
 import { readDeploy } from './read-deploy.ts';
 
 const run = promisify(execFile);
-const script = (name: string): string => fileURLToPath(new URL(`../../deploy/recovery/${name}`, import.meta.url));
+const script = (name: string): string =>
+  fileURLToPath(new URL(`../../deploy/recovery/${name}`, import.meta.url));
 const time = '2026-11-21 14:05:00.250000+00';
 
 describe('commands of deploy/recovery, with stand-ins for the programs that they call', () => {
@@ -46,16 +57,26 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     await standIn('pgbackrest', ':');
     await standIn('pg_ctl', 'case "$*" in *start) echo "ready" > "$2/postmaster.pid" ;; esac');
 
-    const url = await withRecoveryCommand(script('pgbackrest.sh'), ['second', 'office_tenant_7', time], async given => {
-      expect(await readdir(join(folder, 'scratch'))).to.have.length(1);
-      return given;
-    });
+    const url = await withRecoveryCommand(
+      script('pgbackrest.sh'),
+      ['second', 'office_tenant_7', time],
+      async given => {
+        expect(await readdir(join(folder, 'scratch'))).to.have.length(1);
+        return given;
+      },
+    );
 
-    expect(url).to.match(/^postgresql:\/\/\/postgres\?host=.*\/scratch\/recovery-\w+&user=postgres$/);
+    expect(url).to.match(
+      /^postgresql:\/\/\/postgres\?host=.*\/scratch\/recovery-\w+&user=postgres$/,
+    );
     const made = await calls();
     expect(made).to.match(/^pgbackrest --stanza=second --pg1-path=\S+\/data --type=time /);
-    expect(made).to.include(`--target=${time} --target-action=promote --db-include=office_tenant_7 --archive-mode=off`);
-    expect(made).to.match(/pg_ctl -D \S+ -l \S+ -o .*-c archive_mode=off .*-c listen_addresses= .* start\n/s);
+    expect(made).to.include(
+      `--target=${time} --target-action=promote --db-include=office_tenant_7 --archive-mode=off`,
+    );
+    expect(made).to.match(
+      /pg_ctl -D \S+ -l \S+ -o .*-c archive_mode=off .*-c listen_addresses= .* start\n/s,
+    );
     expect(made).to.match(/pg_ctl -D \S+ -m immediate stop\n$/);
     expect(await readdir(join(folder, 'scratch'))).to.deep.equal([]);
   });
@@ -63,14 +84,22 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
   it('a recovered server listens on the addresses of RECOVERY_LISTEN, with TLS and the passwords of the server', async () => {
     await standIn('pgbackrest', ':');
     await standIn('pg_ctl', 'case "$*" in *start) echo "ready" > "$2/postmaster.pid" ;; esac');
-    const settings = { RECOVERY_LISTEN: '0.0.0.0', RECOVERY_TLS_CERTIFICATE: '/certificate', RECOVERY_TLS_KEY: '/key' };
+    const settings = {
+      RECOVERY_LISTEN: '0.0.0.0',
+      RECOVERY_TLS_CERTIFICATE: '/certificate',
+      RECOVERY_TLS_KEY: '/key',
+    };
     Object.assign(process.env, settings);
 
-    await withRecoveryCommand(script('pgbackrest.sh'), ['second', 'office_tenant_7', time], async () => {
-      const [name = ''] = await readdir(join(folder, 'scratch'));
-      const rules = await readFile(join(folder, 'scratch', name, 'data/pg_hba.conf'), 'utf8');
-      expect(rules).to.equal('local all all trust\nhostssl all all all scram-sha-256\n');
-    }).finally(() => {
+    await withRecoveryCommand(
+      script('pgbackrest.sh'),
+      ['second', 'office_tenant_7', time],
+      async () => {
+        const [name = ''] = await readdir(join(folder, 'scratch'));
+        const rules = await readFile(join(folder, 'scratch', name, 'data/pg_hba.conf'), 'utf8');
+        expect(rules).to.equal('local all all trust\nhostssl all all all scram-sha-256\n');
+      },
+    ).finally(() => {
       for (const name of Object.keys(settings)) delete process.env[name];
     });
 
@@ -82,9 +111,11 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
   it('pgbackrest.sh says why a restore fails', async () => {
     await standIn('pgbackrest', 'echo "ERROR: [075]: unable to find backup set"; exit 75');
     await standIn('pg_ctl', ':');
-    const error = await withRecoveryCommand(script('pgbackrest.sh'), ['second', 'x', time], async () => {}).catch(
-      (reason: Error) => reason.message,
-    );
+    const error = await withRecoveryCommand(
+      script('pgbackrest.sh'),
+      ['second', 'x', time],
+      async () => {},
+    ).catch((reason: Error) => reason.message);
     expect(error).to.equal(
       'RECOVERY_COMMAND: pgBackRest could not restore stanza second: ERROR: [075]: unable to find backup set',
     );
@@ -101,7 +132,11 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
        esac`,
     );
 
-    const url = await withRecoveryCommand(script('cloudnativepg.sh'), ['default', 'x', time], async given => given);
+    const url = await withRecoveryCommand(
+      script('cloudnativepg.sh'),
+      ['default', 'x', time],
+      async given => given,
+    );
     expect(url).to.equal('postgresql://postgres:secret@127.0.0.1:40001/postgres');
 
     const manifest = await readFile(join(folder, 'manifest'), 'utf8');
@@ -118,9 +153,13 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     await standIn('kubectl', 'printf 2026-11-20T00:00:00Z');
     const { stdout } = await run(script('cloudnativepg.sh'), ['--list', 'second']);
     expect(stdout).to.match(/^2026-11-20T00:00:00Z \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$/);
-    expect(await calls()).to.include('serverRecoveryWindow.backoffice-second.firstRecoverabilityPoint');
+    expect(await calls()).to.include(
+      'serverRecoveryWindow.backoffice-second.firstRecoverabilityPoint',
+    );
     await standIn('kubectl', ':');
-    const failed = await run(script('cloudnativepg.sh'), ['--list', 'second']).catch(error => error);
+    const failed = await run(script('cloudnativepg.sh'), ['--list', 'second']).catch(
+      error => error,
+    );
     expect(failed.code).to.equal(1);
     expect(failed.stdout).to.equal('The object store has no backup of backoffice-second.\n');
   });
@@ -152,12 +191,16 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     for (const name of ['chown', 'gosu']) await standIn(name, ':');
     await standIn('sleep', 'exit 1'); // ends the loop
 
-    const environment = { RECOVERY_DIR: folder, RECOVERY_SERVER: 'second', POSTGRES_USER: 'operator' };
+    const environment = {
+      RECOVERY_DIR: folder,
+      RECOVERY_SERVER: 'second',
+      POSTGRES_USER: 'operator',
+    };
     const file = { POSTGRES_PASSWORD_FILE: join(folder, 'password') };
     const backUp = () =>
-      run(script('container-base-backups.sh'), [], { env: { ...process.env, ...environment, ...file } }).catch(
-        () => {},
-      );
+      run(script('container-base-backups.sh'), [], {
+        env: { ...process.env, ...environment, ...file },
+      }).catch(() => {});
 
     const given = `chown postgres:postgres ${folder}\n`;
     const made = `gosu postgres ${script('host-base-backup.sh')} second\n`;
@@ -178,11 +221,13 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
 
   it('the unit and the settings for a host call programs that can be run', async () => {
     const [unit, settings] = await Promise.all(
-      ['backoffice-base-backup@.service', 'archive.conf'].map(name => readDeploy(`base-backup/${name}`)),
+      ['backoffice-base-backup@.service', 'archive.conf'].map(name =>
+        readDeploy(`base-backup/${name}`),
+      ),
     );
-    const called = [...`${unit}${settings}`.matchAll(/\/opt\/backoffice\/deploy\/recovery\/(\S+)/g)].map(
-      match => match[1],
-    );
+    const called = [
+      ...`${unit}${settings}`.matchAll(/\/opt\/backoffice\/deploy\/recovery\/(\S+)/g),
+    ].map(match => match[1]);
     expect(called).to.deep.equal(['host-base-backup.sh', 'host-archive.sh']);
     for (const name of called) await access(script(name ?? ''), constants.X_OK);
   });

@@ -73,7 +73,8 @@ describe('a release', () => {
     expect(release).to.deep.equal({
       version: '1.2.0',
       commit: git('rev-parse', 'HEAD').trim(),
-      notes: '# 1.2.0\n\n### Added\n\n- Something: how (`docs/guide.md`), [why](https://example.com/why).\n',
+      notes:
+        '# 1.2.0\n\n### Added\n\n- Something: how (`docs/guide.md`), [why](https://example.com/why).\n',
       source: undefined,
     });
   });
@@ -88,12 +89,18 @@ describe('a release', () => {
     const sentences = await refusals();
 
     expect(sentences).to.have.length(4);
-    expect(sentences[0]).to.equal('The tree has changes that are not committed (CHANGELOG.md): commit or remove them.');
+    expect(sentences[0]).to.equal(
+      'The tree has changes that are not committed (CHANGELOG.md): commit or remove them.',
+    );
     expect(sentences[1]).to.equal(
       'clients/typescript/package.json has version 1.1.0, and package.json 1.2.0: give both the same.',
     );
-    expect(sentences[2]).to.equal('CHANGELOG.md has changes under [Unreleased]: move them to the section of 1.2.0.');
-    expect(sentences[3]).to.match(/^The tag v1\.2\.0 is on another commit \([0-9a-f]{12}\): .* new version\.$/);
+    expect(sentences[2]).to.equal(
+      'CHANGELOG.md has changes under [Unreleased]: move them to the section of 1.2.0.',
+    );
+    expect(sentences[3]).to.match(
+      /^The tag v1\.2\.0 is on another commit \([0-9a-f]{12}\): .* new version\.$/,
+    );
   });
 
   it('a tag on the commit itself is no reason, and the address of the repository loses its login', async () => {
@@ -101,7 +108,9 @@ describe('a release', () => {
     git('tag', '-a', 'v1.2.0', '-m', 'release');
     git('remote', 'add', 'origin', 'https://someone:secret@git.example.com/sales/back-office.git');
 
-    expect((await checkConditions(folder)).source).to.equal('https://git.example.com/sales/back-office');
+    expect((await checkConditions(folder)).source).to.equal(
+      'https://git.example.com/sales/back-office',
+    );
   });
 
   it('a changelog without the version, without its date or without a text is refused', () => {
@@ -123,12 +132,16 @@ describe('a release', () => {
 
   it('the SBOM has each package that the service needs, also those that development needs, and no others', async function () {
     this.timeout(60_000);
-    const { dependencies, devDependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+    const { dependencies, devDependencies } = JSON.parse(
+      await readFile(join(root, 'package.json'), 'utf8'),
+    );
 
     const { components } = JSON.parse(await makeSbom(root));
 
     const listed = listedPackages(components);
-    const versions = Object.entries<string>(dependencies).map(([name, version]) => `${name}@${version}`);
+    const versions = Object.entries<string>(dependencies).map(
+      ([name, version]) => `${name}@${version}`,
+    );
     expect(listed).to.include.members(versions);
     expect(listed).to.not.include(`mocha@${devDependencies.mocha}`);
   });

@@ -8,7 +8,8 @@ import { podTemplate, readDeploy, readManifests, readYaml } from './read-deploy.
 const deliberatelyAbsent: Record<string, string> = {
   PORT: 'the default is the port of the image',
   MANAGEMENT_PORT: 'the default is the port of the image',
-  RECOVERY_COMMAND: 'the image has no shell; the commands of deploy/recovery run where an operator works',
+  RECOVERY_COMMAND:
+    'the image has no shell; the commands of deploy/recovery run where an operator works',
   CONTROL_CONNECTIONS: 'the default suits every number of processes',
   ACQUIRE_TIMEOUT_MS: 'the default suits balancers that wait for 60 s',
   RATE_LIMIT_GLOBAL: 'a matter of the clients, not of the deployment',
@@ -21,10 +22,13 @@ const deliberatelyAbsent: Record<string, string> = {
   APP_URL: 'only where an application has pages for the links in mails; the service has its own',
   DOCS: 'the alerts link to the handbook, which the default serves',
   WEBHOOK_TRUSTED_RECEIVERS: 'only for receivers inside the network',
-  BACKUP_KEEP: 'the default keeps every archive of six hours, and one of each of the last twelve months',
+  BACKUP_KEEP:
+    'the default keeps every archive of six hours, and one of each of the last twelve months',
   AWS_SESSION_TOKEN: 'for temporary logins, which a deployment would have to renew',
   AWS_ENDPOINT_URL: 'only for stores that are not those of Amazon',
-  ...Object.fromEntries(Object.keys(tracingVariables).map(name => [name, 'deploy/ has no collector of traces'])),
+  ...Object.fromEntries(
+    Object.keys(tracingVariables).map(name => [name, 'deploy/ has no collector of traces']),
+  ),
 };
 
 /** Variables of other programs, of the commands of deploy/recovery, and of Node. */
@@ -44,14 +48,18 @@ describe('settings in deploy/', () => {
   });
 
   it('every setting of the service is in deploy/, or its absence has a reason', () => {
-    const set = new Set(used.map(name => (settingNames.includes(name) ? name : name.replace(/_FILE$/, ''))));
+    const set = new Set(
+      used.map(name => (settingNames.includes(name) ? name : name.replace(/_FILE$/, ''))),
+    );
     const absent = settingNames.filter(name => !set.has(name));
     expect(absent).to.have.members(Object.keys(deliberatelyAbsent));
   });
 });
 
 async function dockerfile(): Promise<string[]> {
-  const lines = [...(await readDeploy('Dockerfile')).matchAll(/^ENV (.*)$/gm)].map(match => match[1] ?? '');
+  const lines = [...(await readDeploy('Dockerfile')).matchAll(/^ENV (.*)$/gm)].map(
+    match => match[1] ?? '',
+  );
   return lines.flatMap(line => [...line.matchAll(/(\w+)=/g)].map(match => match[1] ?? ''));
 }
 

@@ -38,7 +38,9 @@ describe('compose.yaml at the top of the repository', () => {
 
   it('each variable of its containers is a setting of the service, or one of the image of PostgreSQL', () => {
     const settings = [...settingNames, ...secretVariables.map(name => `${name}_FILE`)];
-    const used = Object.values(compose.services).flatMap(({ environment = {} }) => Object.keys(environment));
+    const used = Object.values(compose.services).flatMap(({ environment = {} }) =>
+      Object.keys(environment),
+    );
 
     expect(settings).to.include.members(used.filter(name => !name.startsWith('POSTGRES_')));
   });
@@ -46,7 +48,10 @@ describe('compose.yaml at the top of the repository', () => {
   it('its commands are those of the image, with the script of commands', async () => {
     const [, entryPoint = ''] = /^ENTRYPOINT (\[.*\])$/m.exec(await readDeploy('Dockerfile')) ?? [];
 
-    expect(compose.services.backoffice?.entrypoint).to.deep.equal([...JSON.parse(entryPoint), 'scripts/backoffice.ts']);
+    expect(compose.services.backoffice?.entrypoint).to.deep.equal([
+      ...JSON.parse(entryPoint),
+      'scripts/backoffice.ts',
+    ]);
   });
 
   it('other machines reach no port, PostgreSQL has no network, and no secret is in the file', () => {
@@ -146,7 +151,10 @@ describe('the set-up of compose.yaml', () => {
 
   it('where a command fails, it fails with its sentence, and leaves no half of a secret', async () => {
     await rm(join(folder, 'secrets/database-url'));
-    environment = { ...environment, DATABASE_URL: server.url('office').replace(/:[^:@/]+@/, ':wrong@') };
+    environment = {
+      ...environment,
+      DATABASE_URL: server.url('office').replace(/:[^:@/]+@/, ':wrong@'),
+    };
 
     const { code, stderr } = await makeDatabases();
 

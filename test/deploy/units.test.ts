@@ -13,7 +13,9 @@ describe('units of systemd', () => {
   let units: { file: string; text: string }[];
 
   before(async () => {
-    const files = (await readdir(join(root, 'deploy'), { recursive: true })).filter(file => file.endsWith('.service'));
+    const files = (await readdir(join(root, 'deploy'), { recursive: true })).filter(file =>
+      file.endsWith('.service'),
+    );
     units = await Promise.all(files.map(async file => ({ file, text: await readDeploy(file) })));
     expect(units).to.have.length.greaterThan(4);
   });
@@ -21,7 +23,9 @@ describe('units of systemd', () => {
   it('every unit has the same sandbox', () => {
     const sandboxes = units.map(({ text }) => /^UMask=0077\n(?:\w+=.*\n)+/m.exec(text)?.[0]);
     expect(sandboxes[0]?.split('\n')).to.have.length.greaterThan(15);
-    for (const [index, { file }] of units.entries()) expect(sandboxes[index], file).to.equal(sandboxes[0]);
+    for (const [index, { file }] of units.entries()) {
+      expect(sandboxes[index], file).to.equal(sandboxes[0]);
+    }
   });
 
   it('every unit that opens databases reads its secrets with LoadCredential, as the login that the page creates for it', async () => {
@@ -49,20 +53,29 @@ describe('units of systemd', () => {
     );
     const program = join(root, reload?.[1] ?? '');
     const run = async (code: string) => {
-      const child = spawn(process.execPath, ['-e', `setInterval(() => {}, 1_000); ${code}; console.log('ready')`]);
+      const child = spawn(process.execPath, [
+        '-e',
+        `setInterval(() => {}, 1_000); ${code}; console.log('ready')`,
+      ]);
       await once(child.stdout, 'data');
       const { status, stderr } = spawnSync(program, [String(child.pid)], { encoding: 'utf8' });
       return { child, status, stderr };
     };
 
     const worker = `const worker = require('node:child_process').spawn('sleep', ['60'])`;
-    const primary = await run(`${worker}; process.on('SIGHUP', () => { worker.kill(); process.exit(7); })`);
+    const primary = await run(
+      `${worker}; process.on('SIGHUP', () => { worker.kill(); process.exit(7); })`,
+    );
     expect(primary.status).to.equal(0);
     expect(await once(primary.child, 'exit')).to.deep.equal([7, null]);
 
-    const only = await run("for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(8))");
+    const only = await run(
+      "for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(8))",
+    );
     expect(only.status).to.equal(1);
-    expect(only.stderr).to.match(/^The service runs in one process, .* Run: systemctl restart backoffice\n$/);
+    expect(only.stderr).to.match(
+      /^The service runs in one process, .* Run: systemctl restart backoffice\n$/,
+    );
     only.child.kill('SIGTERM');
     expect(await once(only.child, 'exit')).to.deep.equal([8, null]);
   });
@@ -100,7 +113,13 @@ describe('units of systemd', () => {
       this.skip();
     }
     const paths = units.map(({ file }) => join(root, 'deploy', file));
-    for (const path of paths)
-      execFileSync('systemd-analyze', ['security', '--offline=true', `--threshold=${maxExposure}`, path]);
+    for (const path of paths) {
+      execFileSync('systemd-analyze', [
+        'security',
+        '--offline=true',
+        `--threshold=${maxExposure}`,
+        path,
+      ]);
+    }
   });
 });

@@ -21,7 +21,8 @@ describeInBrowser('documentation in a browser', (world, open) => {
   afterEach(() => expect(browserErrors).to.deep.equal([]));
   const goTo = (path: string) => page.goto(world().url + path);
 
-  // A drill checks all pages. This one has tables that are wider than a phone, and examples in several languages.
+  // A drill checks all pages. This one has tables that are wider than a phone, and examples in
+  // several languages.
   it('/docs/reference/country fits a phone and a desktop, with a contrast of at least 4.5 in light and in dark mode', async () => {
     await goTo('/docs/reference/country');
     await page.evaluate(openAll);

@@ -4,7 +4,11 @@ import { expect } from 'chai';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { createWorld, type World } from '../support/world.ts';
 
-const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
+const executablePath = [
+  '/usr/bin/chromium',
+  '/usr/bin/chromium-browser',
+  '/usr/bin/google-chrome',
+].find(existsSync);
 const args = [
   '--headless',
   '--no-sandbox',
@@ -16,13 +20,21 @@ const args = [
   '--disable-sync',
 ];
 
-/** The part of the DOM that the functions at the end use. They run in the browser and cannot use this module. */
+/**
+ * The part of the DOM that the functions at the end use. They run in the browser and cannot use
+ * this module.
+ */
 interface Window {
   document: {
     documentElement: { scrollWidth: number; clientWidth: number };
     querySelectorAll(selector: string): Iterable<Element>;
   };
-  getComputedStyle(element: Element): { color: string; backgroundColor: string; fontSize: string; fontWeight: string };
+  getComputedStyle(element: Element): {
+    color: string;
+    backgroundColor: string;
+    fontSize: string;
+    fontWeight: string;
+  };
 }
 interface AxeResults {
   violations: { id: string; nodes: { target: string[] }[] }[];
@@ -37,7 +49,10 @@ interface Element {
   childNodes: Iterable<{ nodeType: number; textContent: string }>;
 }
 
-/** Far above what any step needs, even on a busy machine. A wait ends as soon as its condition holds. */
+/**
+ * Far above what any step needs, even on a busy machine. A wait ends as soon as its condition
+ * holds.
+ */
 const maxWaitMs = 180_000;
 
 export interface OpenPage {
@@ -48,16 +63,23 @@ export interface OpenPage {
   origins: Set<string>;
 }
 
-export type OpenBrowserPage = (path: string, options?: Parameters<Browser['newPage']>[0]) => Promise<OpenPage>;
+export type OpenBrowserPage = (
+  path: string,
+  options?: Parameters<Browser['newPage']>[0],
+) => Promise<OpenPage>;
 
-/** Describes tests that use a browser and a world. Where Chromium is not installed, they are skipped. */
+/**
+ * Describes tests that use a browser and a world. Where Chromium is not installed, they are
+ * skipped.
+ */
 export function describeInBrowser(
   name: string,
   tests: (world: () => World, open: OpenBrowserPage) => void,
   environment: () => Record<string, string> = () => ({}),
 ): void {
-  if (executablePath === undefined) console.log(`  ${name}: skipped, because Chromium is not installed`);
-  else
+  if (executablePath === undefined) {
+    console.log(`  ${name}: skipped, because Chromium is not installed`);
+  } else {
     describe(name, () => {
       let world: World;
       let browser: Browser;
@@ -75,23 +97,38 @@ export function describeInBrowser(
         (path, options = {}) => openPage(browser, world.url + path, options),
       );
     });
+  }
 }
 
 export const hasBrowser = executablePath !== undefined;
 
 export function launchBrowser(): Promise<Browser> {
-  return chromium.launch({ ...(executablePath ? { executablePath } : {}), args, timeout: maxWaitMs });
+  return chromium.launch({
+    ...(executablePath ? { executablePath } : {}),
+    args,
+    timeout: maxWaitMs,
+  });
 }
 
-async function openPage(browser: Browser, url: string, options: Parameters<Browser['newPage']>[0]): Promise<OpenPage> {
+async function openPage(
+  browser: Browser,
+  url: string,
+  options: Parameters<Browser['newPage']>[0],
+): Promise<OpenPage> {
   const page = await browser.newPage(options);
   page.setDefaultTimeout(maxWaitMs);
   const browserErrors: string[] = [];
   const origins = new Set<string>();
-  page.on('console', message => ['error', 'warning'].includes(message.type()) && browserErrors.push(message.text()));
+  page.on(
+    'console',
+    message => ['error', 'warning'].includes(message.type()) && browserErrors.push(message.text()),
+  );
   page.on('pageerror', error => browserErrors.push(String(error)));
   page.on('requestfailed', request => browserErrors.push(`${request.url()} failed`));
-  page.on('request', request => request.url().startsWith('data:') || origins.add(new URL(request.url()).origin));
+  page.on(
+    'request',
+    request => request.url().startsWith('data:') || origins.add(new URL(request.url()).origin),
+  );
   await page.goto(url);
   return { page, browserErrors, origins };
 }
@@ -105,13 +142,19 @@ export async function tryOut(page: Page, operationId: string) {
 }
 
 /** Executes an operation, and waits for the response of the service. */
-export async function execute(page: Page, operation: Awaited<ReturnType<typeof tryOut>>, path: string) {
+export async function execute(
+  page: Page,
+  operation: Awaited<ReturnType<typeof tryOut>>,
+  path: string,
+) {
   const response = page.waitForResponse(candidate => new URL(candidate.url()).pathname === path);
   await operation.getByRole('button', { name: 'Execute' }).click();
   return response;
 }
 
-/** Returns what axe finds on a page, of any impact: the rule, and the elements that break it. */
+/**
+ * Returns what axe finds on a page, of any impact: the rule, and the elements that break it.
+ */
 export async function findViolations(page: Page): Promise<string[]> {
   const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
   await page.evaluate(axe); // not in a script element, which the content security policy forbids
@@ -126,7 +169,9 @@ export function openAll(): void {
 }
 
 export function readClipboard(): Promise<string> {
-  const { navigator } = globalThis as unknown as { navigator: { clipboard: { readText(): Promise<string> } } };
+  const { navigator } = globalThis as unknown as {
+    navigator: { clipboard: { readText(): Promise<string> } };
+  };
   return navigator.clipboard.readText();
 }
 
@@ -137,20 +182,27 @@ export function overflow(): number {
 }
 
 /**
- * The links, buttons and inputs that are beside the window: only by scrolling sideways, inside of a
- * list, would somebody see them.
+ * The links, buttons and inputs that are beside the window: only by scrolling sideways, inside
+ * of a list, would somebody see them.
  */
 export function besideWindow(): string[] {
   const { document, innerWidth } = globalThis as unknown as Window & { innerWidth: number };
-  const controls = [...document.querySelectorAll('main :is(a, button, input, select, textarea, summary)')];
-  return controls.filter(each => each.getBoundingClientRect().right > innerWidth).map(each => each.textContent);
+  const controls = [
+    ...document.querySelectorAll('main :is(a, button, input, select, textarea, summary)'),
+  ];
+  return controls
+    .filter(each => each.getBoundingClientRect().right > innerWidth)
+    .map(each => each.textContent);
 }
 
 /**
  * Expects that a page fits a phone in light and a desktop in dark mode.
  * @param check further expectations, run in each of the two looks
  */
-export async function expectFits(page: Page, check: (look: string) => Promise<void>): Promise<void> {
+export async function expectFits(
+  page: Page,
+  check: (look: string) => Promise<void>,
+): Promise<void> {
   for (const [width, colorScheme] of [
     [390, 'light'],
     [1280, 'dark'],
@@ -166,13 +218,19 @@ export async function expectFits(page: Page, check: (look: string) => Promise<vo
 async function violations(): Promise<string[]> {
   const { axe } = globalThis as unknown as { axe: { run(): Promise<AxeResults> } };
   const found = await axe.run();
-  return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(' ')).join(', ')}`);
+  return found.violations.map(
+    ({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(' ')).join(', ')}`,
+  );
 }
 
 export function isDark(): boolean {
   const { document, getComputedStyle } = globalThis as unknown as Window;
-  const backgrounds = ['body', 'html'].flatMap(name => [...document.querySelectorAll(name)].map(getComputedStyle));
-  const opaque = backgrounds.map(style => style.backgroundColor).find(color => !/, 0\)$/.test(color));
+  const backgrounds = ['body', 'html'].flatMap(name =>
+    [...document.querySelectorAll(name)].map(getComputedStyle),
+  );
+  const opaque = backgrounds
+    .map(style => style.backgroundColor)
+    .find(color => !/, 0\)$/.test(color));
   return opaque !== undefined && Number(opaque.match(/[\d.]+/)?.[0]) < 128;
 }
 
@@ -206,15 +264,22 @@ export function textContrasts(): { text: string; ratio: number }[] {
     const known = backgrounds.get(element);
     if (known !== undefined) return known;
     const { backgroundColor } = getComputedStyle(element);
-    const found = channels(backgroundColor)[3] === 0 ? backgroundOf(element.parentElement) : backgroundColor;
+    const found =
+      channels(backgroundColor)[3] === 0 ? backgroundOf(element.parentElement) : backgroundColor;
     backgrounds.set(element, found);
     return found;
   };
   const hasOwnText = (element: Element): boolean =>
     [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim() !== '');
   return [...document.querySelectorAll('body *')].filter(hasOwnText).map(element => {
-    const luminances = [luminance(getComputedStyle(element).color), luminance(backgroundOf(element))];
+    const luminances = [
+      luminance(getComputedStyle(element).color),
+      luminance(backgroundOf(element)),
+    ];
     const [light = 0, dark = 0] = luminances.sort((a, b) => b - a);
-    return { text: `${element.tagName} ${element.textContent.slice(0, 40)}`, ratio: (light + 0.05) / (dark + 0.05) };
+    return {
+      text: `${element.tagName} ${element.textContent.slice(0, 40)}`,
+      ratio: (light + 0.05) / (dark + 0.05),
+    };
   });
 }

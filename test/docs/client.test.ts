@@ -26,7 +26,10 @@ describe('client generated from the OpenAPI document', () => {
   });
 
   it('the committed types match the document; if not, run npm run -s openapi:types', async () => {
-    const committed = await readFile(new URL('../../clients/typescript/src/api.ts', import.meta.url), 'utf8');
+    const committed = await readFile(
+      new URL('../../clients/typescript/src/api.ts', import.meta.url),
+      'utf8',
+    );
     const types = await openapiTS(openApiText(routes), { defaultNonNullable: false, silent: true });
     expect(
       `${COMMENT_HEADER}${astToString(types)}` === committed,
@@ -34,37 +37,62 @@ describe('client generated from the OpenAPI document', () => {
     ).to.equal(true);
   });
 
-  // Half of this test is that it compiles: it reads every field by its generated type, without a type assertion.
+  // Half of this test is that it compiles: it reads every field by its generated type, without
+  // a type assertion.
   it('a generated client sets up data, uses a promotion, reads the audit log and logs out', async () => {
     const header = { 'X-Tenant': world.acme.guid };
     const { email, password } = world.acme.admin;
 
-    const login = await api.POST('/api/v1/auth/login', { params: { header }, body: { email, password } });
+    const login = await api.POST('/api/v1/auth/login', {
+      params: { header },
+      body: { email, password },
+    });
     tokens = dataOf(login);
     expect(tokens.entityType).to.equal(null);
     const me = dataOf(await api.GET('/api/v1/auth/me'));
-    expect([me.role, me.scope, me.tenantGuid]).to.deep.equal(['Administrator', 'All', world.acme.guid]);
+    expect([me.role, me.scope, me.tenantGuid]).to.deep.equal([
+      'Administrator',
+      'All',
+      world.acme.guid,
+    ]);
 
-    const euro = dataOf(await api.POST('/api/v1/Currency', { body: { Code: 'EUR', Name: 'Euro', Symbol: '€' } }));
+    const euro = dataOf(
+      await api.POST('/api/v1/Currency', { body: { Code: 'EUR', Name: 'Euro', Symbol: '€' } }),
+    );
     expect(euro.DecimalPlaces).to.equal(2);
     for (const body of [
       { CountryCode: 'DE', CountryName: 'Germany' },
       { CountryCode: 'AT', CountryName: 'Austria' },
-    ])
+    ]) {
       dataOf(await api.POST('/api/v1/Countries', { body }));
+    }
     const unit = dataOf(
-      await api.POST('/api/v1/UnitsOfMeasure', { body: { Code: 'KG/M', Name: 'Kilogram per metre' } }),
+      await api.POST('/api/v1/UnitsOfMeasure', {
+        body: { Code: 'KG/M', Name: 'Kilogram per metre' },
+      }),
     );
-    const byCode = await api.GET('/api/v1/UnitsOfMeasure/code/{code}', { params: { path: { code: 'kg/m' } } });
+    const byCode = await api.GET('/api/v1/UnitsOfMeasure/code/{code}', {
+      params: { path: { code: 'kg/m' } },
+    });
     expect(dataOf(byCode)).to.deep.equal(unit);
-    const vat = dataOf(await api.POST('/api/v1/TaxCodes', { body: { Code: 'VAT', Name: 'Standard', Rate: 19 } }));
+    const vat = dataOf(
+      await api.POST('/api/v1/TaxCodes', { body: { Code: 'VAT', Name: 'Standard', Rate: 19 } }),
+    );
     const changed = { Code: 'VAT', Name: 'Standard', Rate: 20.5, IsActive: vat.IsActive };
-    const put = await api.PUT('/api/v1/TaxCodes/{id}', { params: { path: { id: vat.Id } }, body: changed });
+    const put = await api.PUT('/api/v1/TaxCodes/{id}', {
+      params: { path: { id: vat.Id } },
+      body: changed,
+    });
     expect(dataOf(put)).to.deep.equal({ ...vat, Rate: 20.5 });
 
     const customers: number[] = [];
     for (let n = 1; n <= 7; n++) {
-      const body = { Name: `Customer ${n}`, EntityType: 'customer', CurrencyId: euro.Id, CountryCode: 'DE' } as const;
+      const body = {
+        Name: `Customer ${n}`,
+        EntityType: 'customer',
+        CurrencyId: euro.Id,
+        CountryCode: 'DE',
+      } as const;
       const entity = dataOf(await api.POST('/api/v1/Entities', { body }));
       expect(entity.StatusTitle).to.equal('Prospect');
       customers.push(entity.Id);
@@ -93,27 +121,40 @@ describe('client generated from the OpenAPI document', () => {
     expect(dataOf(other).Used).to.equal(false);
 
     for (const entityId of customers) {
-      const body = { ActivityCode: 10, EntityId: entityId, Comment: 'Called\nand sold', Screen: 'Orders' };
+      const body = {
+        ActivityCode: 10,
+        EntityId: entityId,
+        Comment: 'Called\nand sold',
+        Screen: 'Orders',
+      };
       expect(dataOf(await api.POST('/api/v1/Activity', { body })).IPAddress).to.be.a('string');
     }
 
     expect(await allEntities(api, 3)).to.deep.equal(customers);
     const newest = dataOf(await api.GET('/api/v1/Activity', { params: { query: { limit: 2 } } }));
     expect(newest.map(({ EntityId }) => EntityId)).to.deep.equal(customers.slice(-2).reverse());
-    const ofOne = dataOf(await api.GET('/api/v1/Activity', { params: { query: { entityId: first } } }));
+    const ofOne = dataOf(
+      await api.GET('/api/v1/Activity', { params: { query: { entityId: first } } }),
+    );
     expect(ofOne).to.have.length(1);
 
-    const wrong = await api.POST('/api/v1/Countries', { body: { CountryCode: 'de', CountryName: 'Deutschland' } });
+    const wrong = await api.POST('/api/v1/Countries', {
+      body: { CountryCode: 'de', CountryName: 'Deutschland' },
+    });
     expect(wrong.response.status).to.equal(400);
     expect(wrong.error?.code).to.equal('duplicate');
-    const log = dataOf(await api.GET('/api/v1/AuditLog', { params: { query: { resource: 'TaxCode', limit: 10 } } }));
+    const log = dataOf(
+      await api.GET('/api/v1/AuditLog', { params: { query: { resource: 'TaxCode', limit: 10 } } }),
+    );
     expect(log.map(({ Action, Key }) => [Action, Key])).to.deep.equal([
       ['update', String(vat.Id)],
       ['create', String(vat.Id)],
     ]);
 
     const { refreshToken } = tokens;
-    tokens = dataOf(await api.POST('/api/v1/auth/refresh', { params: { header }, body: { refreshToken } }));
+    tokens = dataOf(
+      await api.POST('/api/v1/auth/refresh', { params: { header }, body: { refreshToken } }),
+    );
     expect(tokens.refreshToken).not.to.equal(refreshToken);
     dataOf(await api.GET('/api/v1/auth/me'));
     const logout = await api.POST('/api/v1/auth/logout');
@@ -145,8 +186,19 @@ describe('client generated from the OpenAPI document', () => {
   });
 });
 
-/** The data of a successful result. @throws {Error} when the response is a problem */
-function dataOf<Data>({ data, error, response }: { data?: Data; error?: unknown; response: Response }): Data {
+/**
+ * The data of a successful result.
+ * @throws {Error} when the response is a problem
+ */
+function dataOf<Data>({
+  data,
+  error,
+  response,
+}: {
+  data?: Data;
+  error?: unknown;
+  response: Response;
+}): Data {
   if (data === undefined) throw new Error(`${response.status} ${JSON.stringify(error)}`);
   return data;
 }

@@ -29,7 +29,9 @@ describe('the page of dependencies', () => {
       expect(row).to.match(/`test\/[^`]+\.test\.ts`/);
     }
 
-    for (const [, file = ''] of page.matchAll(/`((?:src|test|scripts|deploy)\/[^`]+\.\w+|mikro-orm\.config\.ts)`/g)) {
+    for (const [, file = ''] of page.matchAll(
+      /`((?:src|test|scripts|deploy)\/[^`]+\.\w+|mikro-orm\.config\.ts)`/g,
+    )) {
       await access(join(root, file));
     }
   });

@@ -20,13 +20,18 @@ describe('glossary', () => {
   it('each term of the glossary occurs in src, in a text or as a name', async () => {
     const source = new URL('src/', root);
     const files = (await readdir(source, { recursive: true })).filter(file => file.endsWith('.ts'));
-    const code = (await Promise.all(files.map(file => readFile(new URL(file, source), 'utf8')))).join('\n');
-    const unused = terms.filter(term => !new RegExp(`\\b${term.replaceAll(' ', '[ -]?')}`, 'i').test(code));
+    const code = (
+      await Promise.all(files.map(file => readFile(new URL(file, source), 'utf8')))
+    ).join('\n');
+    const unused = terms.filter(
+      term => !new RegExp(`\\b${term.replaceAll(' ', '[ -]?')}`, 'i').test(code),
+    );
     expect(unused).to.deep.equal([]);
   });
 
   it('ARCHITECTURE.md and CONTRIBUTING.md link to the glossary', async () => {
-    for (const name of ['ARCHITECTURE.md', 'CONTRIBUTING.md'])
+    for (const name of ['ARCHITECTURE.md', 'CONTRIBUTING.md']) {
       expect(await readFile(new URL(name, root), 'utf8'), name).to.include('](GLOSSARY.md)');
+    }
   });
 });

@@ -32,7 +32,9 @@ describe("operators' handbook", () => {
   it('every setting is in .env.example, with its default', async () => {
     const lines = [...(await documentText('.env.example')).matchAll(/^(#?)([A-Z_]+)=(.*)$/gm)];
     expect(lines.map(([, , name]) => name)).to.have.members(settingNames);
-    const defaults = lines.filter(([, commented]) => commented === '').map(([, , name = '', value]) => [name, value]);
+    const defaults = lines
+      .filter(([, commented]) => commented === '')
+      .map(([, , name = '', value]) => [name, value]);
     expect(readConfig(Object.fromEntries(defaults))).to.deep.equal(readConfig({}));
   });
 
@@ -42,27 +44,34 @@ describe("operators' handbook", () => {
   });
 
   it('the reference has a row for every setting and every command', () => {
-    for (const name of settingNames) expect(reference).to.match(new RegExp(`^\\| \`${name}\` \\|`, 'm'));
-    for (const path of commandPaths(program)) expect(reference, path).to.match(new RegExp(`^\\| \`${path}[ \`]`, 'm'));
+    for (const name of settingNames) {
+      expect(reference).to.match(new RegExp(`^\\| \`${name}\` \\|`, 'm'));
+    }
+    for (const path of commandPaths(program)) {
+      expect(reference, path).to.match(new RegExp(`^\\| \`${path}[ \`]`, 'm'));
+    }
   });
 
   it('every command line in the handbook names a command and options that exist', async () => {
     const pages = await Promise.all(documents.map(({ file }) => documentText(file)));
     const lines = [...pages.join('\n').matchAll(/bin\/backoffice ((?:[^`\n\\]|\\\n)+)/g)];
     expect(lines).to.have.length.greaterThan(50);
-    for (const [, text = ''] of lines)
+    for (const [, text = ''] of lines) {
       expectKnownCommand(
         program,
         text.split(/\s+/).filter(word => word !== '\\'),
       );
+    }
   });
 
   it('the handbook has a row for every error of doctor, with the commands that mend it, and no other row', () => {
     const section = incidents.split('\n### Errors\n')[1]?.split('\n### ')[0] ?? '';
-    const rows = [...section.matchAll(/^\| `(\w+)` \| .* \| (.*) \|$/gm)].map(([, name = '', commands = '']) => [
-      name,
-      [...commands.matchAll(/`((?:bin\/backoffice|psql) [^`]+)`/g)].map(([, command]) => command),
-    ]);
+    const rows = [...section.matchAll(/^\| `(\w+)` \| .* \| (.*) \|$/gm)].map(
+      ([, name = '', commands = '']) => [
+        name,
+        [...commands.matchAll(/`((?:bin\/backoffice|psql) [^`]+)`/g)].map(([, command]) => command),
+      ],
+    );
 
     expect(Object.fromEntries(rows)).to.deep.equal(errors);
   });
@@ -101,31 +110,45 @@ describe('Markdown pages', () => {
       for (const [, linked = '', id] of text.matchAll(/\]\(([\w./-]*)#([^)]+)\)/g)) {
         const file = linked === '' ? page.file : join(dirname(page.file), linked);
         const target = documents.find(each => each.file === file);
-        const rendered = target && (await documentPage(target, { base: 'http://backoffice.test', hasHandbook: true }));
+        const rendered =
+          target &&
+          (await documentPage(target, { base: 'http://backoffice.test', hasHandbook: true }));
         expect(rendered, `${linked}#${id}`).to.match(new RegExp(`<h[1-6] id="${id}">`));
       }
     });
 
     it(`the list beside ${page.file} has each of its headings of levels 2 and 3`, async () => {
-      const rendered = await documentPage(page, { base: 'http://backoffice.test', hasHandbook: true });
+      const rendered = await documentPage(page, {
+        base: 'http://backoffice.test',
+        hasHandbook: true,
+      });
       const [, list = ''] = /aria-label="On this page">([\s\S]*?)<\/nav>/.exec(rendered) ?? [];
       const linked = [...list.matchAll(/href="#([^"]+)"/g)].map(match => match[1]);
-      expect(linked).to.deep.equal([...rendered.matchAll(/<h[23] id="([^"]+)">/g)].map(match => match[1]));
+      expect(linked).to.deep.equal(
+        [...rendered.matchAll(/<h[23] id="([^"]+)">/g)].map(match => match[1]),
+      );
     });
 
     it(`every code block of ${page.file} can be focused and has a label`, async () => {
       const text = await readFile(join(root, page.file), 'utf8');
-      const rendered = await documentPage(page, { base: 'http://backoffice.test', hasHandbook: true });
+      const rendered = await documentPage(page, {
+        base: 'http://backoffice.test',
+        hasHandbook: true,
+      });
       const blocks = [...rendered.matchAll(/<pre[^>]*>/g)];
       expect(blocks).to.have.length([...text.matchAll(/^ *```/gm)].length / 2);
-      for (const [tag] of blocks) expect(tag).to.match(/^<pre tabindex="0" role="group" aria-label="[^"]+">$/);
+      for (const [tag] of blocks) {
+        expect(tag).to.match(/^<pre tabindex="0" role="group" aria-label="[^"]+">$/);
+      }
     });
 
     it(`the page of ${page.file} has the address of the service in place of the example address`, async () => {
       const text = await readFile(join(root, page.file), 'utf8');
       const rendered = await documentPage(page, { base: 'https://erp.test', hasHandbook: true });
       expect(rendered).to.not.include('api.example.com');
-      expect(rendered.includes('https://erp.test/')).to.equal(text.includes('https://api.example.com/'));
+      expect(rendered.includes('https://erp.test/')).to.equal(
+        text.includes('https://api.example.com/'),
+      );
     });
   }
 });
@@ -152,8 +175,12 @@ function rowsUnder(heading: string, page: string): RegExpExecArray[] {
 async function loggedEvents(): Promise<string[]> {
   const entries = await readdir(join(root, 'src'), { recursive: true });
   const sources = await Promise.all(
-    entries.filter(name => name.endsWith('.ts')).map(name => readFile(join(root, 'src', name), 'utf8')),
+    entries
+      .filter(name => name.endsWith('.ts'))
+      .map(name => readFile(join(root, 'src', name), 'utf8')),
   );
-  const events = sources.flatMap(source => [...source.matchAll(/\bevent: '(\w+)'/g)].map(match => match[1] ?? ''));
+  const events = sources.flatMap(source =>
+    [...source.matchAll(/\bevent: '(\w+)'/g)].map(match => match[1] ?? ''),
+  );
   return [...new Set(events)];
 }

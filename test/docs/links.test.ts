@@ -39,7 +39,9 @@ describe('links of the repository', () => {
   });
 
   it('every link of a Markdown file to a heading names a heading of the file that it leads to', () => {
-    const broken = links.filter(({ to, id }) => id !== undefined && !headingIds(texts.get(to) ?? '').includes(id));
+    const broken = links.filter(
+      ({ to, id }) => id !== undefined && !headingIds(texts.get(to) ?? '').includes(id),
+    );
 
     expect(broken).to.deep.equal([]);
   });
@@ -53,7 +55,9 @@ describe('links of the repository', () => {
     const named = [...(texts.get('SECURITY.md') ?? '').matchAll(/`([\w-]+\.(?:test|drill))`/g)];
 
     expect(named).to.have.length.greaterThan(20);
-    expect(named.map(([, name]) => name).filter(name => !files.has(`${name}.ts`))).to.deep.equal([]);
+    expect(named.map(([, name]) => name).filter(name => !files.has(`${name}.ts`))).to.deep.equal(
+      [],
+    );
   });
 });
 
@@ -68,7 +72,9 @@ function linksOf(from: string, text: string): Link[] {
 }
 
 function headingIds(text: string): string[] {
-  return [...text.matchAll(/^#{1,6} (.+)$/gm)].map(([, heading = '']) => headingId(heading.replaceAll('`', '')));
+  return [...text.matchAll(/^#{1,6} (.+)$/gm)].map(([, heading = '']) =>
+    headingId(heading.replaceAll('`', '')),
+  );
 }
 
 /** Leaves out blocks of code, in which a line that begins with `#` is a comment. */

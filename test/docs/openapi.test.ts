@@ -6,11 +6,22 @@ import { problems } from '../../src/lib/errors.ts';
 import { openApiText } from '../../src/service/pages/openapi-document.ts';
 import type { Client } from '../support/client.ts';
 import { runScript } from '../support/command-line.ts';
-import { document, type Operation, pointerTo, routes, seenStatuses, violationsOf } from '../support/contract.ts';
+import {
+  document,
+  type Operation,
+  pointerTo,
+  routes,
+  seenStatuses,
+  violationsOf,
+} from '../support/contract.ts';
 import { useLogin, useWorld, type World } from '../support/world.ts';
 
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
-  Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, path, operation })),
+  Object.entries(methods).map(([method, operation]) => ({
+    name: `${method.toUpperCase()} ${path}`,
+    path,
+    operation,
+  })),
 );
 const text = openApiText(routes);
 
@@ -45,7 +56,9 @@ describe('OpenAPI document', () => {
   });
 
   it('the document describes exactly the mounted routes', () => {
-    const mounted = routes.map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`);
+    const mounted = routes.map(
+      ({ method, path }) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`,
+    );
     expect(operations.map(({ name }) => name)).to.have.members(mounted);
     expect(new Set(mounted).size).to.equal(mounted.length);
   });
@@ -64,7 +77,9 @@ describe('OpenAPI document', () => {
 
   it('every $ref resolves, and the document names no database, host or file', () => {
     for (const [, pointer = ''] of text.matchAll(/"\$ref": "#\/([^"]+)"/g)) {
-      const target = pointer.split('/').reduce<unknown>((at, key) => (at as Record<string, unknown>)?.[key], document);
+      const target = pointer
+        .split('/')
+        .reduce<unknown>((at, key) => (at as Record<string, unknown>)?.[key], document);
       expect(target, pointer).to.be.an('object');
     }
     expect(text.replaceAll('https://hooks.example.com', '')).not.to.match(
@@ -85,14 +100,19 @@ describe('OpenAPI document', () => {
         const isPermission = String(route.access).includes('.');
         const security = operation.security ?? document.security;
         if (route.access === 'anonymous') expect(security).to.deep.equal([]);
-        if (route.access === 'user' || isPermission) expect(security).to.deep.equal([{ bearer: [] }]);
+        if (route.access === 'user' || isPermission) {
+          expect(security).to.deep.equal([{ bearer: [] }]);
+        }
         expect(operation['x-permission']).to.equal(isPermission ? route.access : undefined);
         if (isPermission) expect(operation.description).to.include(`\`${route.access}\``);
       });
 
       it(`${name} documents every parameter`, () => {
-        const named = (place: string) => operation.parameters.filter(({ in: where }) => where === place);
-        expect(named('path').map(({ name }) => name)).to.deep.equal([...path.matchAll(/\{(\w+)\}/g)].map(([, n]) => n));
+        const named = (place: string) =>
+          operation.parameters.filter(({ in: where }) => where === place);
+        expect(named('path').map(({ name }) => name)).to.deep.equal(
+          [...path.matchAll(/\{(\w+)\}/g)].map(([, n]) => n),
+        );
         expect(named('path').every(({ required }) => required)).to.equal(true);
 
         const own = Object.keys(route.query?.shape ?? {});
@@ -107,8 +127,12 @@ describe('OpenAPI document', () => {
         }
 
         const isConditional = '304' in operation.responses || '412' in operation.responses;
-        expect(named('header').some(({ name }) => name === 'If-None-Match')).to.equal(isConditional);
-        for (const parameter of operation.parameters) expect(parameter).to.have.property('description').that.is.ok;
+        expect(named('header').some(({ name }) => name === 'If-None-Match')).to.equal(
+          isConditional,
+        );
+        for (const parameter of operation.parameters) {
+          expect(parameter).to.have.property('description').that.is.ok;
+        }
       });
 
       it(`${name} has an example body that its contract accepts, if it takes a body`, () => {
@@ -117,15 +141,21 @@ describe('OpenAPI document', () => {
         if (!content) return;
         expect(content.example).to.be.an('object').that.is.not.empty;
         const contract = route.body as z.ZodObject;
-        const accepted = (route.method === 'PATCH' ? contract.partial() : contract).safeParse(content.example);
+        const accepted = (route.method === 'PATCH' ? contract.partial() : contract).safeParse(
+          content.example,
+        );
         expect(accepted.error?.issues).to.equal(undefined);
-        expect(Object.keys(accepted.data ?? {})).to.include.members(Object.keys(content.example as object));
+        expect(Object.keys(accepted.data ?? {})).to.include.members(
+          Object.keys(content.example as object),
+        );
       });
 
       it(`${name} has an example that its schema accepts, for the request and for each response`, () => {
         const [method = ''] = name.split(' ');
         const pointer = `/paths/${pointerTo(path)}/${method.toLowerCase()}`;
-        const bodies: [string, Content | undefined][] = [[`${pointer}/requestBody`, operation.requestBody?.content]];
+        const bodies: [string, Content | undefined][] = [
+          [`${pointer}/requestBody`, operation.requestBody?.content],
+        ];
 
         for (const [status, { $ref, content }] of Object.entries(operation.responses)) {
           const shared = $ref?.split('/').at(-1) ?? '';
@@ -140,24 +170,33 @@ describe('OpenAPI document', () => {
           for (const [type, { example }] of Object.entries(content ?? {})) {
             expect(example, place).not.to.equal(undefined);
             if (!type.endsWith('json')) continue;
-            expect(violationsOf(`${place}/content/${pointerTo(type)}/schema`, example), place).to.equal(undefined);
+            expect(
+              violationsOf(`${place}/content/${pointerTo(type)}/schema`, example),
+              place,
+            ).to.equal(undefined);
           }
         }
       });
 
       it(`${name} documents its success status and its problems`, () => {
         const successes = Object.keys(operation.responses).filter(status => status.startsWith('2'));
-        expect(successes).to.deep.equal([...new Set([String(route.status), ...(route.mayBeEmpty ? ['204'] : [])])]);
+        expect(successes).to.deep.equal([
+          ...new Set([String(route.status), ...(route.mayBeEmpty ? ['204'] : [])]),
+        ]);
         expect(operation.responses).to.include.keys('400', '429', '500', '503');
         for (const [status, { $ref }] of Object.entries(operation.responses)) {
-          if (Number(status) >= 400) expect($ref).to.match(new RegExp(`^#/components/responses/Problem${status}\\b`));
+          if (Number(status) >= 400) {
+            expect($ref).to.match(new RegExp(`^#/components/responses/Problem${status}\\b`));
+          }
         }
       });
     });
   }
 
   it('the problem schema lists every problem code', () => {
-    const { properties } = document.components.schemas.Problem as { properties: { code: { enum: string[] } } };
+    const { properties } = document.components.schemas.Problem as {
+      properties: { code: { enum: string[] } };
+    };
     expect(properties.code.enum).to.have.members(Object.keys(problems));
   });
 });
@@ -178,7 +217,9 @@ describe('OpenAPI document and running service', () => {
   it('every endpoint responds as documented when records are read, created, changed and deleted', async () => {
     await callEveryEndpoint(admin, world);
     const succeeded = (name: string, { responses }: Operation) =>
-      Object.keys(responses).some(status => status.startsWith('2') && seenStatuses.get(name)?.has(Number(status)));
+      Object.keys(responses).some(
+        status => status.startsWith('2') && seenStatuses.get(name)?.has(Number(status)),
+      );
     const withoutSuccess = operations
       .filter(({ name, operation }) => !coveredElsewhere.test(name) && !succeeded(name, operation))
       .map(({ name }) => name);
@@ -193,32 +234,52 @@ describe('OpenAPI document and running service', () => {
     for (const { name, path } of operations) {
       const [method = ''] = name.split(' ');
       const address = path.replace(/\{(\w*[cC]ode)\}/, 'none').replace(/\{\w+\}/g, '0');
-      const isNotCalled = /\/(logout|stream)$/.test(path); // the first ends the session, the second does not end
+      // the first ends the session, the second does not end
+      const isNotCalled = /\/(logout|stream)$/.test(path);
 
       const responses = [
         await world.anonymous.send(method, address),
-        await world.anonymous.send(method, address, method === 'GET' ? undefined : '{', tenantHeader),
+        await world.anonymous.send(
+          method,
+          address,
+          method === 'GET' ? undefined : '{',
+          tenantHeader,
+        ),
         ...(isNotCalled ? [] : [await withoutPermission.send(method, address)]),
-        ...(isNotCalled ? [] : [await admin.send(method, address, method === 'GET' ? undefined : {})]),
-        await admin.send(method, `${address}?limit=0&limit=1&includeDeleted=x`, method === 'GET' ? undefined : 'null', {
-          'Content-Type': 'text/plain',
-          ...(isNotCalled ? { Authorization: 'Bearer x.y.z' } : {}),
-        }),
+        ...(isNotCalled
+          ? []
+          : [await admin.send(method, address, method === 'GET' ? undefined : {})]),
+        await admin.send(
+          method,
+          `${address}?limit=0&limit=1&includeDeleted=x`,
+          method === 'GET' ? undefined : 'null',
+          {
+            'Content-Type': 'text/plain',
+            ...(isNotCalled ? { Authorization: 'Bearer x.y.z' } : {}),
+          },
+        ),
       ];
 
-      problemStatuses.set(name, new Set(responses.map(({ status }) => status).filter(status => status >= 400)));
+      problemStatuses.set(
+        name,
+        new Set(responses.map(({ status }) => status).filter(status => status >= 400)),
+      );
     }
 
-    for (const [name, statuses] of problemStatuses) expect([...statuses].join(), name).to.match(/401|403/);
-    expect([...new Set([...problemStatuses.values()].flatMap(set => [...set]))]).to.include.members([
-      400, 401, 403, 404, 415,
-    ]);
+    for (const [name, statuses] of problemStatuses) {
+      expect([...statuses].join(), name).to.match(/401|403/);
+    }
+    expect([...new Set([...problemStatuses.values()].flatMap(set => [...set]))]).to.include.members(
+      [400, 401, 403, 404, 415],
+    );
   });
 });
 
 async function importCurrency(client: Client): Promise<void> {
   const query = '/api/v1/Imports?resource=Currency';
-  const { status, body } = await client.post(query, 'Code,Name\nNOK,Krone\n', { 'Content-Type': 'text/csv' });
+  const { status, body } = await client.post(query, 'Code,Name\nNOK,Krone\n', {
+    'Content-Type': 'text/csv',
+  });
   expect(status).to.equal(200);
   expect(body.Applied).to.equal(true);
 }
@@ -228,9 +289,14 @@ function collectionOf(path: string): string {
   return path.split('/').slice(0, 4).join('/');
 }
 
-/** Calls every endpoint with valid input. Creates a record before the records that refer to it. */
+/**
+ * Calls every endpoint with valid input. Creates a record before the records that refer to it.
+ */
 async function callEveryEndpoint(client: Client, world: World): Promise<void> {
-  const created = new Map<string, { Id?: number; CountryCode?: string; Code?: string; PromoCode?: string }>();
+  const created = new Map<
+    string,
+    { Id?: number; CountryCode?: string; Code?: string; PromoCode?: string }
+  >();
   for (const { path, operation } of operations.filter(({ name }) => name.startsWith('POST'))) {
     if (path.includes('/auth/') || path.includes('{')) continue;
     if (path.endsWith('/Imports')) {
@@ -256,9 +322,13 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
     };
     return path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(keys[name])));
   };
-  for (const { name, path } of operations.filter(({ name, path }) => name.startsWith('POST') && path.includes('{'))) {
+  for (const { name, path } of operations.filter(
+    ({ name, path }) => name.startsWith('POST') && path.includes('{'),
+  )) {
     if (coveredElsewhere.test(name)) continue;
-    expect((await client.post(address(path))).status, path).to.equal(path.endsWith('/used') ? 201 : 200);
+    expect((await client.post(address(path))).status, path).to.equal(
+      path.endsWith('/used') ? 201 : 200,
+    );
   }
   for (const { name, path, operation } of operations) {
     if (/\/auth\/|\/Data\/|\/stream$/.test(path)) continue;
@@ -267,29 +337,52 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
       const response = await client.get(address(path));
       expect(response.status, name).to.equal(200);
       const etag = response.headers.get('etag');
-      if (etag) expect((await client.get(address(path), { 'If-None-Match': etag })).status, name).to.equal(304);
+      if (etag) {
+        expect((await client.get(address(path), { 'If-None-Match': etag })).status, name).to.equal(
+          304,
+        );
+      }
     }
-    if (name.startsWith('PATCH')) expect((await client.patch(address(path), body)).status, name).to.equal(200);
+    if (name.startsWith('PATCH')) {
+      expect((await client.patch(address(path), body)).status, name).to.equal(200);
+    }
     if (name.startsWith('PUT')) {
       // Later requests find the record by its code.
       const record = created.get(collectionOf(path)) ?? {};
-      const codes = Object.entries(record).filter(([field]) => /^(Country|Promo)?Code$/.test(field));
+      const codes = Object.entries(record).filter(([field]) =>
+        /^(Country|Promo)?Code$/.test(field),
+      );
       const sent = { ...(body as object), ...Object.fromEntries(codes) };
       expect((await client.put(address(path), sent)).status, name).to.equal(200);
     }
   }
   // Deletes new records, because other records refer to the first ones.
-  for (const { path } of operations.filter(({ name, path }) => name.startsWith('DELETE') && !path.includes('/auth/'))) {
+  for (const { path } of operations.filter(
+    ({ name, path }) => name.startsWith('DELETE') && !path.includes('/auth/'),
+  )) {
     const collection = collectionOf(path);
-    const example = document.paths[collection]?.post?.requestBody?.content['application/json']?.example;
-    const otherCodes: Record<string, string> = { CountryCode: 'XX', Code: 'XTS', PromoCode: 'OTHER', Name: 'Other' };
-    const body = Object.entries(example ?? {}).map(([name, value]) => [name, otherCodes[name] ?? value]);
+    const example =
+      document.paths[collection]?.post?.requestBody?.content['application/json']?.example;
+    const otherCodes: Record<string, string> = {
+      CountryCode: 'XX',
+      Code: 'XTS',
+      PromoCode: 'OTHER',
+      Name: 'Other',
+    };
+    const body = Object.entries(example ?? {}).map(([name, value]) => [
+      name,
+      otherCodes[name] ?? value,
+    ]);
     created.set(collection, (await client.post(collection, Object.fromEntries(body))).body);
     expect((await client.delete(address(path))).status, path).to.equal(204);
   }
   const guest = await world.login(world.acme);
   await guest.get('/api/v1/auth/me');
   const { refreshToken } = guest.tokens ?? {};
-  await world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': world.acme.guid });
+  await world.anonymous.post(
+    '/api/v1/auth/refresh',
+    { refreshToken },
+    { 'X-Tenant': world.acme.guid },
+  );
   await guest.post('/api/v1/auth/logout');
 }

@@ -41,13 +41,20 @@ interface RawResponse {
 const agent = new Agent({ keepAlive: true });
 
 /** Sends the path unchanged. `fetch` would normalise its dot segments. */
-function rawGet(url: string, path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<RawResponse> {
+function rawGet(
+  url: string,
+  path: string,
+  headers: Record<string, string> = {},
+  method = 'GET',
+): Promise<RawResponse> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve, reject) => {
     const call = request({ hostname, port, path, method, headers, agent }, response => {
       let body = '';
       response.setEncoding('utf8').on('data', text => (body += text));
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }));
+      response.on('end', () =>
+        resolve({ status: response.statusCode ?? 0, headers: response.headers, body }),
+      );
     });
     call.on('error', reject).end();
   });
@@ -64,7 +71,9 @@ describe('documentation pages', () => {
 
   before(async () => {
     authorization = { Authorization: `Bearer ${admin.tokens?.accessToken}` };
-    for (const path of [...Object.keys(mediaTypes), '/favicon.ico']) responses.set(path, await rawGet(world.url, path));
+    for (const path of [...Object.keys(mediaTypes), '/favicon.ico']) {
+      responses.set(path, await rawGet(world.url, path));
+    }
     for (const path of htmlPaths) pages.set(path, responseOf(path).body);
   });
   const responseOf = (path: string): RawResponse => responses.get(path) as RawResponse;
@@ -87,8 +96,9 @@ describe('documentation pages', () => {
       const head = await rawGet(world.url, path, {}, 'HEAD');
       expect(head.status).to.equal(200);
       expect(head.body).to.equal('');
-      for (const name of ['content-type', 'content-length', 'etag', 'cache-control'])
+      for (const name of ['content-type', 'content-length', 'etag', 'cache-control']) {
         expect(head.headers[name], name).to.equal(get.headers[name]);
+      }
     });
 
     it(`${path} returns 304 for its current ETag, and the body for another one`, async () => {
@@ -110,7 +120,9 @@ describe('documentation pages', () => {
 
   it('an address with a slash at its end leads a browser to the page', async () => {
     for (const path of ['/docs', '/docs/reference', '/swagger']) {
-      const { status, headers } = await rawGet(world.url, `${path}/`, { Accept: 'text/html,*/*;q=0.8' });
+      const { status, headers } = await rawGet(world.url, `${path}/`, {
+        Accept: 'text/html,*/*;q=0.8',
+      });
       expect(status).to.equal(302);
       expect(headers.location).to.equal(path);
     }
@@ -121,7 +133,9 @@ describe('documentation pages', () => {
     expect(status).to.equal(200);
     expect(headers['content-type']).to.equal('image/svg+xml');
     expect(body).to.match(/^<svg /);
-    for (const path of htmlPaths) expect(pages.get(path), path).to.include('<link rel="icon" href="/favicon.ico">');
+    for (const path of htmlPaths) {
+      expect(pages.get(path), path).to.include('<link rel="icon" href="/favicon.ico">');
+    }
   });
 
   it('a browser gets a 404 page for an unknown path outside /api, and every other client a problem', async () => {
@@ -132,7 +146,10 @@ describe('documentation pages', () => {
       expect(status, path).to.equal(404);
       expect(headers['content-type'], path).to.equal('text/html; charset=utf-8');
       expect(headers['cache-control'], path).to.equal('no-store');
-      expect(body).to.include('There is no such page').and.include('href="/docs"').and.not.include('nope');
+      expect(body)
+        .to.include('There is no such page')
+        .and.include('href="/docs"')
+        .and.not.include('nope');
       expect(headers['content-security-policy']).to.include(`default-src 'none'`);
 
       for (const Accept of ['application/json', '*/*']) {
@@ -155,24 +172,33 @@ describe('documentation pages', () => {
 
   it('the pages do not depend on the caller or on the named tenant', async () => {
     for (const path of htmlPaths) {
-      const asUser = await rawGet(world.url, path, { ...authorization, 'X-Tenant': world.globex.guid });
+      const asUser = await rawGet(world.url, path, {
+        ...authorization,
+        'X-Tenant': world.globex.guid,
+      });
       expect(asUser.body, path).to.equal(pages.get(path));
-      const invalid = await rawGet(world.url, path, { Authorization: 'Bearer x', 'X-Tenant': 'nobody' });
+      const invalid = await rawGet(world.url, path, {
+        Authorization: 'Bearer x',
+        'X-Tenant': 'nobody',
+      });
       expect(invalid.body, path).to.equal(pages.get(path));
     }
   });
 
   it('the pages refer to no other origin, and contain no inline script or style', () => {
     for (const [path, text] of pages) {
-      const references = [...text.matchAll(/\b(?:href|src|action|srcset|poster|data)="([^"]*)"/g)].map(
-        match => match[1],
-      );
+      const references = [
+        ...text.matchAll(/\b(?:href|src|action|srcset|poster|data)="([^"]*)"/g),
+      ].map(match => match[1]);
       expect(references).to.not.be.empty;
       for (const reference of references) expect(reference, path).to.match(/^(\/(?!\/)|#|data:,$)/);
       const urls = [...text.matchAll(/https?:\/\/[^\s"'<]+/g)].map(([url]) => url);
       // In examples: PUBLIC_URL, and names that RFC 2606 reserves for examples.
-      for (const url of urls)
-        expect(url, path).to.match(/^(http:\/\/backoffice\.test|https:\/\/(\w+\.)*example\.com)(:\d+)?(\/|$)/);
+      for (const url of urls) {
+        expect(url, path).to.match(
+          /^(http:\/\/backoffice\.test|https:\/\/(\w+\.)*example\.com)(:\d+)?(\/|$)/,
+        );
+      }
       expect(text).not.to.match(/<script>|\bon\w+="|style="|@import|url\(/);
     }
   });
@@ -181,7 +207,8 @@ describe('documentation pages', () => {
     const { url: api } = await world.startAnotherServer({ DOCS: 'api' });
     const { url: off } = await world.startAnotherServer({ DOCS: 'off' });
 
-    const isHandbook = (path: string): boolean => /^\/docs\/(operate|deploy|what-it-does-not-do)/.test(path);
+    const isHandbook = (path: string): boolean =>
+      /^\/docs\/(operate|deploy|what-it-does-not-do)/.test(path);
 
     for (const path of Object.keys(mediaTypes)) {
       const shown = await rawGet(api, path);
@@ -217,7 +244,8 @@ describe('documentation pages', () => {
       for (const [, link = ''] of text.matchAll(/\b(?:href|src)="([#/][^"]*)"/g)) {
         const [path = '', anchor] = link.split('#');
         const target = path === '' ? page : path;
-        if (!responses.has(target)) responses.set(target, await rawGet(world.url, target)); // a picture
+        // a picture
+        if (!responses.has(target)) responses.set(target, await rawGet(world.url, target));
 
         const isFound = anchor ? idsOf.get(target)?.has(anchor) : responseOf(target).status === 200;
         if (!isFound) broken.push(`${link} on ${page}`);
@@ -243,9 +271,11 @@ describe('documentation pages', () => {
     const found = entries.map(([, address = '']) => address);
     expect(found).to.include.members(documents.map(({ path }) => path));
     expect(found).to.include.members(Object.keys(problems).map(code => `/docs/errors#${code}`));
-    for (const operations of Object.values(document.paths))
-      for (const { operationId, tags } of Object.values(operations))
+    for (const operations of Object.values(document.paths)) {
+      for (const { operationId, tags } of Object.values(operations)) {
         expect(found).to.include(`${pageOf(tags[0] ?? '')}#${operationId}`);
+      }
+    }
     for (const address of found) {
       const [path = '', anchor] = address.split('#');
       if (anchor) expect(pages.get(path), address).to.include(`id="${anchor}"`);
@@ -258,25 +288,44 @@ describe('documentation pages', () => {
       (pages.get(path) ?? '').split('<section class="endpoint"').slice(1),
     );
     const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
-      Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
+      Object.entries(methods).map(([method, operation]) => ({
+        path,
+        method: method.toUpperCase(),
+        operation,
+      })),
     );
 
     expect(endpoints).to.have.length(operations.length);
 
     for (const { path, method, operation } of operations) {
-      const found = endpoints.find(part => part.includes(`>${method}<`) && part.includes(`>${path}<`)) ?? '';
+      const found =
+        endpoints.find(part => part.includes(`>${method}<`) && part.includes(`>${path}<`)) ?? '';
       expect(found, `${method} ${path}`).to.include(operation.summary);
-      if (operation['x-permission']) expect(found).to.include(`<code>${operation['x-permission']}</code>`);
+      if (operation['x-permission']) {
+        expect(found).to.include(`<code>${operation['x-permission']}</code>`);
+      }
 
-      const body = operation.requestBody?.content['application/json']?.schema as { properties?: object } | undefined;
-      for (const field of Object.keys(body?.properties ?? {})) expect(found).to.include(`<code>${field}</code>`);
+      const body = operation.requestBody?.content['application/json']?.schema as
+        | { properties?: object }
+        | undefined;
+      for (const field of Object.keys(body?.properties ?? {})) {
+        expect(found).to.include(`<code>${field}</code>`);
+      }
     }
   });
 
   it('the pages reveal no tenant, user, database or setting of the installation', () => {
     const { acme, config } = world;
-    const secrets = [acme.guid, acme.database, acme.admin.email, acme.admin.password, String(config.databaseUrl)];
-    for (const [page, text] of pages) for (const secret of secrets) expect(text, page).not.to.include(secret);
+    const secrets = [
+      acme.guid,
+      acme.database,
+      acme.admin.email,
+      acme.admin.password,
+      String(config.databaseUrl),
+    ];
+    for (const [page, text] of pages) {
+      for (const secret of secrets) expect(text, page).not.to.include(secret);
+    }
   });
 
   describe('documentation paths as a way around authentication', () => {

@@ -18,7 +18,8 @@ import { createQuickPasswords } from '../support/quick-passwords.ts';
 import { use } from '../support/use.ts';
 
 /**
- * Samples that need what only their reader has: the token of a mail, or an API client. The rest is pasted as printed.
+ * Samples that need what only their reader has: the token of a mail, or an API client. The rest
+ * is pasted as printed.
  */
 const needsMore = ['postAuthRefresh', 'postAuthConfirm', 'getDataGenerateToken'];
 /** It goes on until its reader ends it. */
@@ -27,11 +28,16 @@ const stream = 'getChangesStream';
 const last = ['deleteWebhooksById', 'postAuthLogout'];
 
 describe('samples of the reference', () => {
-  /** Its first tenant is the demo, as after `npm start`: the samples have the ids of its records. */
+  /**
+   * Its first tenant is the demo, as after `npm start`: the samples have the ids of its
+   * records.
+   */
   const server = use(createDedicatedServer);
 
   it('every sample for curl, pasted as printed in the order of the pages, works with the data of the demo', async function () {
-    if (!(await promisify(execFile)('curl', ['--version']).catch(() => undefined))) return this.skip();
+    if (!(await promisify(execFile)('curl', ['--version']).catch(() => undefined))) {
+      return this.skip();
+    }
 
     const { installation, environment: settings } = server;
     const passwords = createQuickPasswords();
@@ -40,16 +46,28 @@ describe('samples of the reference', () => {
     const { email, password } = logins[0] as { email: string; password: string };
 
     const config = readConfig({ ...settings, PORT: '0', MANAGEMENT_PORT: '0' });
-    const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
+    const service = await startServer({
+      config,
+      installation,
+      log: pino({ level: 'silent' }),
+      passwords,
+    });
     const url = `http://127.0.0.1:${service.port}`;
 
-    const login = await new Client(url).post('/api/v1/auth/login', { email, password }, { 'X-Tenant': tenant.guid });
+    const login = await new Client(url).post(
+      '/api/v1/auth/login',
+      { email, password },
+      { 'X-Tenant': tenant.guid },
+    );
     const admin = new Client(url, login.body);
     const environment = { ...process.env, TENANT: tenant.guid, TOKEN: login.body.accessToken };
 
     const samples = endpointGroups(document).flatMap(group => {
       const values = sampleValues(group, url);
-      return group.endpoints.map(endpoint => ({ id: endpoint.id, text: curlSample(endpoint, values) }));
+      return group.endpoints.map(endpoint => ({
+        id: endpoint.id,
+        text: curlSample(endpoint, values),
+      }));
     });
 
     const pasted = samples
@@ -59,7 +77,10 @@ describe('samples of the reference', () => {
 
     const failures: string[] = [];
 
-    /** Pastes samples into one shell, which prints their bodies, and a line with status and id after each. */
+    /**
+     * Pastes samples into one shell, which prints their bodies, and a line with status and id
+     * after each.
+     */
     const paste = async (samples: typeof pasted): Promise<void> => {
       const lines = samples.map(({ id, text }) => {
         const sample = text.replace('the password that npm start printed', password);
@@ -67,7 +88,9 @@ describe('samples of the reference', () => {
         return `${sample} -s ${options} -w '\n%{http_code} ${id}\n'\n`;
       });
 
-      const { stdout } = await promisify(execFile)('sh', ['-c', lines.join('')], { env: environment });
+      const { stdout } = await promisify(execFile)('sh', ['-c', lines.join('')], {
+        env: environment,
+      });
       for (const { id } of samples) {
         if (!new RegExp(`^2\\d\\d ${id}$`, 'm').test(stdout)) failures.push(`${id}: ${stdout}`);
       }

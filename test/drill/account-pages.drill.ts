@@ -16,9 +16,17 @@ describe('drill: account pages', () => {
       it('by keyboard alone and without a script, an invited person sets a password and logs in; axe finds nothing', async () => {
         const admin = await world().login(world().acme);
         const email = 'keyboard@pages.test';
-        const body = { Email: email, FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All' };
+        const body = {
+          Email: email,
+          FirstName: 'Nora',
+          LastName: 'Newman',
+          Role: 'Member',
+          Scope: 'All',
+        };
         expect((await admin.post('/api/v1/Users', body)).status).to.equal(201);
-        const { pathname, search } = new URL(await eventually(() => linkIn(mail.messagesTo(email)[0]?.content)));
+        const { pathname, search } = new URL(
+          await eventually(() => linkIn(mail.messagesTo(email)[0]?.content)),
+        );
         const { page, browserErrors, origins } = await open(pathname + search);
         const { keyboard } = page;
         const expectGood = () => expectAccessible(page);
@@ -36,7 +44,9 @@ describe('drill: account pages', () => {
         await keyboard.press('Tab');
         await keyboard.press('Enter');
         await page.locator('.login').getByLabel('E-mail').waitFor();
-        expect(await page.locator('.login').getByLabel('Tenant').inputValue()).to.equal(world().acme.guid);
+        expect(await page.locator('.login').getByLabel('Tenant').inputValue()).to.equal(
+          world().acme.guid,
+        );
         await page.locator('.login').getByLabel('E-mail').focus();
         await keyboard.type(email);
         await keyboard.press('Tab');

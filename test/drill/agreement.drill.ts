@@ -61,11 +61,31 @@ function compile(sources: string[]): string[] {
 const view = 'the view does not agree with the entity in';
 const contract = 'the contract does not agree with the entity in';
 
-const disagreements: [description: string, changes: Parameters<typeof resourceSource>[0], messages: string[]][] = [
-  ['a view field of another type than its property', { view: 'Name: z.number()' }, [`${view} Name`]],
-  ['a view field that the entity does not have', { view: 'Colour: z.string()' }, [`${view} Colour`]],
-  ['a view field that is not nullable while the property is', { view: 'Symbol: z.string()' }, [`${view} Symbol`]],
-  ['a view field that is a date', { view: 'DeletedAt: z.date().nullable()' }, [`${view} DeletedAt`]],
+const disagreements: [
+  description: string,
+  changes: Parameters<typeof resourceSource>[0],
+  messages: string[],
+][] = [
+  [
+    'a view field of another type than its property',
+    { view: 'Name: z.number()' },
+    [`${view} Name`],
+  ],
+  [
+    'a view field that the entity does not have',
+    { view: 'Colour: z.string()' },
+    [`${view} Colour`],
+  ],
+  [
+    'a view field that is not nullable while the property is',
+    { view: 'Symbol: z.string()' },
+    [`${view} Symbol`],
+  ],
+  [
+    'a view field that is a date',
+    { view: 'DeletedAt: z.date().nullable()' },
+    [`${view} DeletedAt`],
+  ],
   [
     'every view field that disagrees',
     { view: 'Name: z.number(), Code: z.boolean(), Colour: z.string()' },
@@ -76,10 +96,26 @@ const disagreements: [description: string, changes: Parameters<typeof resourceSo
     { create: 'DecimalPlaces: z.string()' },
     [`${contract} DecimalPlaces`],
   ],
-  ['a contract field that the entity does not have', { create: 'Colour: z.string()' }, [`${contract} Colour`]],
-  ['a contract field that is nullable while the property is not', { create: 'Name: z.null()' }, [`${contract} Name`]],
-  ['a PUT field of another type than its property', { update: 'Name: z.number().optional()' }, [`${contract} Name`]],
-  ['a PUT field that the entity does not have', { update: 'Colour: z.string().optional()' }, [`${contract} Colour`]],
+  [
+    'a contract field that the entity does not have',
+    { create: 'Colour: z.string()' },
+    [`${contract} Colour`],
+  ],
+  [
+    'a contract field that is nullable while the property is not',
+    { create: 'Name: z.null()' },
+    [`${contract} Name`],
+  ],
+  [
+    'a PUT field of another type than its property',
+    { update: 'Name: z.number().optional()' },
+    [`${contract} Name`],
+  ],
+  [
+    'a PUT field that the entity does not have',
+    { update: 'Colour: z.string().optional()' },
+    [`${contract} Colour`],
+  ],
 ];
 
 describe('drill: agreement of entity, view and contract', () => {

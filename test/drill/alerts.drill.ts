@@ -22,8 +22,9 @@ const run = promisify(execFile);
 
   async function scrape(): Promise<string> {
     const client = await world.login(world.acme);
-    for (const path of ['EntityStatus', 'Countries', 'Currencies', 'Users'])
+    for (const path of ['EntityStatus', 'Countries', 'Currencies', 'Users']) {
       expect((await client.get(`/api/v1/${path}`)).status).to.be.below(500);
+    }
     return (await fetch(`http://127.0.0.1:${world.service.managementPort}/metrics`)).text();
   }
 
@@ -32,12 +33,17 @@ const run = promisify(execFile);
     const rules = groups.flatMap(group => group.rules);
     const recording = { first: await scrape(), second: await scrape() };
     const names = rules.flatMap(({ expr }) => metricsIn(expr));
-    const base = (minutes: number): Record<string, string> => calm(extend(recording, names, minutes), minutes);
+    const base = (minutes: number): Record<string, string> =>
+      calm(extend(recording, names, minutes), minutes);
     expect(Object.keys(base(1))).to.have.length.greaterThan(20);
     const files = alertTests(join(root, 'deploy/prometheus/rules.yaml'), base, faults);
     const paths = files.map((_, number) => join(folder, `alerts-${number}.json`));
-    await Promise.all(files.map((file, number) => writeFile(paths[number] ?? '', JSON.stringify(file))));
-    const { stdout } = await run('promtool', ['test', 'rules', ...paths]).catch(error => error as { stdout: string });
+    await Promise.all(
+      files.map((file, number) => writeFile(paths[number] ?? '', JSON.stringify(file))),
+    );
+    const { stdout } = await run('promtool', ['test', 'rules', ...paths]).catch(
+      error => error as { stdout: string },
+    );
     expect(stdout.match(/SUCCESS/g), stdout).to.have.length(files.length);
   });
 });

@@ -14,7 +14,9 @@ const requestsPerSecond = 200;
 /** 10 before a release: `BALANCER_MINUTES=10`. */
 const minutes = Number(process.env.BALANCER_MINUTES ?? 1);
 
-/** A load balancer with its own defaults, except that it keeps connections to the service open. */
+/**
+ * A load balancer with its own defaults, except that it keeps connections to the service open.
+ */
 interface Balancer {
   readonly program: string;
   readonly arguments: (file: string) => string[];
@@ -104,7 +106,10 @@ describe('drill: load balancers with connections that stay open', () => {
   });
 
   /** @returns the address of the balancer; undefined when its program is not installed */
-  async function start(name: string, { program, arguments: args, configure }: Balancer): Promise<string | undefined> {
+  async function start(
+    name: string,
+    { program, arguments: args, configure }: Balancer,
+  ): Promise<string | undefined> {
     if (spawnSync('which', [program]).status !== 0) {
       console.log(`${name} is not installed, and left out`);
       return undefined;
@@ -112,9 +117,14 @@ describe('drill: load balancers with connections that stay open', () => {
     const port = await freePort();
     const file = join(folder, `${program}.conf`);
     await writeFile(file, configure(port, service.port, folder));
-    children.push(spawn(program, args(file), { stdio: 'ignore', env: { ...process.env, HOME: folder } }));
+    children.push(
+      spawn(program, args(file), { stdio: 'ignore', env: { ...process.env, HOME: folder } }),
+    );
     const url = `http://127.0.0.1:${port}`;
-    await eventually(async () => (await fetch(`${url}/docs`).catch(() => undefined))?.status === 200, 30_000);
+    await eventually(
+      async () => (await fetch(`${url}/docs`).catch(() => undefined))?.status === 200,
+      30_000,
+    );
     return url;
   }
 
@@ -134,10 +144,14 @@ describe('drill: load balancers with connections that stay open', () => {
         const served = await sendSteadily(requestsPerSecond, until, async number => {
           if (number % 20 !== 0) return statusOf(await admin.get(path));
           const { status, body } = await admin.post(path, { Title: `${name} ${number}` });
-          return status === 201 ? statusOf(await admin.delete(`${path}/${body.Id}`)) : `POST ${status}`;
+          return status === 201
+            ? statusOf(await admin.delete(`${path}/${body.Id}`))
+            : `POST ${status}`;
         });
         console.log(name, JSON.stringify(summaryOf(served)));
-        return served.flatMap(({ status }) => (typeof status === 'string' ? [`${name}: ${status}`] : []));
+        return served.flatMap(({ status }) =>
+          typeof status === 'string' ? [`${name}: ${status}`] : [],
+        );
       }),
     );
     expect(failures.flat()).to.deep.equal([]);

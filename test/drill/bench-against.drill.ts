@@ -15,11 +15,17 @@ interface Outcome {
   readonly stderr: string;
 }
 
-/** Runs the bench, with the arguments of `npm run bench --`. @param folder for temporary files */
+/**
+ * Runs the bench, with the arguments of `npm run bench --`.
+ * @param folder for temporary files
+ */
 async function bench(args: readonly string[], folder = tmpdir()): Promise<Outcome> {
   try {
     const env = { ...process.env, TMPDIR: folder };
-    const { stdout, stderr } = await run(process.execPath, ['bench/run.ts', ...args], { cwd: root, env });
+    const { stdout, stderr } = await run(process.execPath, ['bench/run.ts', ...args], {
+      cwd: root,
+      env,
+    });
     return { code: 0, stdout, stderr };
   } catch (error) {
     return error as Outcome;
@@ -41,12 +47,9 @@ describe('drill: the bench compares two builds', () => {
 
     expect(code, stderr).to.equal(0);
     const { results } = JSON.parse(stdout);
-    expect(results.map(({ kind, clients }: { kind: string; clients: number }) => `${kind} ${clients}`)).to.deep.equal([
-      'entity 1',
-      'entity 16',
-      'update 1',
-      'update 16',
-    ]);
+    expect(
+      results.map(({ kind, clients }: { kind: string; clients: number }) => `${kind} ${clients}`),
+    ).to.deep.equal(['entity 1', 'entity 16', 'update 1', 'update 16']);
     for (const { ratios } of results) {
       expect(ratios.time.ofMedians).to.be.above(0);
       expect(ratios.cpuService.ofMedians).to.be.above(0);

@@ -10,10 +10,16 @@ import {
 
 const schedules = Number(process.env.PROOF_RUNS ?? 10_000);
 
-/** Databases in which schedules run at the same time: each waits for its sessions most of the time. */
+/**
+ * Databases in which schedules run at the same time: each waits for its sessions most of the
+ * time.
+ */
 const lanes = 4;
 
-/** Faults of the proof. A schedule must find each of them: otherwise the schedules prove nothing. */
+/**
+ * Faults of the proof. A schedule must find each of them: otherwise the schedules prove
+ * nothing.
+ */
 const faults: Record<string, ProofMethod> = {
   'a database with a session is proved unchanged': {
     ...production,
@@ -23,18 +29,25 @@ const faults: Record<string, ProofMethod> = {
   'a reset of the counters is no change': {
     ...production,
     isProved: (proof, now) =>
-      now?.isUnused === true && proof !== null && withoutResets(now.fingerprint) === withoutResets(proof),
+      now?.isUnused === true &&
+      proof !== null &&
+      withoutResets(now.fingerprint) === withoutResets(proof),
   },
   'inserted rows are not counted': {
     ...production,
     isProved: (proof, now) =>
-      now?.isUnused === true && proof !== null && withoutInserts(now.fingerprint) === withoutInserts(proof),
+      now?.isUnused === true &&
+      proof !== null &&
+      withoutInserts(now.fingerprint) === withoutInserts(proof),
   },
 };
 
-/** Cluster, start, database, inserted, updated and deleted rows, and the two times of resets. */
+/**
+ * Cluster, start, database, inserted, updated and deleted rows, and the two times of resets.
+ */
 const withoutResets = (fingerprint: string): string => fingerprint.split(' ').slice(0, 6).join(' ');
-const withoutInserts = (fingerprint: string): string => fingerprint.split(' ').toSpliced(3, 1).join(' ');
+const withoutInserts = (fingerprint: string): string =>
+  fingerprint.split(' ').toSpliced(3, 1).join(' ');
 
 describe('drill: proof that a database has not changed', () => {
   const databases: ProofDatabase[] = [];
@@ -60,14 +73,18 @@ describe('drill: proof that a database has not changed', () => {
     expect(proved).to.be.greaterThan(schedules / 10);
   });
 
-  for (const [fault, method] of Object.entries(faults))
+  for (const [fault, method] of Object.entries(faults)) {
     it(`the schedules find the planted fault that ${fault}`, async function () {
       this.timeout(600_000);
       const [database] = databases as [ProofDatabase];
       const isRight = async (steps: Parameters<ProofDatabase['run']>[0]): Promise<boolean> =>
         (await database.run(steps, method)).missed === 0;
-      const result = await fc.check(fc.asyncProperty(schedule, isRight), { numRuns: 2_000, endOnFailure: true });
+      const result = await fc.check(fc.asyncProperty(schedule, isRight), {
+        numRuns: 2_000,
+        endOnFailure: true,
+      });
       expect(result.failed).to.equal(true);
       console.log(`      found by schedule ${result.numRuns}`);
     });
+  }
 });

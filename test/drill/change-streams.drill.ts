@@ -19,7 +19,10 @@ frontend api
 backend service
   server s 127.0.0.1:${service}
 `;
-/** PostgreSQL reports a commit up to 10 s later, which is read then, and a connection is kept for 30 s. */
+/**
+ * PostgreSQL reports a commit up to 10 s later, which is read then, and a connection is kept
+ * for 30 s.
+ */
 const quietMs = 60_000;
 
 describeInBrowser('drill: a stream of changes in a browser, through HAProxy', (world, open) => {
@@ -35,7 +38,10 @@ describeInBrowser('drill: a stream of changes in a browser, through HAProxy', (w
     // Sizes are read from one tenant after the other, whether they have streams or not.
     const text = `select count(*)::int as count from pg_stat_activity
                    where datname = ? and query not like '%pg_database_size%'`;
-    return (await world().control.em.fork().execute<{ count: number }[]>(text, [database]))[0]?.count ?? 0;
+    return (
+      (await world().control.em.fork().execute<{ count: number }[]>(text, [database]))[0]?.count ??
+      0
+    );
   }
 
   it('events arrive one by one, also after a quiet time above the timeouts, in which no connection to the tenant is held', async function () {
@@ -59,7 +65,9 @@ describeInBrowser('drill: a stream of changes in a browser, through HAProxy', (w
       const sentAt = performance.now();
       await admin.post('/api/v1/OrderStatuses', { Name });
       names.push(await page.evaluate(next));
-      console.log(`    ${Name}: ${Math.round(performance.now() - sentAt)} ms from the request to the page`);
+      console.log(
+        `    ${Name}: ${Math.round(performance.now() - sentAt)} ms from the request to the page`,
+      );
     }
     expect(names).to.deep.equal(['first', 'second', 'after a pause']);
   });

@@ -37,9 +37,9 @@ interface Line {
 type LineOf = (slug: string) => Line | Promise<Line>;
 
 /**
- * Two processes of the service under load, which have the least budget that lets one of them be restarted. Each command
- * runs alone, and then twice at once, with tenants of its own. After the last one, it prints the times.
- * `BUDGET=32` runs it with another budget.
+ * Two processes of the service under load, which have the least budget that lets one of them be
+ * restarted. Each command runs alone, and then twice at once, with tenants of its own. After
+ * the last one, it prints the times. `BUDGET=32` runs it with another budget.
  */
 describe(`drill: commands beside processes that share a budget of ${budget} connections`, function () {
   this.timeout(900_000);
@@ -128,7 +128,12 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
 
   /** The runs of all commands, in an order in which each finds what it needs. */
   const lines: readonly (readonly [command: string, lineOf: LineOf])[] = [
-    ['provision', slug => ({ args: [slug, '--name', slug, '--server', 'default', '--admin-email', emailOf(slug)] })],
+    [
+      'provision',
+      slug => ({
+        args: [slug, '--name', slug, '--server', 'default', '--admin-email', emailOf(slug)],
+      }),
+    ],
 
     ['list', just()],
     ['show', of()],
@@ -200,7 +205,8 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     ['server add', () => ({ args: ['second'], input: secondUrl() })],
 
     ['migrate', just('--all')],
-    ['rollback', slug => ({ args: [slug, '--yes'], refusal: /was not rolled back/ })], // its first one stays
+    // its first one stays
+    ['rollback', slug => ({ args: [slug, '--yes'], refusal: /was not rolled back/ })],
     ['runs list', just()],
     ['runs show', just()],
     ['runs watch', just('--json')],
@@ -236,13 +242,18 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     expect([...named].sort()).to.deep.equal(all.sort());
   });
 
-  /** Runs a command. @returns for how long it ran, in ms */
+  /**
+   * Runs a command.
+   * @returns for how long it ran, in ms
+   */
   async function runWell(command: string, { args, input, refusal }: Line): Promise<number> {
     const startedAt = performance.now();
     const words = [...command.split(' '), ...args];
     const { code, stdout, stderr } = await Promise.race([
       runScript('scripts/backoffice.ts', words, servers.world.environment, input),
-      new Promise<ScriptResult>((_, reject) => setTimeout(reject, maxMs, new Error(`${words} does not end`)).unref()),
+      new Promise<ScriptResult>((_, reject) =>
+        setTimeout(reject, maxMs, new Error(`${words} does not end`)).unref(),
+      ),
     ]);
 
     const isRefused = code === 1 && refusal?.test(stderr);
@@ -252,12 +263,20 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
 
   for (const [command, lineOf] of lines) {
     it(`${command} ends, alone and two at once`, async () => {
-      const [line, ...both] = [await lineOf('alone'), await lineOf('first'), await lineOf('second')];
+      const [line, ...both] = [
+        await lineOf('alone'),
+        await lineOf('first'),
+        await lineOf('second'),
+      ];
 
       const alone = await runWell(command, line);
       const together = await Promise.all(both.map(each => runWell(command, each)));
 
-      times.push({ command: [command, ...line.args].join(' '), alone, 'two at once': together.join(', ') });
+      times.push({
+        command: [command, ...line.args].join(' '),
+        alone,
+        'two at once': together.join(', '),
+      });
       loaded.expectWithinBudget();
     });
   }

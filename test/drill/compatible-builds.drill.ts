@@ -7,7 +7,10 @@ import { runCommand } from '../support/run-command.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
-/** Between two requests of a client: without a pause, they would take the CPU time of the migration. */
+/**
+ * Between two requests of a client: without a pause, they would take the CPU time of the
+ * migration.
+ */
 const pauseMs = 20;
 
 describe('drill: requests during compatible migrations, and after a rollback', () => {
@@ -25,7 +28,8 @@ describe('drill: requests during compatible migrations, and after a rollback', (
     await next.remove();
   });
 
-  const run = (...args: string[]) => runCommand(next.file('scripts/tenant.ts'), args, world.environment);
+  const run = (...args: string[]) =>
+    runCommand(next.file('scripts/tenant.ts'), args, world.environment);
 
   it('the build before a compatible migration serves reads and writes during it and after it', async () => {
     let migrating = true;
@@ -51,7 +55,10 @@ describe('drill: requests during compatible migrations, and after a rollback', (
     expect(served).to.be.greaterThan(10);
 
     expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
-    const [after] = await sql(world.acme, `select colour from entity_statuses where title = 'After'`);
+    const [after] = await sql(
+      world.acme,
+      `select colour from entity_statuses where title = 'After'`,
+    );
     expect(after).to.deep.equal({ colour: 'grey' });
     // A connection that is opened after the migration verifies the new version.
     expect((await (await world.login(world.globex)).get(path)).status).to.equal(200);
@@ -65,7 +72,9 @@ describe('drill: requests during compatible migrations, and after a rollback', (
     expect([response.status, response.body.code]).to.deep.equal([200, undefined]);
     expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
     // The other tenant keeps the second one.
-    expect((await (await world.login(world.globex)).post(path, { Title: 'After' })).status).to.equal(201);
+    expect(
+      (await (await world.login(world.globex)).post(path, { Title: 'After' })).status,
+    ).to.equal(201);
     const sizes = (tenant: TestTenant) => sql(tenant, "select to_regclass('sizes')::text as found");
     expect(await sizes(world.acme)).to.deep.equal([{ found: null }]);
     expect(await sizes(world.globex)).to.deep.equal([{ found: 'sizes' }]);
@@ -78,7 +87,9 @@ describe('drill: requests during compatible migrations, and after a rollback', (
       1,
       'globex was not rolled back: 9999-sizes: cannot drop table sizes because other objects depend on it.\n',
     ]);
-    const response = await (await world.login(world.globex)).get(path, { 'Cache-Control': 'no-cache' });
+    const response = await (await world.login(world.globex)).get(path, {
+      'Cache-Control': 'no-cache',
+    });
     expect([response.status, response.body.code]).to.deep.equal([200, undefined]);
   });
 });

@@ -3,20 +3,35 @@ import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { checkOut, compatibleCommits, type EarlierBuild, useMigrationsOfThisBuild } from '../support/earlier-builds.ts';
+import {
+  checkOut,
+  compatibleCommits,
+  type EarlierBuild,
+  useMigrationsOfThisBuild,
+} from '../support/earlier-builds.ts';
 import { copyBuild } from '../support/next-build.ts';
 
 /**
- * Tests that know the service by its responses only: neither by the SQL of a migration nor by the time that it takes.
+ * Tests that know the service by its responses only: neither by the SQL of a migration nor by
+ * the time that it takes.
  */
 const contractTests = [
-  ...['codes', 'contract', 'country', 'currency', 'entity', 'entity-status', 'field-errors', 'lists'].map(
-    name => `test/sales/resources/${name}.test.ts`,
-  ),
+  ...[
+    'codes',
+    'contract',
+    'country',
+    'currency',
+    'entity',
+    'entity-status',
+    'field-errors',
+    'lists',
+  ].map(name => `test/sales/resources/${name}.test.ts`),
   ...['promotion', 'system-option', 'tax-code'].map(name => `test/sales/resources/${name}.test.ts`),
   'test/sales/activity/activity.test.ts',
   'test/sales/audit/audit-log.test.ts',
-  ...['me', 'own-sessions', 'permissions', 'sessions'].map(name => `test/accounts/auth/${name}.test.ts`),
+  ...['me', 'own-sessions', 'permissions', 'sessions'].map(
+    name => `test/accounts/auth/${name}.test.ts`,
+  ),
 ];
 
 describe('drill: builds on the schema of a later one', function () {
@@ -38,7 +53,9 @@ describe('drill: builds on the schema of a later one', function () {
 
   it('the oldest and the newest build that the migrations are compatible with pass their contract tests', async () => {
     const commits = await compatibleCommits();
-    if (commits.length === 0) console.log('no earlier build is known: no compatible migration, or no git clone');
+    if (commits.length === 0) {
+      console.log('no earlier build is known: no compatible migration, or no git clone');
+    }
     for (const commit of new Set([commits.at(0), commits.at(-1)])) {
       if (commit === undefined) continue;
       const build: EarlierBuild = await checkOut(commit);
@@ -53,7 +70,9 @@ async function expectPassing(name: string, folder: string): Promise<void> {
   const startedAt = performance.now();
   const { code, output } = await runTests(folder);
   const passed = Number(/(\d+) passing/.exec(output)?.[1] ?? 0);
-  console.log(`${name}: ${passed} tests in ${Math.round((performance.now() - startedAt) / 1_000)} s`);
+  console.log(
+    `${name}: ${passed} tests in ${Math.round((performance.now() - startedAt) / 1_000)} s`,
+  );
   expect(code, output).to.equal(0);
   expect(passed).to.be.greaterThan(100);
 }
@@ -100,7 +119,8 @@ export class Later extends Migration {
   static readonly compatible = true;
 
   override up(): void {
-    // Audit entries show whole rows, so a column of an audited table would change what the tests expect of them.
+    // Audit entries show whole rows, so a column of an audited table would change what the tests
+    // expect of them.
     this.addSql("alter table activities add column later text not null default 'unknown'");
     this.addSql('create table later (entity_id bigint references entities on delete cascade)');
     this.addSql('create index promotions_name_index on promotions (name)');

@@ -16,19 +16,21 @@ import { eventually } from '../support/eventually.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
 const pages = [
-  ...[
-    '/',
-    '/tenants?q=acme',
-    '/tenants/acme',
-    '/tenants/acme/commands',
-    '/tenants?health=unwell',
-    '/rollouts',
-    '/recovery',
-    '/recovery/acme?at=2026-01-01T10:00',
-    '/findings',
-    '/capacity',
-  ],
-  ...['/log', '/operations', '/operations/provision', '/operations/user/add?slug=acme', '/nowhere'],
+  '/',
+  '/tenants?q=acme',
+  '/tenants/acme',
+  '/tenants/acme/commands',
+  '/tenants?health=unwell',
+  '/rollouts',
+  '/recovery',
+  '/recovery/acme?at=2026-01-01T10:00',
+  '/findings',
+  '/capacity',
+  '/log',
+  '/operations',
+  '/operations/provision',
+  '/operations/user/add?slug=acme',
+  '/nowhere',
 ];
 
 (hasBrowser ? describe : describe.skip)('drill: all pages of the console in a browser', () => {
@@ -42,8 +44,17 @@ const pages = [
       `insert into operator_actions (operator, build, command, slug, reason, state, error, finished_at)
        values ('jane@office', '0', 'move', 'acme', 'more room', 'failed', 'The server does not respond', now())`,
     );
-    const finding = { id: 'aaaaaaaa', check: 'excess_rights', server: 'default', severity: 'error', tenant: 'acme' };
-    const texts = { problem: 'role a is createdb', remedy: 'Remove it (bin/backoffice doctor --fix aaaaaaaa).' };
+    const finding = {
+      id: 'aaaaaaaa',
+      check: 'excess_rights',
+      server: 'default',
+      severity: 'error',
+      tenant: 'acme',
+    };
+    const texts = {
+      problem: 'role a is createdb',
+      remedy: 'Remove it (bin/backoffice doctor --fix aaaaaaaa).',
+    };
     const findings = [{ ...finding, ...texts, repair: 'safe', fixed: false }];
     const report = { servers: 1, tenants: 2, unchanged: 0, healthy: false, measured: [], findings };
     await controlSql(
@@ -104,7 +115,9 @@ const pages = [
     let text: string | undefined = 'first';
     await page.route('**/runs/*', route => {
       if (route.request().resourceType() === 'document') return route.continue();
-      return text === undefined ? route.abort() : route.fulfill({ contentType: 'text/html', body: pageOf(text) });
+      return text === undefined
+        ? route.abort()
+        : route.fulfill({ contentType: 'text/html', body: pageOf(text) });
     });
     await withRun(page, async () => {
       const block = page.locator('#run pre');
@@ -115,13 +128,17 @@ const pages = [
       await block.filter({ hasText: 'first, second' }).waitFor();
       await block.and(page.locator(':focus')).waitFor();
       expect(await page.evaluate('String(getSelection())')).to.equal('first');
-      expect(await page.locator('#run').getByRole('button', { name: 'Copy Result' }).count()).to.equal(1);
+      expect(
+        await page.locator('#run').getByRole('button', { name: 'Copy Result' }).count(),
+      ).to.equal(1);
       text = 'other';
       await page.locator('#run-status').and(page.locator(':focus')).waitFor();
       text = undefined;
       await page
         .getByRole('status')
-        .filter({ hasText: /The console does not answer. This is the state of \d\d:\d\d:\d\d UTC./ })
+        .filter({
+          hasText: /The console does not answer. This is the state of \d\d:\d\d:\d\d UTC./,
+        })
         .waitFor();
     });
     await page.close();

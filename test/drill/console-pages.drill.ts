@@ -9,26 +9,27 @@ const rounds = 40;
 const [maxMs, maxBytes] = [200, 60_000];
 
 const pages = [
-  ...[
-    '/',
-    '/tenants',
-    '/tenants?q=t5',
-    '/tenants?q=admin@acme.test',
-    '/tenants?sort=-server&page=100',
-    '/tenants?health=unwell',
-    '/tenants?sort=-health',
-    '/tenants/acme',
-  ],
-  ...[
-    '/rollouts',
-    '/rollouts/1',
-    '/recovery',
-    '/recovery?page=150',
-    '/recovery/acme',
-    '/findings',
-    '/findings?page=200',
-  ],
-  ...['/capacity', '/log', '/log?slug=acme', '/operations', '/operations/migrate', '/operations/restore?slug=acme'],
+  '/',
+  '/tenants',
+  '/tenants?q=t5',
+  '/tenants?q=admin@acme.test',
+  '/tenants?sort=-server&page=100',
+  '/tenants?health=unwell',
+  '/tenants?sort=-health',
+  '/tenants/acme',
+  '/rollouts',
+  '/rollouts/1',
+  '/recovery',
+  '/recovery?page=150',
+  '/recovery/acme',
+  '/findings',
+  '/findings?page=200',
+  '/capacity',
+  '/log',
+  '/log?slug=acme',
+  '/operations',
+  '/operations/migrate',
+  '/operations/restore?slug=acme',
 ];
 
 /** Run it on a quiet machine: it measures times. */
@@ -56,7 +57,9 @@ describe(`drill: the console of ${recordedTenants.toLocaleString('en')} tenants`
           expect(status, path).to.equal(200);
           size = Buffer.byteLength(text);
         }
-        const [p50 = 0, p95 = 0] = [0.5, 0.95].map(part => times.sort((a, b) => a - b)[Math.floor(part * rounds)]);
+        const [p50 = 0, p95 = 0] = [0.5, 0.95].map(
+          part => times.sort((a, b) => a - b)[Math.floor(part * rounds)],
+        );
         rows.push({ path, p50: Math.round(p50), p95: Math.round(p95), size });
       }
       console.table(rows);

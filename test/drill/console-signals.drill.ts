@@ -31,7 +31,9 @@ describe('drill: commands of a console that ends', () => {
   it('a command that is ended early, by a button and then with its console, finishes what it has begun', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'archives-'));
     const environment = { ...world.environment, ...(await backupSettings(folder)) };
-    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(
+      0,
+    );
     const ending = await openConsole(environment, ['--no-browser']);
     let stopped: Promise<number | null> | undefined;
     await withConnection(world.acme.adminUrl, async client => {
@@ -42,12 +44,19 @@ describe('drill: commands of a console that ends', () => {
         .to.include('It ends early.')
         .and.not.include('id="cancel"');
       const cancelledAt = performance.now();
-      await eventually(() => performance.now() - cancelledAt > 1_100); // two signals within 1 s count as one
+      // two signals within 1 s count as one
+      await eventually(() => performance.now() - cancelledAt > 1_100);
       stopped = ending.stop();
-      await eventually(async () => (await fetch(ending.origin).catch(() => undefined)) === undefined);
+      await eventually(
+        async () => (await fetch(ending.origin).catch(() => undefined)) === undefined,
+      );
     });
     expect(await stopped).to.equal(0);
-    const listed = await runCommand('scripts/tenant.ts', ['backup', 'list', 'acme', '--json'], environment);
+    const listed = await runCommand(
+      'scripts/tenant.ts',
+      ['backup', 'list', 'acme', '--json'],
+      environment,
+    );
     expect(JSON.parse(listed.stdout)).to.have.length(1);
     await rm(folder, { recursive: true, force: true });
   });
@@ -55,7 +64,9 @@ describe('drill: commands of a console that ends', () => {
   it('a command whose console was killed goes on, and ends early without a loss when it gets a signal', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'archives-'));
     const environment = { ...world.environment, ...(await backupSettings(folder)) };
-    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(
+      0,
+    );
     const killed = await openConsole(environment, ['--no-browser']);
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('begin; lock table countries in access exclusive mode');
@@ -63,7 +74,9 @@ describe('drill: commands of a console that ends', () => {
       await waitingFor(client, 'countries');
       const command = (await seeProcesses()).find(({ parent }) => parent === killed.process.pid);
       killed.process.kill('SIGKILL');
-      await eventually(async () => (await fetch(killed.origin).catch(() => undefined)) === undefined);
+      await eventually(
+        async () => (await fetch(killed.origin).catch(() => undefined)) === undefined,
+      );
       process.kill(command?.pid ?? 0, 'SIGTERM');
     });
     const lastState = async () => {
@@ -81,7 +94,10 @@ describe('drill: commands of a console that ends', () => {
 /** Waits until a session waits for a lock of a table. */
 async function waitingFor(client: pg.Client, table: string): Promise<void> {
   await eventually(async () => {
-    const { rows } = await client.query('select from pg_locks where not granted and relation = $1::regclass', [table]);
+    const { rows } = await client.query(
+      'select from pg_locks where not granted and relation = $1::regclass',
+      [table],
+    );
     return rows.length > 0;
   });
 }

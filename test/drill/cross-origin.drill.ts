@@ -14,7 +14,9 @@ interface Call {
 const usePage = () =>
   use(async () => {
     const server = createServer((_request, response) =>
-      response.setHeader('Content-Type', 'text/html').end('<!doctype html><title>Front end</title>'),
+      response
+        .setHeader('Content-Type', 'text/html')
+        .end('<!doctype html><title>Front end</title>'),
     );
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
     const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -35,7 +37,12 @@ describe('drill: pages of other origins', () => {
       };
 
       it('a page of a listed origin logs in, lists, creates, changes, refreshes and logs out, and reads every header it needs', async () => {
-        expect(await callFrom(listed)).to.deep.equal([[200, 200, 201, 200, 404, 200, 204], true, 'not_found', true]);
+        expect(await callFrom(listed)).to.deep.equal([
+          [200, 200, 201, 200, 404, 200, 204],
+          true,
+          'not_found',
+          true,
+        ]);
       });
 
       it('a page of an unlisted origin cannot log in', async () => {

@@ -55,9 +55,16 @@ describe('drill: day one by the handbook', () => {
     return running.ended;
   };
 
-  /** Follows the page up to its end. @returns the environment of the commands, and the report of doctor as JSON */
-  async function follow(url: string, home: string): Promise<{ settings: Record<string, string>; report: Report }> {
-    const [makeKey = '', setVariables = '', createControl = '', start = '', ...rest] = await stepsOfPage();
+  /**
+   * Follows the page up to its end.
+   * @returns the environment of the commands, and the report of doctor as JSON
+   */
+  async function follow(
+    url: string,
+    home: string,
+  ): Promise<{ settings: Record<string, string>; report: Report }> {
+    const [makeKey = '', setVariables = '', createControl = '', start = '', ...rest] =
+      await stepsOfPage();
     expect(start).to.equal('npm start\n');
     expect(rest.join('')).to.match(/^bin\/backoffice provision [\s\S]*bin\/backoffice doctor\n$/);
     const variables = setVariables
@@ -90,8 +97,16 @@ describe('drill: day one by the handbook', () => {
     return { settings, report: await doctor(settings) };
   }
 
-  async function doctor(environment: Record<string, string>, exitCode = 0, ...args: string[]): Promise<Report> {
-    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['doctor', '--json', ...args], environment);
+  async function doctor(
+    environment: Record<string, string>,
+    exitCode = 0,
+    ...args: string[]
+  ): Promise<Report> {
+    const { code, stdout, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['doctor', '--json', ...args],
+      environment,
+    );
     expect(code, stdout + stderr).to.equal(exitCode);
     return JSON.parse(stdout);
   }
@@ -107,8 +122,9 @@ describe('drill: day one by the handbook', () => {
       expect({ code, stderr }, stdout).to.deep.equal({ code: 0, stderr: '' });
     };
 
-    for (const slug of ['acme', 'globex'])
+    for (const slug of ['acme', 'globex']) {
       await run('provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`);
+    }
     await run('delete', 'globex', '--yes');
     await run('purge', 'globex', '--yes');
 

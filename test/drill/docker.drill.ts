@@ -14,8 +14,8 @@ const compose = 'docker compose -f deploy/compose.yaml';
 const leftOut = /^(node_modules|\.git|\.data|deploy\/secrets)(\/|$)/;
 
 /**
- * What `docker logs -f` shows somebody, who presses Ctrl-C when it has printed a URL: this shell goes on then, or when
- * the container has ended.
+ * What `docker logs -f` shows somebody, who presses Ctrl-C when it has printed a URL: this
+ * shell goes on then, or when the container has ended.
  */
 const watched = `
 docker() {
@@ -27,7 +27,10 @@ docker() {
 }
 `;
 
-/** The lines of "One machine, with Compose", as somebody types them in a clone that only its owner may read. */
+/**
+ * The lines of "One machine, with Compose", as somebody types them in a clone that only its
+ * owner may read.
+ */
 describe('drill: the lines for Compose in a real Docker', function () {
   this.timeout(900_000);
   this.bail(true);
@@ -49,7 +52,10 @@ describe('drill: the lines for Compose in a real Docker', function () {
 
     lines = new PrintedLines(await readPage('deploy'), 'One machine, with Compose');
     clone = await mkdtemp(join(tmpdir(), 'backoffice-clone-'));
-    await cp(root, clone, { recursive: true, filter: path => !leftOut.test(path.slice(root.length)) });
+    await cp(root, clone, {
+      recursive: true,
+      filter: path => !leftOut.test(path.slice(root.length)),
+    });
     terminal = new Terminal(clone, `umask 077\nexport HOME=${clone}\n${watched}`);
     await allowFewFiles();
     await terminal.type('chmod -R go= .');
@@ -60,11 +66,16 @@ describe('drill: the lines for Compose in a real Docker', function () {
     if (!started) return;
 
     clients?.close();
-    await terminal.try(`docker rm -f recovered; ${compose} --profile commands down --volumes --timeout 1`);
+    await terminal.try(
+      `docker rm -f recovered; ${compose} --profile commands down --volumes --timeout 1`,
+    );
     await rm(clone, { recursive: true, force: true });
   });
 
-  /** Gives HAProxy fewer connections, and so fewer open files, on a machine that cannot have so many. */
+  /**
+   * Gives HAProxy fewer connections, and so fewer open files, on a machine that cannot have so
+   * many.
+   */
   async function allowFewFiles(): Promise<void> {
     const most = await terminal.type('ulimit -Hn');
     if (most.trim() === 'unlimited' || Number(most) >= 65_536) return;
@@ -115,7 +126,9 @@ describe('drill: the lines for Compose in a real Docker', function () {
   });
 
   it('on a terminal, a command has the terminal of the shell', async () => {
-    const printed = await terminal.type(`export -f backoffice; script -qec 'bash -c "backoffice list"' /dev/null`);
+    const printed = await terminal.type(
+      `export -f backoffice; script -qec 'bash -c "backoffice list"' /dev/null`,
+    );
 
     expect(printed).to.include('northwind');
   });
@@ -128,18 +141,27 @@ describe('drill: the lines for Compose in a real Docker', function () {
 
   it('every container runs, is healthy where it has a check, and keeps running', async () => {
     await eventually(async () => {
-      const text = await terminal.type(`${compose} ps --all --format '{{.Service}} {{.State}} {{.Health}}'`);
-      const waiting = text.split('\n').filter(line => /restarting|starting|unhealthy|created/.test(line));
+      const text = await terminal.type(
+        `${compose} ps --all --format '{{.Service}} {{.State}} {{.Health}}'`,
+      );
+      const waiting = text
+        .split('\n')
+        .filter(line => /restarting|starting|unhealthy|created/.test(line));
       return waiting.length === 0;
     }, 120_000);
 
-    const text = await terminal.type(`${compose} ps --all --format '{{.Service}} {{.State}} {{.ExitCode}}'`);
-    const ended = text.split('\n').filter(line => line && !/ running 0$|^migrate-\w+ exited 0$/.test(line));
+    const text = await terminal.type(
+      `${compose} ps --all --format '{{.Service}} {{.State}} {{.ExitCode}}'`,
+    );
+    const ended = text
+      .split('\n')
+      .filter(line => line && !/ running 0$|^migrate-\w+ exited 0$/.test(line));
     expect(ended).to.deep.equal([]);
   });
 
   it('Prometheus reads both processes, and Grafana its files and its password', async () => {
-    const read = (path: string) => fetch(`http://127.0.0.1:9090/api/v1/query?query=${path}`).then(each => each.json());
+    const read = (path: string) =>
+      fetch(`http://127.0.0.1:9090/api/v1/query?query=${path}`).then(each => each.json());
 
     const up = await eventually(async () => {
       const { data } = (await read('up')) as { data: { result: { value: [number, string] }[] } };
@@ -152,7 +174,13 @@ describe('drill: the lines for Compose in a real Docker', function () {
   });
 
   it('typed a second time, they stop or change nothing: no secret is replaced, and the tenant is served', async () => {
-    const names = ['master-key', 'postgres-password', 'tls-key', 'operator-database-url', 'service-database-url'];
+    const names = [
+      'master-key',
+      'postgres-password',
+      'tls-key',
+      'operator-database-url',
+      'service-database-url',
+    ];
     const before = await secretsOf(names);
 
     const secrets = await terminal.try(lines.block('openssl rand'));
@@ -180,18 +208,24 @@ describe('drill: the lines for Compose in a real Docker', function () {
 
     await terminal.type('docker stop starting');
 
-    const { stdout } = await terminal.try(`docker inspect -f '{{.State.ExitCode}}' starting; docker rm starting`);
+    const { stdout } = await terminal.try(
+      `docker inspect -f '{{.State.ExitCode}}' starting; docker rm starting`,
+    );
     expect(Number(stdout.split('\n')[0])).to.be.oneOf([0, 143]);
   });
 
   it('each line of cron succeeds with the environment of cron, and prints nothing that would be mailed', async () => {
     await terminal.type(lines.block('/etc/cron.d/backoffice'));
     const table = await readFile('/etc/cron.d/backoffice', 'utf8');
-    const commands = [...table.matchAll(/^(?:\S+ ){5}root (.*)$/gm)].map(([, command = '']) => command);
+    const commands = [...table.matchAll(/^(?:\S+ ){5}root (.*)$/gm)].map(
+      ([, command = '']) => command,
+    );
     expect(commands).to.have.length(3);
 
     for (const command of commands) {
-      const { code, stdout } = await terminal.try(`env -i HOME=/root PATH=/usr/bin:/bin sh -c '${command}'`);
+      const { code, stdout } = await terminal.try(
+        `env -i HOME=/root PATH=/usr/bin:/bin sh -c '${command}'`,
+      );
       expect(code, command).to.equal(0);
       expect(stdout).to.equal('');
     }
@@ -201,14 +235,18 @@ describe('drill: the lines for Compose in a real Docker', function () {
     const { stdout, stderr } = await terminal.try(lines.block('recovered default'));
 
     expect(`${stdout}${stderr}`).to.match(/base backup of default|choose/);
-    const { stdout: kept } = await terminal.try('docker logs recovered 2>&1; docker rm -f recovered');
+    const { stdout: kept } = await terminal.try(
+      'docker logs recovered 2>&1; docker rm -f recovered',
+    );
     expect(kept).to.match(/base backup of default|choose/);
   });
 
   it('a moment that can be had is restored exactly: with the record from before it, and without the later one', async () => {
     await eventually(
       async () =>
-        (await terminal.try('docker exec deploy-base-backups-1-1 ls /archive/default/base')).stdout.includes('Z'),
+        (
+          await terminal.try('docker exec deploy-base-backups-1-1 ls /archive/default/base')
+        ).stdout.includes('Z'),
       120_000,
     );
     await northwind.add('before the moment');
@@ -241,7 +279,8 @@ describe('drill: the lines for Compose in a real Docker', function () {
   });
 
   it('the path of TLS, taken as the page says, serves the API on port 443 with the given certificate', async () => {
-    const uncomment = (file: string, of: RegExp): Promise<void> => edit(join(clone, 'deploy', file), of, '$1$2');
+    const uncomment = (file: string, of: RegExp): Promise<void> =>
+      edit(join(clone, 'deploy', file), of, '$1$2');
     await uncomment('haproxy/haproxy.cfg', /^( +)# (bind :8443 .*)$/gm);
     await uncomment('compose.yaml', /^( +)# (- .*(?:8443|haproxy\.pem).*)$/gm);
     await terminal.type(`
@@ -294,7 +333,10 @@ describe('drill: the lines for Compose in a real Docker', function () {
     await edit(join(clone, 'docs/guide.md'), /$/, '\nA build that is newer.\n');
     await northwind.login(password);
 
-    const { acknowledged, failed } = await northwind.load('upgraded', terminal.type(lines.block('migrate-tenants')));
+    const { acknowledged, failed } = await northwind.load(
+      'upgraded',
+      terminal.type(lines.block('migrate-tenants')),
+    );
 
     expect(failed).to.deep.equal([]);
     expect(await northwind.titles()).to.include.members(acknowledged);
@@ -305,7 +347,10 @@ describe('drill: the lines for Compose in a real Docker', function () {
   it('the login of the service gets another password under load, and no request is refused', async () => {
     const [before] = await secretsOf(['service-database-url']);
 
-    const { failed, acknowledged } = await northwind.load('service login', change('The login of the service'));
+    const { failed, acknowledged } = await northwind.load(
+      'service login',
+      change('The login of the service'),
+    );
 
     expect(failed).to.deep.equal([]);
     expect(await northwind.titles()).to.include.members(acknowledged);
@@ -322,13 +367,17 @@ describe('drill: the lines for Compose in a real Docker', function () {
     expect(await terminal.type('backoffice doctor')).to.match(/^Checked 1 tenant on 2 servers: /m);
     for (const server of ['postgres-1', 'postgres-2']) {
       const url = `postgresql://operator:${before}@${server}/backoffice`;
-      const { code, stderr } = await terminal.try(`docker exec deploy-${server}-1 psql '${url}' -c 'select 1'`);
+      const { code, stderr } = await terminal.try(
+        `docker exec deploy-${server}-1 psql '${url}' -c 'select 1'`,
+      );
       expect(code, server).to.equal(2);
       expect(stderr).to.include('password authentication failed');
     }
     const container = 'deploy-base-backups-1-1';
     const connect = `PGPASSWORD=$(cat $POSTGRES_PASSWORD_FILE) psql -U operator -d postgres -XAtc 'select 1'`;
-    expect(await terminal.type(`docker exec ${container} bash -c "${connect.replaceAll('$', '\\$')}"`)).to.equal('1\n');
+    expect(
+      await terminal.type(`docker exec ${container} bash -c "${connect.replaceAll('$', '\\$')}"`),
+    ).to.equal('1\n');
   });
 
   it('the master key is changed under load: no request is refused, and no user is logged out', async () => {
@@ -352,11 +401,15 @@ describe('drill: the lines for Compose in a real Docker', function () {
     expect(await secretsOf(['tls-certificate', 'tls-key'])).to.not.deep.equal(before);
     await eventually(async () => (await northwind.titles()).includes('first'));
     expect(await terminal.type('backoffice doctor')).to.match(/^Checked 1 tenant on 2 servers: /m);
-    const log = await terminal.type(`${compose} logs --since 30s --no-log-prefix service-1 service-2`);
+    const log = await terminal.type(
+      `${compose} logs --since 30s --no-log-prefix service-1 service-2`,
+    );
     expect(log).to.not.match(/"event":"rate_limits_own"/);
   });
 
-  /** Types all lines of a section about a secret, in the shell in which processes are restarted. */
+  /**
+   * Types all lines of a section about a secret, in the shell in which processes are restarted.
+   */
   async function change(heading: string): Promise<void> {
     const page = await readPage('operate/secrets');
     const shell = terminal.with(new PrintedLines(page, 'Restart the processes').blocks.join(''));

@@ -23,14 +23,19 @@ const paths = [
 ];
 
 describeInBrowser('drill: documentation in a browser', (world, open) => {
-  for (const options of [{ colorScheme: 'light' }, { colorScheme: 'dark' }, { forcedColors: 'active' }] as const)
+  for (const options of [
+    { colorScheme: 'light' },
+    { colorScheme: 'dark' },
+    { forcedColors: 'active' },
+  ] as const) {
     it(`axe finds nothing wrong with any page on a phone and a desktop with ${JSON.stringify(options)}`, async () => {
       const { page, browserErrors, origins } = await open('/docs', options);
       for (const path of paths) {
         await page.goto(world().url + path);
         await page.evaluate(openAll);
-        if ('colorScheme' in options)
+        if ('colorScheme' in options) {
           expect(await page.evaluate(isDark), path).to.equal(options.colorScheme === 'dark');
+        }
         for (const width of [390, 1280]) {
           await page.setViewportSize({ width, height: 800 });
           expect(await findViolations(page), `${path} at ${width}`).to.deep.equal([]);
@@ -44,6 +49,7 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
       expect([...origins]).to.deep.equal([world().url]);
       await page.close();
     });
+  }
 
   it('every page works without JavaScript', async () => {
     const { page } = await open('/docs', { javaScriptEnabled: false });
@@ -70,7 +76,9 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
   });
 
   it('the keyboard focuses and scrolls a code block that is wider than a phone', async () => {
-    const { page } = await open('/docs/guide/first-call', { viewport: { width: 390, height: 800 } });
+    const { page } = await open('/docs/guide/first-call', {
+      viewport: { width: 390, height: 800 },
+    });
     const block = page.locator('pre').first();
     await page.locator('.contents a').last().focus();
     await page.keyboard.press('Tab');
@@ -82,7 +90,10 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
 
   it('a link opens its page at the section that it names', async () => {
     const { page } = await open('/docs', { viewport: { width: 1280, height: 800 } });
-    await page.getByRole('navigation', { name: 'Guide' }).getByRole('link', { name: 'Errors' }).click();
+    await page
+      .getByRole('navigation', { name: 'Guide' })
+      .getByRole('link', { name: 'Errors' })
+      .click();
     await page.getByRole('link', { name: 'All codes' }).click();
     await page.getByRole('link', { name: '503 Service Unavailable' }).click();
     await page.waitForURL('**/docs/errors#unavailable');
@@ -101,10 +112,15 @@ describe('drill: TypeScript examples of the reference', () => {
 /** The TypeScript examples of the reference, each in a function of its own. */
 function referenceSamples(): string {
   const samples = endpointGroups(document).flatMap(group =>
-    group.endpoints.map(endpoint => clientSample(endpoint, sampleValues(group, 'http://backoffice.test/'))),
+    group.endpoints.map(endpoint =>
+      clientSample(endpoint, sampleValues(group, 'http://backoffice.test/')),
+    ),
   );
-  const functions = samples.map((code, index) => `export async function sample${index}() {\n${code}\n}\n`);
-  const variables = 'tenant: string, url: string, csv: string, clientId: string, clientSecret: string';
+  const functions = samples.map(
+    (code, index) => `export async function sample${index}() {\n${code}\n}\n`,
+  );
+  const variables =
+    'tenant: string, url: string, csv: string, clientId: string, clientSecret: string';
   const head = "import type { BackOffice } from 'sales-back-office-client';\n";
   return `${head}declare const office: BackOffice, ${variables};\n${functions.join('')}`;
 }

@@ -1,4 +1,7 @@
-import { restoredStates, testEarlierDatabases } from '../operator/fleet/recovery/earlier-databases.ts';
+import {
+  restoredStates,
+  testEarlierDatabases,
+} from '../operator/fleet/recovery/earlier-databases.ts';
 
 describe('drill: a control database of an earlier time than the databases of its tenants', () =>
   testEarlierDatabases(restoredStates, true));

@@ -1,29 +1,49 @@
 import { expect } from 'chai';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
-import { describeInBrowser, execute, findViolations, isDark, overflow, tryOut } from '../docs/browser.ts';
+import {
+  describeInBrowser,
+  execute,
+  findViolations,
+  isDark,
+  overflow,
+  tryOut,
+} from '../docs/browser.ts';
 
 describeInBrowser('drill: explorer in a browser', (world, open) => {
-  for (const mode of [{ colorScheme: 'light' }, { colorScheme: 'dark' }, { forcedColors: 'active' }] as const)
+  for (const mode of [
+    { colorScheme: 'light' },
+    { colorScheme: 'dark' },
+    { forcedColors: 'active' },
+  ] as const) {
     it(`axe finds nothing wrong with the explorer on a phone and a desktop with ${JSON.stringify(mode)}, and it fits both`, async () => {
-      const { page, browserErrors } = await open('/swagger', { ...mode, viewport: { width: 1280, height: 800 } });
+      const { page, browserErrors } = await open('/swagger', {
+        ...mode,
+        viewport: { width: 1280, height: 800 },
+      });
       await tryOut(page, 'postAuthLogin');
       const statuses = await tryOut(page, 'getEntityStatus');
       await execute(page, statuses, '/api/v1/EntityStatus');
       await statuses.locator('.live-responses-table').waitFor();
       expect(await findViolations(page), 'at 1280').to.deep.equal([]);
-      if ('colorScheme' in mode) expect(await page.evaluate(isDark)).to.equal(mode.colorScheme === 'dark');
+      if ('colorScheme' in mode) {
+        expect(await page.evaluate(isDark)).to.equal(mode.colorScheme === 'dark');
+      }
       await page.setViewportSize({ width: 390, height: 800 });
       expect(await page.evaluate(overflow)).to.equal(0);
       expect(await findViolations(page), 'at 390').to.deep.equal([]);
       await page.locator('.auth-wrapper .authorize').first().click();
       await page.locator('.dialog-ux').waitFor();
       expect(await findViolations(page), 'in the dialog').to.deep.equal([]);
-      expect(browserErrors.filter(text => !text.includes('403'))).to.deep.equal([]); // it is not authorised
+      // it is not authorised
+      expect(browserErrors.filter(text => !text.includes('403'))).to.deep.equal([]);
       await page.close();
     });
+  }
 
   it('in the explorer, a user logs in, stays logged in, lists statuses and logs out', async () => {
-    const { page, browserErrors, origins } = await open('/docs/errors', { viewport: { width: 390, height: 800 } });
+    const { page, browserErrors, origins } = await open('/docs/errors', {
+      viewport: { width: 390, height: 800 },
+    });
     await page.clock.install();
     await page.goto(`${world().url}/swagger`);
     await page.locator('#operations-Country-postCountries').waitFor();
@@ -38,7 +58,8 @@ describeInBrowser('drill: explorer in a browser', (world, open) => {
     await page.keyboard.press('Enter');
     await login.getByText('is not right').waitFor();
     const statuses = await tryOut(page, 'getEntityStatus');
-    expect((await execute(page, statuses, '/api/v1/EntityStatus')).status()).to.equal(403); // not authorised yet
+    // not authorised yet
+    expect((await execute(page, statuses, '/api/v1/EntityStatus')).status()).to.equal(403);
 
     await login.getByLabel('Password').fill(admin.password);
     await page.keyboard.press('Enter');
@@ -48,7 +69,9 @@ describeInBrowser('drill: explorer in a browser', (world, open) => {
     expect(list.status()).to.equal(200);
     const result = statuses.locator('.live-responses-table', { hasText: 'Prospect' });
     await result.waitFor();
-    expect(await result.locator('tbody .response-col_status').first().textContent()).to.include('200');
+    expect(await result.locator('tbody .response-col_status').first().textContent()).to.include(
+      '200',
+    );
 
     world().clock.offsetSeconds += accessTokenLifetimeSeconds;
     await page.clock.fastForward(accessTokenLifetimeSeconds * 1_000);

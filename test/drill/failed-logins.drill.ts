@@ -15,7 +15,11 @@ describe('drill: failed logins with the default limits', () => {
     ({ url } = await world.startAnotherServer({ ...limits, TRUSTED_PROXIES: '127.0.0.1' }));
   });
 
-  const login = (address: string, email: string, password = 'wrong password'): Promise<ApiResponse> =>
+  const login = (
+    address: string,
+    email: string,
+    password = 'wrong password',
+  ): Promise<ApiResponse> =>
     new Client(url).post(
       '/api/v1/auth/login',
       { email, password },
@@ -27,7 +31,9 @@ describe('drill: failed logins with the default limits', () => {
     expect((await login('203.0.113.1', email, password)).status).to.equal(200);
     for (const account of [email, 'nobody@acme.test']) {
       for (let i = 0; i < failures; i += 20) {
-        const batch = Array.from({ length: 20 }, (_, j) => login(`198.51.100.${(i + j) % addresses}`, account));
+        const batch = Array.from({ length: 20 }, (_, j) =>
+          login(`198.51.100.${(i + j) % addresses}`, account),
+        );
         for (const { status } of await Promise.all(batch)) expect(status).to.equal(401);
       }
       const refused = await login('198.51.100.99', account, password);

@@ -10,7 +10,10 @@ describe('drill: commits of the control database that hang', () => {
   let service: RunningScript | undefined;
   let url: string;
 
-  /** As a standby that does not answer: a commit is made, and returns when the standby is given up. */
+  /**
+   * As a standby that does not answer: a commit is made, and returns when the standby is given
+   * up.
+   */
   const setStandby = async (name: string): Promise<void> => {
     await server.sql(`alter system set synchronous_standby_names = '${name}'`);
     await server.sql('select pg_reload_conf()');
@@ -21,7 +24,10 @@ describe('drill: commits of the control database that hang', () => {
     const ports = { PORT: '0', MANAGEMENT_PORT: '0', SHUTDOWN_DELAY: '0s' };
     service = startScript('src/main.ts', [], { ...server.environment, ...ports });
     const { output, process: child } = service;
-    await eventually(() => output.stdout.includes('"event":"listening"') || child.exitCode !== null, 120_000);
+    await eventually(
+      () => output.stdout.includes('"event":"listening"') || child.exitCode !== null,
+      120_000,
+    );
     expect(child.exitCode, output.stderr + output.stdout).to.equal(null);
     url = `http://127.0.0.1:${/"event":"listening","port":(\d+)/.exec(output.stdout)?.[1]}`;
   });

@@ -17,10 +17,12 @@ import { createWorld, sql, type World } from '../support/world.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
 const limit = 5 * 1024 * 1024;
-const customers = (count: number): string => `Name,EntityType\n${'Customer,customer\n'.repeat(count)}`;
+const customers = (count: number): string =>
+  `Name,EntityType\n${'Customer,customer\n'.repeat(count)}`;
 const sized = (bytes: number): string => 'Code,Name\n'.padEnd(bytes, '\n');
 
-const countEntities = async (world: World): Promise<number> => (await sql(world.acme, 'select from entities')).length;
+const countEntities = async (world: World): Promise<number> =>
+  (await sql(world.acme, 'select from entities')).length;
 
 /** Sends an import until it is made, as a client does that repeats what is 503 with its key. */
 function repeat(client: Client, path: string, file: string, key: Record<string, string>) {
@@ -49,7 +51,10 @@ describe('drill: imports behind HAProxy as the kit has it', function () {
     await writeFile(join(folder, 'haproxy.cfg'), await printedConfig(port, members));
     balancer = spawn('haproxy', ['-db', '-f', join(folder, 'haproxy.cfg')], { stdio: 'ignore' });
     const url = `http://127.0.0.1:${port}`;
-    await eventually(async () => (await fetch(`${url}/docs`).catch(() => undefined))?.status === 200, 30_000);
+    await eventually(
+      async () => (await fetch(`${url}/docs`).catch(() => undefined))?.status === 200,
+      30_000,
+    );
     client = (await world.login(world.acme)).at(url);
   });
   after(async () => {
@@ -62,13 +67,27 @@ describe('drill: imports behind HAProxy as the kit has it', function () {
   async function startMember(): Promise<{ port: number; managementPort: number }> {
     const [port, managementPort] = [await freePort(), await freePort()];
     const ports = { PORT: String(port), MANAGEMENT_PORT: String(managementPort) };
-    await processes.start({ ...world.environment, ...ports, PUBLIC_URL: '', TRUSTED_PROXIES: '127.0.0.1' });
+    await processes.start({
+      ...world.environment,
+      ...ports,
+      PUBLIC_URL: '',
+      TRUSTED_PROXIES: '127.0.0.1',
+    });
     return { port, managementPort };
   }
 
-  /** The file of the kit with addresses of this machine, and as many connections as its limit of files allows. */
-  async function printedConfig(port: number, members: { port: number; managementPort: number }[]): Promise<string> {
-    const printed = await readFile(new URL('../../deploy/haproxy/haproxy.cfg', import.meta.url), 'utf8');
+  /**
+   * The file of the kit with addresses of this machine, and as many connections as its limit of
+   * files allows.
+   */
+  async function printedConfig(
+    port: number,
+    members: { port: number; managementPort: number }[],
+  ): Promise<string> {
+    const printed = await readFile(
+      new URL('../../deploy/haproxy/haproxy.cfg', import.meta.url),
+      'utf8',
+    );
     const metrics = await freePort();
     const text = printed
       .replace('bind :8080', `bind 127.0.0.1:${port}`)
@@ -77,7 +96,10 @@ describe('drill: imports behind HAProxy as the kit has it', function () {
 
     return members.reduce(
       (config, member, index) =>
-        config.replace(`service-${index + 1}:3000`, `127.0.0.1:${member.port} port ${member.managementPort}`),
+        config.replace(
+          `service-${index + 1}:3000`,
+          `127.0.0.1:${member.port} port ${member.managementPort}`,
+        ),
       text,
     );
   }
@@ -89,13 +111,19 @@ describe('drill: imports behind HAProxy as the kit has it', function () {
     const reading = (async () => {
       while (!isOver) {
         const startedAt = performance.now();
-        expect((await stranger.get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status).to.equal(200);
+        expect(
+          (await stranger.get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status,
+        ).to.equal(200);
         times.push(performance.now() - startedAt);
       }
     })();
     const startedAt = performance.now();
 
-    const { status, body } = await client.post('/api/v1/Imports?resource=Entity', customers(10_000), csv);
+    const { status, body } = await client.post(
+      '/api/v1/Imports?resource=Entity',
+      customers(10_000),
+      csv,
+    );
 
     const seconds = (performance.now() - startedAt) / 1_000;
     isOver = true;
@@ -113,16 +141,21 @@ describe('drill: imports behind HAProxy as the kit has it', function () {
     const most = await client.post('/api/v1/Imports?resource=Currency', sized(limit), csv);
     expect(most.status, JSON.stringify(most.body)).to.equal(200);
 
-    // The service refuses an announced length before it reads the body, while the client still sends it.
+    // The service refuses an announced length before it reads the body, while the client still
+    // sends it.
     for (let count = 0; count < 20; count++) {
       const large = await client.post('/api/v1/Imports?resource=Currency', sized(limit + 1), csv);
       expect(large.status).to.equal(413);
-      expect(large.body.detail).to.equal('An import takes at most 5 MB: divide the file, and send the parts.');
+      expect(large.body.detail).to.equal(
+        'An import takes at most 5 MB: divide the file, and send the parts.',
+      );
     }
 
     const many = await client.post('/api/v1/Imports?resource=Entity', customers(10_001), csv);
     expect(many.status).to.equal(413);
-    expect(many.body.detail).to.equal('An import takes at most 10,000 rows: divide the file, and send the parts.');
+    expect(many.body.detail).to.equal(
+      'An import takes at most 10,000 rows: divide the file, and send the parts.',
+    );
     expect(await countEntities(world)).to.equal(10_000);
   });
 
@@ -142,7 +175,10 @@ describe('drill: imports behind HAProxy as the kit has it', function () {
 
     await withConnection(world.acme.adminUrl, async locked => {
       await locked.query('begin; lock table countries in exclusive mode');
-      const sent = request(`${client.url}${path}`, { method: 'POST', headers: { ...csv, ...key, ...authorization } });
+      const sent = request(`${client.url}${path}`, {
+        method: 'POST',
+        headers: { ...csv, ...key, ...authorization },
+      });
       sent.on('error', () => {}).end(file);
       await eventually(async () => (await readLockWaiters(locked)).length > 0);
       sent.destroy();
@@ -151,7 +187,9 @@ describe('drill: imports behind HAProxy as the kit has it', function () {
 
     const again = await repeat(client, path, file, key);
     expect(again.body).to.include({ Applied: true, Created: 1 });
-    expect(await sql(world.acme, `select from countries where country_code = 'DA'`)).to.have.length(1);
+    expect(await sql(world.acme, `select from countries where country_code = 'DA'`)).to.have.length(
+      1,
+    );
   });
 });
 
@@ -173,7 +211,10 @@ describe('drill: imports during a restart of worker processes', () => {
     await world?.close();
   });
 
-  /** Restarts the workers by SIGHUP when an import runs, which takes as long as its batches sleep. */
+  /**
+   * Restarts the workers by SIGHUP when an import runs, which takes as long as its batches
+   * sleep.
+   */
   async function restartDuring(batchSeconds: number, rows: number) {
     const client = (await world.login(world.acme)).at(service.url);
     const key = { 'Idempotency-Key': randomUUID() };

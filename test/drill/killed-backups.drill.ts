@@ -19,7 +19,8 @@ describe('drill: killed backup runs', () => {
   });
 
   it('a run that is killed at any moment leaves nothing that looks whole, and the next run completes it', async () => {
-    const run = (...args: string[]) => runScript('scripts/tenant.ts', ['backup', ...args, '--json'], environment);
+    const run = (...args: string[]) =>
+      runScript('scripts/tenant.ts', ['backup', ...args, '--json'], environment);
     const startedAt = performance.now();
     expect((await run('init')).code).to.equal(0);
     expect((await run('run', '--all')).code).to.equal(0);
@@ -34,8 +35,12 @@ describe('drill: killed backup runs', () => {
       expect(again.code, again.stdout + again.stderr).to.equal(0);
       const verified = await run('verify', '--open');
       expect(verified.code, verified.stdout).to.equal(0);
-      const names = (await readdir(folder, { recursive: true })).filter(name => /\.(age|unfinished)$/.test(name));
-      const listed = JSON.parse((await run('list')).stdout).map(({ name }: { name: string }) => name);
+      const names = (await readdir(folder, { recursive: true })).filter(name =>
+        /\.(age|unfinished)$/.test(name),
+      );
+      const listed = JSON.parse((await run('list')).stdout).map(
+        ({ name }: { name: string }) => name,
+      );
       expect(names, 'files that the list does not have').to.have.members(listed);
     }
     const drilled = await run('drill', '--count', '3');

@@ -11,7 +11,9 @@ import { killedRestore } from '../support/paused-run.ts';
 import { runCommand } from '../support/run-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 
-/** What must never be there: sessions, users, clients and keys that were ended before the loss. */
+/**
+ * What must never be there: sessions, users, clients and keys that were ended before the loss.
+ */
 const revived = (keys: readonly string[]): string => `
   select (select count(*)::int from sessions where revoked_at is null) as sessions,
          (select count(*)::int from users where email = 'nora@acme.test' and disabled_at is null) as users,
@@ -23,13 +25,19 @@ describe('drill: killed restores of the control database', () => {
   let server: DedicatedServer;
   let folder: string;
   let environment: Record<string, string>;
-  /** An archive from before the revocations, and one from after them is in the target as well. */
+  /**
+   * An archive from before the revocations, and one from after them is in the target as well.
+   */
   let first: string;
   let serviceUrl: string;
   let keys: string[];
 
   const run = async (script: 'tenant' | 'control', ...args: string[]): Promise<string> => {
-    const { code, stdout, stderr } = await runCommand(`scripts/${script}.ts`, [...args, '--json'], environment);
+    const { code, stdout, stderr } = await runCommand(
+      `scripts/${script}.ts`,
+      [...args, '--json'],
+      environment,
+    );
     expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
     return stdout;
   };
@@ -43,8 +51,12 @@ describe('drill: killed restores of the control database', () => {
     serviceUrl = JSON.parse(await run('control', 'service-login')).databaseUrl;
     await run('tenant', 'user', 'add', 'acme', 'nora@acme.test', '--role', 'Member');
     await addClient(server.installation, 'acme', 'admin@acme.test', 'Old program');
-    await server.control(`insert into sessions (tenant_id, user_id) select tenant_id, id from users`);
-    keys = (await server.control<{ kid: string }>('select kid from signing_keys')).map(({ kid }) => kid);
+    await server.control(
+      `insert into sessions (tenant_id, user_id) select tenant_id, id from users`,
+    );
+    keys = (await server.control<{ kid: string }>('select kid from signing_keys')).map(
+      ({ kid }) => kid,
+    );
     await run('tenant', 'backup', 'init');
     await run('tenant', 'backup', 'run', '--all');
     [first = ''] = JSON.parse(await run('tenant', 'backup', 'list'))
@@ -63,13 +75,24 @@ describe('drill: killed restores of the control database', () => {
     (await server.sql(`select from pg_database where datname = '${name}'`)).length === 1;
   const tenants = async (): Promise<number> =>
     (await exists('office'))
-      ? ((await server.control<{ count: number }>('select count(*)::int from tenants').catch(() => []))[0]?.count ?? 0)
+      ? ((
+          await server
+            .control<{ count: number }>('select count(*)::int from tenants')
+            .catch(() => [])
+        )[0]?.count ?? 0)
       : 0;
 
-  /** Starts the service. @returns what it says when it ends by itself; undefined if it serves */
+  /**
+   * Starts the service.
+   * @returns what it says when it ends by itself; undefined if it serves
+   */
   async function startService(): Promise<string | undefined> {
     const ports = { PORT: '0', MANAGEMENT_PORT: '0', LOG_LEVEL: 'info', SHUTDOWN_DELAY: '0s' };
-    const service = startScript('src/main.ts', [], { ...environment, DATABASE_URL: serviceUrl, ...ports });
+    const service = startScript('src/main.ts', [], {
+      ...environment,
+      DATABASE_URL: serviceUrl,
+      ...ports,
+    });
     const hasEnded = () => service.process.exitCode !== null;
     await eventually(() => hasEnded() || service.output.stdout.includes('"listening"'), 60_000);
     if (hasEnded()) return service.output.stderr;
@@ -87,7 +110,12 @@ describe('drill: killed restores of the control database', () => {
     await server.sql('drop database office with (force)');
 
     const { replayed } = (await restore('--archive', first)).report;
-    expect(replayed).to.deep.include({ usersDisabled: 1, clientsRevoked: 1, tenantsStopped: [], tenantsPurged: [] });
+    expect(replayed).to.deep.include({
+      usersDisabled: 1,
+      clientsRevoked: 1,
+      tenantsStopped: [],
+      tenantsPurged: [],
+    });
     expect((await server.control<object>(revived(keys)))[0]).to.deep.equal(nothing);
     expect(await list()).to.have.members(names);
 
@@ -97,43 +125,75 @@ describe('drill: killed restores of the control database', () => {
     await copyFile(join(folder, first), join(folder, copy));
     expect((await restore()).source).not.to.be.oneOf([first, copy]);
     await rm(join(folder, copy));
-    expect([await exists('office_restoring'), await exists('office_later')]).to.deep.equal([false, false]);
+    expect([await exists('office_restoring'), await exists('office_later')]).to.deep.equal([
+      false,
+      false,
+    ]);
   });
 
-  for (const isEmptyThere of [false, true])
-    for (const step of [...controlSteps, 'end'])
+  for (const isEmptyThere of [false, true]) {
+    for (const step of [...controlSteps, 'end']) {
       it(`a restore that is killed before the step ${step} revives nothing, and is ended by the same command${isEmptyThere ? ', in place of an empty control database' : ''}`, async function () {
         this.timeout(120_000);
         await server.sql('drop database if exists office with (force)');
-        // With the target, an empty control database is not made beside the archives of a lost one.
+        // With the target, an empty control database is not made beside the archives of a lost
+        // one.
         const { BACKUP_TARGET: _, ...withoutTarget } = environment;
-        if (isEmptyThere) expect((await runCommand('scripts/control.ts', ['migrate'], withoutTarget)).code).to.equal(0);
-        const killed = await startScript(killedRestore, ['control', first, step], environment).ended;
+        if (isEmptyThere) {
+          expect(
+            (await runCommand('scripts/control.ts', ['migrate'], withoutTarget)).code,
+          ).to.equal(0);
+        }
+        const killed = await startScript(killedRestore, ['control', first, step], environment)
+          .ended;
         expect(killed.signal, killed.stderr).to.equal('SIGKILL');
 
         const isInPlace = (await tenants()) > 0;
         expect(isInPlace).to.equal(['grant rights', 'end'].includes(step));
-        if (isInPlace) expect((await server.control<object>(revived(keys)))[0]).to.deep.equal(nothing);
+        if (isInPlace) {
+          expect((await server.control<object>(revived(keys)))[0]).to.deep.equal(nothing);
+        }
         const reason = await startService();
-        if (step === 'end') expect(reason).to.equal(undefined);
-        else if (!isInPlace && step !== controlSteps[0] && isEmptyThere && (await exists('office')))
+        if (step === 'end') {
+          expect(reason).to.equal(undefined);
+        } else if (
+          !isInPlace &&
+          step !== controlSteps[0] &&
+          isEmptyThere &&
+          (await exists('office'))
+        ) {
           expect(reason).to.match(/A restore of the control database has begun, and has not ended/);
-        else if (!(isEmptyThere && step === controlSteps[0])) expect(reason).to.match(/^The control database .*\n$/);
+        } else if (!(isEmptyThere && step === controlSteps[0])) {
+          expect(reason).to.match(/^The control database .*\n$/);
+        }
 
         const doctor = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
-        if (isInPlace) expect(doctor.stdout).to.include(`bin/backoffice control restore --archive ${first}`);
-        else if (step !== controlSteps[0]) {
+        if (isInPlace) {
+          expect(doctor.stdout).to.include(`bin/backoffice control restore --archive ${first}`);
+        } else if (step !== controlSteps[0]) {
           expect(doctor.stderr).to.include('A restore of the control database has begun');
-          const added = await runCommand('scripts/control.ts', ['migrate', '--json'], withoutTarget);
-          expect(added.code).to.be.oneOf([0, 1]); // at most an empty control database, which the restore replaces
+          const added = await runCommand(
+            'scripts/control.ts',
+            ['migrate', '--json'],
+            withoutTarget,
+          );
+          // at most an empty control database, which the restore replaces
+          expect(added.code).to.be.oneOf([0, 1]);
         }
 
         await run('control', 'restore', '--archive', first);
         expect((await server.control<object>(revived(keys)))[0]).to.deep.equal(nothing);
         expect(await tenants()).to.equal(2);
-        expect([await exists('office_restoring'), await exists('office_later')]).to.deep.equal([false, false]);
+        expect([await exists('office_restoring'), await exists('office_later')]).to.deep.equal([
+          false,
+          false,
+        ]);
         const { findings } = JSON.parse(await run('tenant', 'doctor'));
-        expect(findings.filter(({ severity }: { severity: string }) => severity === 'error')).to.deep.equal([]);
+        expect(
+          findings.filter(({ severity }: { severity: string }) => severity === 'error'),
+        ).to.deep.equal([]);
         expect(await startService()).to.equal(undefined);
       });
+    }
+  }
 });

@@ -2,7 +2,11 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { argumentsOf, killMoments, provisionChecks } from '../operator/fleet/lifecycle/provision-checks.ts';
+import {
+  argumentsOf,
+  killMoments,
+  provisionChecks,
+} from '../operator/fleet/lifecycle/provision-checks.ts';
 import { expectNoOrphan } from '../operator/fleet/lifecycle/provisioned-server.ts';
 import { runScript } from '../support/command-line.ts';
 import { createDedicatedServer, manifestOf } from '../support/dedicated-server.ts';
@@ -14,14 +18,17 @@ import { useWorld } from '../support/world.ts';
 describe('drill: killed and concurrent provisions', () => {
   const world = useWorld();
 
-  const { killAtMoments, expectCompleted, provisionAlone, expectServed } = provisionChecks(() => world);
+  const { killAtMoments, expectCompleted, provisionAlone, expectServed } = provisionChecks(
+    () => world,
+  );
 
   it('of 16 provisions killed at any moment, the next run completes each, and no tenant is served before', () =>
     killAtMoments(16));
 
-  for (const moment of killMoments)
+  for (const moment of killMoments) {
     it(`a provision killed ${moment.name} is completed by the next one, and the tenant is not served before`, () =>
       expectCompleted(moment));
+  }
 
   it('concurrent provisions of different slugs create each tenant', async () => {
     const slugs = ['one-of-three', 'two-of-three', 'three-of-three'];
@@ -38,10 +45,15 @@ describe('drill: processes that provision the same tenants', () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
     try {
       const slugs = Array.from({ length: 12 }, (_, number) => `folder-${number}`);
-      for (const slug of slugs) await writeFile(join(folder, `${slug}.json`), JSON.stringify(manifestOf(slug)));
+      for (const slug of slugs) {
+        await writeFile(join(folder, `${slug}.json`), JSON.stringify(manifestOf(slug)));
+      }
       await writeFile(join(folder, 'bad.json'), '{ "slug": "postgres" }');
       await writeFile(join(folder, 'broken.json'), '{');
-      await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
+      await writeFile(
+        join(folder, 'elsewhere.json'),
+        JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }),
+      );
       const start = (...args: string[]) => runScript('scripts/tenant.ts', args, server.environment);
       const runs = await Promise.all([
         start('provision', '--file', folder, '--json'),
@@ -59,15 +71,25 @@ describe('drill: processes that provision the same tenants', () => {
             .map(({ file }) => file)
             .sort(),
         ).to.deep.equal(['bad.json', 'broken.json', 'elsewhere.json']);
-        for (const { slug, created } of lines) if (created) made.set(slug, (made.get(slug) ?? 0) + 1);
+        for (const { slug, created } of lines) {
+          if (created) made.set(slug, (made.get(slug) ?? 0) + 1);
+        }
       }
       expect([...made].sort()).to.deep.equal(slugs.sort().map(slug => [slug, 1]));
       const guids = await server.control<{ guid: string; database: string }>(
         `select guid, database_name as database from tenants where slug like 'folder-%'`,
       );
-      for (const { guid, database } of guids)
-        expect(await server.sql('select guid from tenant_identity', database), database).to.deep.equal([{ guid }]);
-      const again = await runCommand('scripts/tenant.ts', ['provision', '--file', folder], server.environment);
+      for (const { guid, database } of guids) {
+        expect(
+          await server.sql('select guid from tenant_identity', database),
+          database,
+        ).to.deep.equal([{ guid }]);
+      }
+      const again = await runCommand(
+        'scripts/tenant.ts',
+        ['provision', '--file', folder],
+        server.environment,
+      );
       expect(again.code).to.equal(1);
       expect(again.stdout)
         .to.include('folder-0 exists already: nothing was changed.')

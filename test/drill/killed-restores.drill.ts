@@ -29,26 +29,33 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
     const { signal, stderr } = await killBefore(kind, step);
     expect(signal, stderr).to.equal('SIGKILL');
   }
-  const onServer = (text: string) => withConnection(postgresUrl(), async client => (await client.query(text)).rows);
+  const onServer = (text: string) =>
+    withConnection(postgresUrl(), async client => (await client.query(text)).rows);
   async function lose(): Promise<void> {
     const { database } = JSON.parse(await run('show', 'acme'));
     await onServer(`drop database "${database}" with (force)`);
   }
 
-  for (const direction of ['swap', 'back'] as const)
-    for (const step of swapSteps)
-      for (const next of ['swap', 'back'] as const)
+  for (const direction of ['swap', 'back'] as const) {
+    for (const step of swapSteps) {
+      for (const next of ['swap', 'back'] as const) {
         it(`${direction} that is killed before the step ${step} is ended by ${next}, and nothing is lost`, async () => {
           await swap(direction === 'swap' ? 'back' : 'swap');
           await kill(direction, step);
-          const isAfter = (other: DatabaseStep) => swapSteps.indexOf(step) > swapSteps.indexOf(other);
+          const isAfter = (other: DatabaseStep) =>
+            swapSteps.indexOf(step) > swapSteps.indexOf(other);
           const isFenced = isAfter('announce fence') && !isAfter('serve');
           expect((await checks()).includes('unfinished_switch')).to.equal(isFenced);
           // Exactly one database serves the tenant, or its requests wait.
           const seen = await titles();
           const isHeld = seen[0] === 'status 503';
           const isInFormer = (direction === 'swap') !== isAfter('exchange');
-          if (!isHeld) expect([seen.includes('restored'), seen.includes('later')]).to.deep.equal([true, isInFormer]);
+          if (!isHeld) {
+            expect([seen.includes('restored'), seen.includes('later')]).to.deep.equal([
+              true,
+              isInFormer,
+            ]);
+          }
           const Title = `after ${direction} before ${step} ${next}`;
           const written = await post(Title);
           expect(written).to.equal(isHeld ? 503 : 201);
@@ -62,6 +69,9 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
             expect(await titles()).to.include(Title);
           }
         });
+      }
+    }
+  }
 
   it('the requests of a tenant wait for at most 1 s in every swap', () => {
     pauses.sort((a, b) => a - b);
@@ -69,7 +79,7 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
     expect(pauses.at(-1)).to.be.below(1_000);
   });
 
-  for (const step of stepsOf('place'))
+  for (const step of stepsOf('place')) {
     it(`a restore beside that is killed before the step ${step} is begun anew by the next one, and nothing of it is left`, async () => {
       await kill('beside', step);
       expect(await checks()).to.deep.equal(
@@ -82,8 +92,9 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
       await run('databases', 'drop', 'acme', database, '--yes');
       expect(await checks()).to.deep.equal([]);
     });
+  }
 
-  for (const step of lostSteps)
+  for (const step of lostSteps) {
     it(`a restore of a lost database that is killed before the step ${step} is ended by the next one`, async () => {
       await lose();
       await kill('lost', step);
@@ -104,6 +115,7 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
       expect(await checks()).to.deep.equal([]);
       expect(await post('later')).to.equal(201);
     });
+  }
 
   it('a process that does not confirm the fence stops a restore before anything is restored, and no fence is left', async () => {
     await lose();

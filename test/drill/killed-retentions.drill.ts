@@ -17,13 +17,14 @@ describe('drill: killed removals of old activities', () => {
 
   before(async () => {
     environment = { ...world.environment, ...(await backupSettings(folder)) };
-    for (const tenant of [world.acme, world.globex])
+    for (const tenant of [world.acme, world.globex]) {
       await sql(
         tenant,
         `insert into activities (created_at, activity_code, recorded_by, recorded_from)
          select now() - case when i <= ${old} then interval '3 years' else interval '3 days' end, 7, 1, '::1'
            from generate_series(1, ${old + recent}) i`,
       );
+    }
   });
 
   const counts = async (): Promise<{ old: number; recent: number }> => {
@@ -45,7 +46,8 @@ describe('drill: killed removals of old activities', () => {
   };
 
   it('a run that is killed in a batch is continued by the next one, and their entries count every row once', async () => {
-    const run = (...args: string[]) => runScript('scripts/tenant.ts', [...args, '--json'], environment);
+    const run = (...args: string[]) =>
+      runScript('scripts/tenant.ts', [...args, '--json'], environment);
     expect((await run('retention', 'acme', '--activity', '2y')).code).to.equal(0);
     expect((await run('backup', 'init')).code).to.equal(0);
     expect((await run('backup', 'run', '--all')).code).to.equal(0);
@@ -53,18 +55,28 @@ describe('drill: killed removals of old activities', () => {
     for (const [index, batch] of [1, 7, 20, 39].entries()) {
       // Removes the batches before this one, and waits for its first row.
       await withConnection(world.acme.adminUrl, async blocker => {
-        await blocker.query(`begin; select from activities where id = ${batch * batchIds + 1} for update`);
-        const killed = startScript('scripts/tenant.ts', ['retention', 'apply', '--all'], environment);
+        await blocker.query(
+          `begin; select from activities where id = ${batch * batchIds + 1} for update`,
+        );
+        const killed = startScript(
+          'scripts/tenant.ts',
+          ['retention', 'apply', '--all'],
+          environment,
+        );
         await eventually(async () => (await removals("wait_event_type = 'Lock'")) === 1);
         killed.process.kill('SIGKILL');
         await killed.ended;
       });
       await eventually(async () => (await removals("state = 'active'")) === 0);
-      expect(await counts(), 'whole batches of ids from 1 to 5,000, 5,001 to 10,000 and so on').to.deep.equal({
+      expect(
+        await counts(),
+        'whole batches of ids from 1 to 5,000, 5,001 to 10,000 and so on',
+      ).to.deep.equal({
         old: old - batch * batchIds,
         recent,
       });
-      // Nobody has proved an archive that is made in between: the next run goes on with the first one.
+      // Nobody has proved an archive that is made in between: the next run goes on with the
+      // first one.
       if (index === 1) expect((await run('backup', 'run', '--all')).code).to.equal(0);
     }
     const { code, stdout } = await run('retention', 'apply', '--all');
@@ -74,9 +86,10 @@ describe('drill: killed removals of old activities', () => {
     const entries: { rows: number; state: string }[] = log;
     expect(entries.map(({ state }) => state)).to.deep.equal(['done', ...Array(4).fill('stopped')]);
     expect(entries.reduce((sum, { rows }) => sum + rows, 0)).to.equal(old);
-    const [{ count }] = (await sql<{ count: string }>(world.globex, 'select count(*) from activities')) as [
-      { count: string },
-    ];
+    const [{ count }] = (await sql<{ count: string }>(
+      world.globex,
+      'select count(*) from activities',
+    )) as [{ count: string }];
     expect(Number(count)).to.equal(old + recent);
   });
 });

@@ -22,7 +22,9 @@ describe('drill: kits of deploy/', () => {
 
   it('every shell line of the page is in a section whose lines are run below', () => {
     const run = ['The image', 'One machine, with Compose', 'Kubernetes', 'systemd'];
-    const others = page.split('\n## ').filter(section => !run.includes(section.split('\n')[0] ?? ''));
+    const others = page
+      .split('\n## ')
+      .filter(section => !run.includes(section.split('\n')[0] ?? ''));
     expect(others).to.have.length(2);
     expect(others.join()).to.not.include('```');
   });
@@ -30,14 +32,17 @@ describe('drill: kits of deploy/', () => {
   it('the lines for Compose, pasted one after another, start the service with a login of its own and back up its tenant', async () => {
     kit = await createKit(['docker', 'install'], [['postgres-1', 'recovered'], ['postgres-2']]);
     await writeFile(join(kit.scratch, 'haproxy.pem'), 'a certificate and its key');
-    const lines = ['The image', 'One machine, with Compose'].map(heading => shellLines(page, heading));
+    const lines = ['The image', 'One machine, with Compose'].map(heading =>
+      shellLines(page, heading),
+    );
     const { code, stdout, stderr } = await kit.run(lines.join('\n'));
     expect(code, `${stdout}${stderr}`).to.equal(0);
     const url = await readFile(join(kit.scratch, 'deploy/secrets/service-database-url'), 'utf8');
     expect(url).to.match(
       /^postgresql:\/\/backoffice_service:[\w-]+@postgres-1(:5432)?\/backoffice\?sslmode=verify-full\n$/,
     );
-    expectServed(await kit.calls(), 6); // two processes, at the first start, with TLS, and in the upgrade
+    // two processes, at the first start, with TLS, and in the upgrade
+    expectServed(await kit.calls(), 6);
     expectChecked(stdout);
     expect(stdout).to.match(/^northwind: archived \d+ rows/m);
     expect(stdout).to.match(/^restoredFrom +recovered backoffice_tenant_/m);
@@ -66,7 +71,10 @@ describe('drill: kits of deploy/', () => {
   });
 
   it('the lines for systemd, pasted one after another, start the service and its timers with the logins that they make', async () => {
-    kit = await createKit(['systemctl', 'systemd-run', 'useradd', 'install', 'psql'], [['localhost']]);
+    kit = await createKit(
+      ['systemctl', 'systemd-run', 'useradd', 'install', 'psql'],
+      [['localhost']],
+    );
     const { code, stdout, stderr } = await kit.run(shellLines(page, 'systemd'));
     expect(code, `${stdout}${stderr}`).to.equal(0);
     expectServed(await kit.calls(), 1);
@@ -80,7 +88,10 @@ describe('drill: kits of deploy/', () => {
     const [block = ''] = shellLines(backup, 'Archive the write-ahead log').split('\n\n');
     const { code, stdout, stderr } = await kit.run(block);
     expect(code, `${stdout}${stderr}`).to.equal(0);
-    const settings = await readFile(join(kit.scratch, 'etc/postgresql/18/main/conf.d/archive.conf'), 'utf8');
+    const settings = await readFile(
+      join(kit.scratch, 'etc/postgresql/18/main/conf.d/archive.conf'),
+      'utf8',
+    );
     expect(settings).to.include(`RECOVERY_DIR=${kit.scratch}/mnt/backup `);
   });
 });

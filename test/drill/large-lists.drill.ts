@@ -32,11 +32,17 @@ describe('drill: a tenant whose tables are full', () => {
     await withConnection(sorted.adminUrl, async client => {
       for (const text of largeTenantSql()) await client.query(text);
     });
-    await sql(world.globex, `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`);
+    await sql(
+      world.globex,
+      `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`,
+    );
     url = (await processes.start(world.environment)).url;
   });
 
-  /** As many options as a tenant may have, with as much text as fits; and activities as long as they can be. */
+  /**
+   * As many options as a tenant may have, with as much text as fits; and activities as long as
+   * they can be.
+   */
   async function fill(tenant: TestTenant): Promise<void> {
     const insert = `
       insert into system_options (system_option_type_id, value)
@@ -49,11 +55,13 @@ describe('drill: a tenant whose tables are full', () => {
     );
   }
 
-  const tokenOf = async (tenant: TestTenant): Promise<string> => (await world.login(tenant)).tokens?.accessToken ?? '';
+  const tokenOf = async (tenant: TestTenant): Promise<string> =>
+    (await world.login(tenant)).tokens?.accessToken ?? '';
 
   /**
-   * Clients request a list again and again, without the response cache. They run in a thread of their own, so
-   * that the times of the other tenant do not contain what it costs to receive the list.
+   * Clients request a list again and again, without the response cache. They run in a thread of
+   * their own, so that the times of the other tenant do not contain what it costs to receive
+   * the list.
    */
   function startLoops(
     token: string,
@@ -61,7 +69,10 @@ describe('drill: a tenant whose tables are full', () => {
     clients: number,
   ): { worker: Worker; seen: { responses: number; bytes: number } } {
     const seen = { responses: 0, bytes: 0 };
-    const worker = new Worker(loops, { eval: true, workerData: { url: url + list, token, clients } });
+    const worker = new Worker(loops, {
+      eval: true,
+      workerData: { url: url + list, token, clients },
+    });
     worker.on('message', (bytes: number) => {
       seen.bytes = bytes;
       seen.responses++;
@@ -69,7 +80,10 @@ describe('drill: a tenant whose tables are full', () => {
     return { worker, seen };
   }
 
-  async function times(token: string, seconds: number): Promise<{ p50: number; p95: number; max: number }> {
+  async function times(
+    token: string,
+    seconds: number,
+  ): Promise<{ p50: number; p95: number; max: number }> {
     const taken: number[] = [];
     for (const end = performance.now() + seconds * 1_000; performance.now() < end; ) {
       const startedAt = performance.now();
@@ -89,7 +103,7 @@ describe('drill: a tenant whose tables are full', () => {
     ['/api/v1/Activity?limit=1000', 8, () => world.acme],
     ['/api/v1/Entities?sort=EntityType,-Name,CreatedAt&limit=50', 24, () => sorted],
   ];
-  for (const [list, clients, tenant] of floods)
+  for (const [list, clients, tenant] of floods) {
     it(`while ${clients} clients of one tenant loop ${list}, the p95 of another tenant is below 50 ms`, async () => {
       const [flooding, globex] = [await tokenOf(tenant()), await tokenOf(world.globex)];
       await times(globex, 1);
@@ -101,6 +115,7 @@ describe('drill: a tenant whose tables are full', () => {
       console.log({ list, calm, busy, ...seen });
       expect(busy.p95).to.be.below(50);
     });
+  }
 
   it('more than 100,000 records are not counted, and the total is then *', async () => {
     const client = await world.login(world.globex);
@@ -117,7 +132,9 @@ describe('drill: a tenant whose tables are full', () => {
     await client.post('/api/v1/Activity', { ActivityCode: 1, Screen: 'Many' });
     const more = await get(path);
     expect([more.status, rangeOf(more), more.headers.get('preference-applied')]).to.deep.equal([
-      ...[200, 'items 0-19/*', null],
+      200,
+      'items 0-19/*',
+      null,
     ]);
     const next = /<([^>]+)>/.exec(more.headers.get('link') ?? '')?.[1] ?? '';
     expect(rangeOf(await get(next))).to.equal(null);

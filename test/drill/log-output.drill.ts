@@ -23,14 +23,18 @@ describe('drill: a log that cannot be written', () => {
   });
 
   const get = (path: string) => fetch(`http://127.0.0.1:${ports.PORT}${path}`);
-  const isReady = () => fetch(`http://127.0.0.1:${ports.MANAGEMENT_PORT}/health/ready`).then(({ ok }) => ok);
+  const isReady = () =>
+    fetch(`http://127.0.0.1:${ports.MANAGEMENT_PORT}/health/ready`).then(({ ok }) => ok);
 
   async function droppedLines(): Promise<number> {
     const response = await fetch(`http://127.0.0.1:${ports.MANAGEMENT_PORT}/metrics`);
     return Number(/^log_lines_dropped_total (\d+)$/m.exec(await response.text())?.[1]);
   }
 
-  /** Sends requests, 20 at a time, until the service has dropped log lines. @returns the longest time of a request */
+  /**
+   * Sends requests, 20 at a time, until the service has dropped log lines.
+   * @returns the longest time of a request
+   */
   async function fillLog(): Promise<number> {
     let maxMs = 0;
     const request = async () => {
@@ -38,8 +42,9 @@ describe('drill: a log that cannot be written', () => {
       expect((await get('/docs/errors')).status).to.equal(200);
       maxMs = Math.max(maxMs, performance.now() - startedAt);
     };
-    while ((await droppedLines()) === 0)
+    while ((await droppedLines()) === 0) {
       for (let i = 0; i < 25; i++) await Promise.all(Array.from({ length: 20 }, request));
+    }
     return maxMs;
   }
 
@@ -57,7 +62,12 @@ describe('drill: a log that cannot be written', () => {
     const fault =
       'process.on("SIGUSR2", () => { throw Object.defineProperty(new Error(), "stack", { get() { throw 1; } }); });';
     const environment = { ...world.environment, ...ports };
-    service = startScript('--import', [`data:text/javascript,${fault}`, 'src/main.ts'], environment, '>/dev/full');
+    service = startScript(
+      '--import',
+      [`data:text/javascript,${fault}`, 'src/main.ts'],
+      environment,
+      '>/dev/full',
+    );
     await eventually(isReady, 60_000);
     service.process.kill('SIGUSR2');
     const { code, signal, stderr } = await service.ended;
@@ -78,7 +88,10 @@ describe('drill: a log that cannot be written', () => {
     console.log({ maxMs, dropped: await droppedLines() });
     expect(maxMs).to.be.below(1_000);
     reader.kill('SIGCONT');
-    await eventually(async () => (await readFile(file, 'utf8')).includes('log_lines_dropped'), 10_000);
+    await eventually(
+      async () => (await readFile(file, 'utf8')).includes('log_lines_dropped'),
+      10_000,
+    );
     service.process.kill('SIGTERM');
     expect((await service.ended).code).to.equal(0);
     await readerClosed;

@@ -9,7 +9,10 @@ const loginsPerSecond = 400;
 const floodMs = 20_000;
 const networks = 256;
 
-/** Sends logins with wrong passwords at a fixed rate, in a thread of its own, and reports how many got which status. */
+/**
+ * Sends logins with wrong passwords at a fixed rate, in a thread of its own, and reports how
+ * many got which status.
+ */
 const flood = `
   const { parentPort, workerData } = require('node:worker_threads');
   const { url, tenant, loginsPerSecond, networks, floodMs } = workerData;
@@ -51,7 +54,8 @@ describe('drill: a flood of logins', () => {
   before(async () => {
     // The limits of requests are those by default, not the high ones of the tests.
     const limits = { RATE_LIMIT_GLOBAL: '', RATE_LIMIT_LOGIN: '', RATE_LIMIT_ACCOUNT: '' };
-    url = (await processes.start({ ...world.environment, ...limits, TRUSTED_PROXIES: '127.0.0.1' })).url;
+    url = (await processes.start({ ...world.environment, ...limits, TRUSTED_PROXIES: '127.0.0.1' }))
+      .url;
   });
 
   async function login(
@@ -62,7 +66,11 @@ describe('drill: a flood of logins', () => {
     const startedAt = performance.now();
     const response = await fetch(`${url}/api/v1/auth/login`, {
       method: 'POST',
-      headers: { 'X-Tenant': tenant.guid, 'X-Forwarded-For': address, 'Content-Type': 'application/json' },
+      headers: {
+        'X-Tenant': tenant.guid,
+        'X-Forwarded-For': address,
+        'Content-Type': 'application/json',
+      },
       body: JSON.stringify(credentials),
     });
     await response.arrayBuffer();
@@ -76,8 +84,9 @@ describe('drill: a flood of logins', () => {
     });
     const counted = once(worker, 'message');
     const good: Promise<{ status: number; ms: number }>[] = [];
-    for (const end = performance.now() + floodMs; performance.now() < end; await sleep(500))
+    for (const end = performance.now() + floodMs; performance.now() < end; await sleep(500)) {
       good.push(login(world.globex, `198.51.100.${good.length}`, world.globex.admin));
+    }
     const results = await Promise.all(good);
     const [flooded] = await counted;
     const times = results.map(({ ms }) => ms).sort((a, b) => a - b);

@@ -6,12 +6,20 @@ import { createDedicatedServer, type DedicatedServer } from '../support/dedicate
 import { runCommand } from '../support/run-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 
-/** Returns the rows of the table of losses in the handbook: what is lost, and the first command of its last column. */
+/**
+ * Returns the rows of the table of losses in the handbook: what is lost, and the first command
+ * of its last column.
+ */
 async function readLosses(): Promise<Map<string, string>> {
-  const handbook = await readFile(new URL('../../docs/operate/incidents.md', import.meta.url), 'utf8');
+  const handbook = await readFile(
+    new URL('../../docs/operate/incidents.md', import.meta.url),
+    'utf8',
+  );
   const [, table = ''] = handbook.split('## What is lost, and which command restores it');
   const rows = [
-    ...(table.split('\n##')[0] ?? '').matchAll(/^\| ([^|]+) \| [^|]+ \| `bin\/backoffice ([^`]+)`[^|]* \|$/gm),
+    ...(table.split('\n##')[0] ?? '').matchAll(
+      /^\| ([^|]+) \| [^|]+ \| `bin\/backoffice ([^`]+)`[^|]* \|$/gm,
+    ),
   ];
   return new Map(rows.map(([, lost = '', command = '']) => [lost, command]));
 }
@@ -24,10 +32,14 @@ describe('drill: the table of losses in the handbook', () => {
   const databases = new Map<string, string>();
 
   const run = (command: string, settings: Record<string, string> = {}) =>
-    runCommand(command.startsWith('control ') ? 'scripts/control.ts' : 'scripts/tenant.ts', wordsOf(command), {
-      ...environment,
-      ...settings,
-    });
+    runCommand(
+      command.startsWith('control ') ? 'scripts/control.ts' : 'scripts/tenant.ts',
+      wordsOf(command),
+      {
+        ...environment,
+        ...settings,
+      },
+    );
   const wordsOf = (command: string): string[] => command.replace(/^control /, '').split(' ');
   const succeed = async (command: string): Promise<string> => {
     const { code, stdout, stderr } = await run(command);
@@ -46,16 +58,26 @@ describe('drill: the table of losses in the handbook', () => {
     const tenants = await server.control<{ slug: string; status: string; name: string }>(
       'select slug, status, database_name as name from tenants order by slug',
     );
-    expect(tenants.map(({ slug, status }) => `${slug} ${status}`)).to.deep.equal(['globex active', 'northwind active']);
+    expect(tenants.map(({ slug, status }) => `${slug} ${status}`)).to.deep.equal([
+      'globex active',
+      'northwind active',
+    ]);
     for (const { slug, name } of tenants) {
       databases.set(slug, name);
-      expect(await server.sql('select code from currencies', name), slug).to.deep.equal([{ code: slug.slice(0, 3) }]);
+      expect(await server.sql('select code from currencies', name), slug).to.deep.equal([
+        { code: slug.slice(0, 3) },
+      ]);
     }
   };
-  const dropTenant = (slug: string) => server.sql(`drop database "${databases.get(slug)}" with (force)`);
+  const dropTenant = (slug: string) =>
+    server.sql(`drop database "${databases.get(slug)}" with (force)`);
 
   before(async () => {
-    [server, target, losses] = await Promise.all([createDedicatedServer(), makeServerFolder('archives'), readLosses()]);
+    [server, target, losses] = await Promise.all([
+      createDedicatedServer(),
+      makeServerFolder('archives'),
+      readLosses(),
+    ]);
     environment = { ...server.environment, ...(await backupSettings(target)) };
     for (const slug of ['northwind', 'globex']) {
       const { tenant } = await server.provision(slug);
@@ -92,7 +114,9 @@ describe('drill: the table of losses in the handbook', () => {
     );
     expect(restored).to.have.length(1);
     for (const { name } of restored) {
-      expect(await server.sql('select code from currencies', name)).to.deep.equal([{ code: 'nor' }]);
+      expect(await server.sql('select code from currencies', name)).to.deep.equal([
+        { code: 'nor' },
+      ]);
       await succeed(`databases drop northwind ${name} --yes`);
     }
     await expectAll();

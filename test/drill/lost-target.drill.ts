@@ -14,7 +14,9 @@ const there = ['acme', '--to', 'second'];
 const moveArguments = ['move', ...there, '--pause', '60', '--json'];
 
 describe('drill: move whose target dies behind the fence', () => {
-  const servers = use(() => TwoServers.start({ ACQUIRE_TIMEOUT_MS: '9000' }, ['synchronous_commit=on']));
+  const servers = use(() =>
+    TwoServers.start({ ACQUIRE_TIMEOUT_MS: '9000' }, ['synchronous_commit=on']),
+  );
   let acme: Client;
   let globex: Client;
   let number = 0;
@@ -27,7 +29,10 @@ describe('drill: move whose target dies behind the fence', () => {
 
   const killBehindFence = () => fenced(there, () => servers.second.crash());
 
-  /** Starts a move, and does something while the run waits behind the fence for a lock in the old database. */
+  /**
+   * Starts a move, and does something while the run waits behind the fence for a lock in the
+   * old database.
+   */
   async function fenced(args: string[], work: () => Promise<unknown>): Promise<RunningScript> {
     const lock = new pg.Client(await servers.currentUrl());
     await lock.connect();
@@ -52,13 +57,17 @@ describe('drill: move whose target dies behind the fence', () => {
       await admin.query(`alter database "${name}" allow_connections false`);
     });
   }
-  /** Lets each new database of the second server refuse new rows as a server does whose disk is full. */
+  /**
+   * Lets each new database of the second server refuse new rows as a server does whose disk is
+   * full.
+   */
   const withoutRoom = () =>
     inTemplate(`
       create function no_room() returns boolean language plpgsql as $$
         begin raise exception 'could not extend file: No space left on device' using errcode = 'disk_full'; end $$;
       alter table entity_statuses add constraint no_room check (no_room()) not valid`);
-  const withRoom = () => inTemplate('alter table entity_statuses drop constraint no_room; drop function no_room()');
+  const withRoom = () =>
+    inTemplate('alter table entity_statuses drop constraint no_room; drop function no_room()');
 
   async function write(): Promise<number> {
     const Title = `status ${++number}`;
@@ -73,7 +82,8 @@ describe('drill: move whose target dies behind the fence', () => {
     expect((await globex.post(path, { Title: `status ${++number}` })).status).to.equal(201);
   }
 
-  const messageOf = (stderr: string): string => JSON.parse(stderr.trim().split('\n').at(-1) ?? '').error.message;
+  const messageOf = (stderr: string): string =>
+    JSON.parse(stderr.trim().split('\n').at(-1) ?? '').error.message;
 
   it('a tenant is served by its old server again while the dead one is away, and the move begins anew when it is back', async () => {
     const { ended } = await killBehindFence();
@@ -118,7 +128,8 @@ describe('drill: move whose target dies behind the fence', () => {
 
     const aborted = await eventually(async () => {
       const result = await servers.run(['databases', 'prune', 'acme', '--json']);
-      return !result.stderr.includes('Another command works') && result; // the second process still has the lock
+      // the second process still has the lock
+      return !result.stderr.includes('Another command works') && result;
     });
     expect(aborted.code).to.equal(1);
     expect(messageOf(aborted.stderr)).to.include('of acme on server second could not be dropped');
@@ -129,7 +140,12 @@ describe('drill: move whose target dies behind the fence', () => {
 
     await servers.second.restart();
     const [dropped] = JSON.parse(await servers.runWell(['databases', 'prune', 'acme', '--json']));
-    expect(dropped).to.include({ slug: 'acme', server: 'second', database: left.database, action: 'drop' });
+    expect(dropped).to.include({
+      slug: 'acme',
+      server: 'second',
+      database: left.database,
+      action: 'drop',
+    });
     expect(await onSecond()).to.deep.equal([]);
     expect(await write()).to.equal(201);
   });

@@ -23,7 +23,10 @@ const ownPath = (process.env.PATH ?? '')
 
 interface Condition {
   readonly title: string;
-  /** Shell commands that make the condition, in namespaces of their own. `$CLONE` and `$DATA` are the two folders. */
+  /**
+   * Shell commands that make the condition, in namespaces of their own. `$CLONE` and `$DATA`
+   * are the two folders.
+   */
   readonly prepare?: string;
   /** Options of `unshare`; without them, those of a mount namespace. */
   readonly namespaces?: readonly string[];
@@ -38,8 +41,14 @@ interface Condition {
 }
 
 const conditions: Condition[] = [
-  { title: 'install scripts that npm did not run', prepare: `find $CLONE/${libraries} -maxdepth 1 -type l -delete` },
-  { title: 'npm without links of programs (bin-links=false, npm 10)', prepare: 'rm -r $CLONE/node_modules/.bin' },
+  {
+    title: 'install scripts that npm did not run',
+    prepare: `find $CLONE/${libraries} -maxdepth 1 -type l -delete`,
+  },
+  {
+    title: 'npm without links of programs (bin-links=false, npm 10)',
+    prepare: 'rm -r $CLONE/node_modules/.bin',
+  },
   { title: 'a path with letters of URLs and shells', folder: `a#b?c%20d: 'e' ü` },
   ...['$', '"', '`'].map(letter => ({
     title: `a path with ${letter}`,
@@ -78,7 +87,8 @@ const conditions: Condition[] = [
     title: 'the data of another login',
     prepare:
       'umask 077; mkdir -p $DATA/postgres; head -c 32 /dev/urandom | base64 > $DATA/master.key; chown 1234 $DATA/postgres',
-    refusal: /postgres belongs to another login, with the number 1234: run this as that login, or set DATA_DIR/,
+    refusal:
+      /postgres belongs to another login, with the number 1234: run this as that login, or set DATA_DIR/,
   },
   {
     title: 'a disk of 20 MB',
@@ -87,7 +97,8 @@ const conditions: Condition[] = [
   },
   {
     title: 'a full disk',
-    prepare: 'mount -t tmpfs -o size=1m none $DATA; dd if=/dev/zero of=$DATA/fill bs=4k 2>/dev/null || true',
+    prepare:
+      'mount -t tmpfs -o size=1m none $DATA; dd if=/dev/zero of=$DATA/fill bs=4k 2>/dev/null || true',
     refusal: /^DATA_DIR cannot be written \(ENOSPC\): its disk is full: make room/m,
   },
   {
@@ -100,16 +111,24 @@ const conditions: Condition[] = [
   {
     title: 'no loopback interface',
     namespaces: ['--mount', '--net'],
-    refusal: /cannot be reached on 127\.0\.0\.1, because the loopback interface is down: run ip link set lo up/,
+    refusal:
+      /cannot be reached on 127\.0\.0\.1, because the loopback interface is down: run ip link set lo up/,
   },
-  { title: 'a clone before npm ci', prepare: 'rm -r $CLONE/node_modules', refusal: /not installed: run npm ci/ },
+  {
+    title: 'a clone before npm ci',
+    prepare: 'rm -r $CLONE/node_modules',
+    refusal: /not installed: run npm ci/,
+  },
   {
     title: 'tests without packages of development (NODE_ENV=production)',
     prepare: 'rm -r $CLONE/node_modules/mocha',
     command: 'npm test',
     refusal: /mocha\.js is missing: run npm ci --include=dev/,
   },
-  { title: 'a dead proxy', wrapper: 'env HTTP_PROXY=http://127.0.0.1:9 http_proxy=http://127.0.0.1:9' },
+  {
+    title: 'a dead proxy',
+    wrapper: 'env HTTP_PROXY=http://127.0.0.1:9 http_proxy=http://127.0.0.1:9',
+  },
 ];
 
 describe('drill: machines that people have', () => {
@@ -118,10 +137,15 @@ describe('drill: machines that people have', () => {
 
   before(async function () {
     if (spawnSync('unshare', ['--mount', '--net', 'true']).status !== 0) {
-      console.log('namespaces cannot be made here: the conditions of other machines are not drilled');
+      console.log(
+        'namespaces cannot be made here: the conditions of other machines are not drilled',
+      );
       this.skip();
     }
-    folder = join(tmpdir(), `backoffice-machines-${process.env.TEST_RUN ?? process.pid}-${randomUUID().slice(0, 8)}`);
+    folder = join(
+      tmpdir(),
+      `backoffice-machines-${process.env.TEST_RUN ?? process.pid}-${randomUUID().slice(0, 8)}`,
+    );
     await mkdir(folder, { mode: 0o755 });
   });
   after(async () => {
@@ -134,12 +158,16 @@ describe('drill: machines that people have', () => {
     return environment.includes(`DATA_DIR=${folder}/`) || workingFolder.startsWith(`${folder}/`);
   }
 
-  /** Makes a clone with the packages, as links of files: a condition may remove files, and edits none. */
+  /**
+   * Makes a clone with the packages, as links of files: a condition may remove files, and edits
+   * none.
+   */
   async function makeClone(name: string): Promise<string> {
     const clone = join(folder, String(++number), name);
     await mkdir(clone, { recursive: true });
     execFileSync('sh', [
-      ...['-c', 'cd "$0" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -a -t "$1"'],
+      '-c',
+      'cd "$0" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -a -t "$1"',
       root,
       clone,
     ]);
@@ -150,7 +178,12 @@ describe('drill: machines that people have', () => {
 
   /** Starts the service of a clone under a condition, with data of its own. */
   async function start(condition: Condition): Promise<RunningScript> {
-    const { prepare = 'true', namespaces = ['--mount'], wrapper = '', command = 'npm start' } = condition;
+    const {
+      prepare = 'true',
+      namespaces = ['--mount'],
+      wrapper = '',
+      command = 'npm start',
+    } = condition;
     const clone = await makeClone(condition.folder ?? 'clone');
     const data = join(folder, String(number), 'data');
     for (const each of [data, `${data}.bin`]) {
@@ -161,8 +194,19 @@ describe('drill: machines that people have', () => {
     await chmod(script, 0o755);
 
     const ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
-    const settings = { npm_config_userconfig: '/dev/null', npm_config_update_notifier: 'false', SHUTDOWN_DELAY: '0s' };
-    const variables = { ...settings, ...ports, PATH: ownPath, CLONE: clone, DATA: data, DATA_DIR: data };
+    const settings = {
+      npm_config_userconfig: '/dev/null',
+      npm_config_update_notifier: 'false',
+      SHUTDOWN_DELAY: '0s',
+    };
+    const variables = {
+      ...settings,
+      ...ports,
+      PATH: ownPath,
+      CLONE: clone,
+      DATA: data,
+      DATA_DIR: data,
+    };
     return startProgram('unshare', [...namespaces, 'sh', script], variables, true);
   }
 
@@ -180,8 +224,11 @@ describe('drill: machines that people have', () => {
         await served(running);
         const lines = /^ +export TOKEN=(.+\n)+/m.exec(`${running.output.stdout}\n`)?.[0] ?? '';
         const proxies = { http_proxy: 'http://127.0.0.1:9' };
-        const called = await startProgram('bash', ['--norc', '-c', lines], title.includes('proxy') ? proxies : {})
-          .ended;
+        const called = await startProgram(
+          'bash',
+          ['--norc', '-c', lines],
+          title.includes('proxy') ? proxies : {},
+        ).ended;
         expect(called.stdout.trim().split('\n').at(-1)).to.include('Blue Harbour Ltd');
         process.kill(-(running.process.pid ?? 0), 'SIGINT');
       }
@@ -202,7 +249,12 @@ describe('drill: machines that people have', () => {
       const data = join(folder, String(number), 'data');
       const ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
       const variables = { ...ports, CLONE: clone, DATA: data, DATA_DIR: data, SHELL: '/bin/bash' };
-      const terminal = startProgram('script', ['-qfec', `cd "$CLONE" && ${command}`, '/dev/null'], variables, true);
+      const terminal = startProgram(
+        'script',
+        ['-qfec', `cd "$CLONE" && ${command}`, '/dev/null'],
+        variables,
+        true,
+      );
       const printed = async () =>
         terminal.output.stdout + (await readFile(`${data}.out`, 'utf8').catch(() => '')).toString();
       await eventually(async () => (await printed()).includes('q=harbour'), startMs);

@@ -33,7 +33,10 @@ interface Fault {
   cleanUp?: () => Promise<unknown>;
 }
 
-/** SQL for a sealed secret with another last byte: it names the key that sealed it, and does not open. */
+/**
+ * SQL for a sealed secret with another last byte: it names the key that sealed it, and does not
+ * open.
+ */
 const damaged = (column: string): string =>
   `set_byte(${column}, octet_length(${column}) - 1, 255 - get_byte(${column}, octet_length(${column}) - 1))`;
 
@@ -62,7 +65,11 @@ describe('drill: errors of doctor', () => {
 
   before(async () => {
     folder = await makeServerFolder('mended-archives');
-    environment = { ...server.environment, ...(await backupSettings(folder)), PATH: process.env.PATH ?? '' };
+    environment = {
+      ...server.environment,
+      ...(await backupSettings(folder)),
+      PATH: process.env.PATH ?? '',
+    };
     acme = (await server.provision('acme')).tenant.databaseName;
     await server.provision('globex');
     await backUp(environment);
@@ -79,12 +86,16 @@ describe('drill: errors of doctor', () => {
     return stdout + stderr;
   }
 
-  const find = async (): Promise<ReportedFinding[]> => (await diagnose(server.installation)).findings;
+  const find = async (): Promise<ReportedFinding[]> =>
+    (await diagnose(server.installation)).findings;
   const databaseOf = (slug: string) => server.databaseOf(slug);
 
   const roleOf = async (slug: string): Promise<string> =>
-    (await server.control<{ role: string }>(`select role_name as role from tenants where slug = '${slug}'`))[0]?.role ??
-    '';
+    (
+      await server.control<{ role: string }>(
+        `select role_name as role from tenants where slug = '${slug}'`,
+      )
+    )[0]?.role ?? '';
   const locked = Promise.withResolvers<void>();
   /** As `doctor` does: `doctor --fix` takes ids of the last report. */
   const storeReport = () => run('bin/backoffice doctor > /dev/null || true');
@@ -98,7 +109,8 @@ describe('drill: errors of doctor', () => {
 
   /** Returns which command of the table it is. */
   function templateOf(check: Check, command: string): string | undefined {
-    const templates: readonly string[] = (errors as Partial<Record<Check, readonly string[]>>)[check] ?? [];
+    const templates: readonly string[] =
+      (errors as Partial<Record<Check, readonly string[]>>)[check] ?? [];
     return templates.find(template => {
       const escaped = template.replace(/[$^\\.*+?()[\]{}|]/g, '\\$&');
       const pattern = escaped.replace(/(?<![A-Z_$])[A-Z]{3,}(?![A-Z_])/g, '[^\\s"\']+');
@@ -106,14 +118,17 @@ describe('drill: errors of doctor', () => {
     });
   }
 
-  const dropDatabase = (name: string) => server.sql(`drop database if exists "${name}" with (force)`);
+  const dropDatabase = (name: string) =>
+    server.sql(`drop database if exists "${name}" with (force)`);
   const copyOf = async (name: string, template: string): Promise<void> => {
     await server.sql(`create database "${name}" template "${template}"`);
     await server.sql(`revoke all on database "${name}" from public`);
   };
   const replaceUrl = async (url: string): Promise<void> => {
     const sealed = server.installation.secrets.seal(url, 'server_url:far').toString('hex');
-    await server.control(`update servers set admin_url = decode('${sealed}', 'hex') where name = 'far'`);
+    await server.control(
+      `update servers set admin_url = decode('${sealed}', 'hex') where name = 'far'`,
+    );
   };
 
   const faults: Fault[] = [
@@ -126,13 +141,17 @@ describe('drill: errors of doctor', () => {
     {
       title: 'the URL of a server that cannot be decrypted',
       check: 'secret_does_not_open',
-      make: () => server.control(`update servers set admin_url = ${damaged('admin_url')} where name = 'far'`),
+      make: () =>
+        server.control(`update servers set admin_url = ${damaged('admin_url')} where name = 'far'`),
       input: () => far.url,
     },
     {
       title: 'a password that cannot be decrypted',
       check: 'secret_does_not_open',
-      make: () => server.control(`update tenants set role_password = ${damaged('role_password')} where slug = 'acme'`),
+      make: () =>
+        server.control(
+          `update tenants set role_password = ${damaged('role_password')} where slug = 'acme'`,
+        ),
     },
     {
       title: 'a retiring signing key that cannot be decrypted',
@@ -159,7 +178,9 @@ describe('drill: errors of doctor', () => {
       check: 'missing_database',
       make: async () => {
         await server.provision('hooli');
-        await server.control(`update tenants set status = 'deleted', purging_at = now() where slug = 'hooli'`);
+        await server.control(
+          `update tenants set status = 'deleted', purging_at = now() where slug = 'hooli'`,
+        );
         // It is placed on the server with the most room.
         const drop = `drop database "${await databaseOf('hooli')}"`;
         await withConnection(far.url, client => client.query(drop));
@@ -176,32 +197,40 @@ describe('drill: errors of doctor', () => {
     {
       title: 'a renamed database',
       check: 'renamed_database',
-      make: async () => server.sql(`alter database "${await databaseOf('globex')}" rename to elsewhere`),
+      make: async () =>
+        server.sql(`alter database "${await databaseOf('globex')}" rename to elsewhere`),
     },
     {
       title: 'a half dropped database of a tenant',
       check: 'half_dropped_database',
       make: async () =>
-        server.sql(`update pg_database set datconnlimit = -2 where datname = '${await databaseOf('globex')}'`),
+        server.sql(
+          `update pg_database set datconnlimit = -2 where datname = '${await databaseOf('globex')}'`,
+        ),
     },
     {
       title: 'a half dropped database of nobody',
       check: 'half_dropped_database',
       make: async () => {
         await server.sql('create database "office_lost_78"');
-        await server.sql(`update pg_database set datconnlimit = -2 where datname = 'office_lost_78'`);
+        await server.sql(
+          `update pg_database set datconnlimit = -2 where datname = 'office_lost_78'`,
+        );
       },
     },
     {
       title: 'a closed database',
       check: 'closed_database',
-      make: async () => server.sql(`alter database "${await databaseOf('acme')}" allow_connections false`),
+      make: async () =>
+        server.sql(`alter database "${await databaseOf('acme')}" allow_connections false`),
     },
     {
       title: 'indexes in the order of an older C library',
       check: 'old_collation',
       make: async () =>
-        server.sql(`update pg_database set datcollversion = '1.0' where datname = '${await databaseOf('acme')}'`),
+        server.sql(
+          `update pg_database set datcollversion = '1.0' where datname = '${await databaseOf('acme')}'`,
+        ),
     },
     {
       title: 'a database of nobody',
@@ -220,7 +249,10 @@ describe('drill: errors of doctor', () => {
            values (7910, gen_random_uuid(), 'gone', 'gone', 'office_tenant_7910', now()) returning guid`,
         );
         await copyOf('office_tenant_7911', await databaseOf('acme'));
-        await server.sql(`update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`, 'office_tenant_7911');
+        await server.sql(
+          `update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`,
+          'office_tenant_7911',
+        );
       },
       cleanUp: () => server.control('delete from purged_tenants where id = 7910'),
     },
@@ -236,7 +268,10 @@ describe('drill: errors of doctor', () => {
         await server.sql('create role office_tenant_7901');
         await server.sql('create database reports');
         await server.sql('create schema mine authorization office_tenant_7901', 'reports');
-        await server.sql('create table figures (); grant select on figures to office_tenant_7901', 'reports');
+        await server.sql(
+          'create table figures (); grant select on figures to office_tenant_7901',
+          'reports',
+        );
       },
       cleanUp: () => dropDatabase('reports'),
     },
@@ -280,7 +315,10 @@ describe('drill: errors of doctor', () => {
       title: 'a login role that owns something',
       check: 'excess_rights',
       make: async () =>
-        server.sql(`create schema mine authorization "${await roleOf('acme')}"`, await databaseOf('acme')),
+        server.sql(
+          `create schema mine authorization "${await roleOf('acme')}"`,
+          await databaseOf('acme'),
+        ),
       cleanUp: async () => server.sql('drop schema mine', await databaseOf('acme')),
     },
     {
@@ -288,7 +326,10 @@ describe('drill: errors of doctor', () => {
       check: 'excess_rights',
       make: async () => {
         await server.sql('create database reports');
-        await server.sql(`create table figures (); grant select on figures to "${await roleOf('acme')}"`, 'reports');
+        await server.sql(
+          `create table figures (); grant select on figures to "${await roleOf('acme')}"`,
+          'reports',
+        );
       },
       cleanUp: () => dropDatabase('reports'),
     },
@@ -300,7 +341,8 @@ describe('drill: errors of doctor', () => {
     {
       title: 'the guid of nobody in a database',
       check: 'wrong_identity',
-      make: async () => server.sql('update tenant_identity set guid = gen_random_uuid()', await databaseOf('acme')),
+      make: async () =>
+        server.sql('update tenant_identity set guid = gen_random_uuid()', await databaseOf('acme')),
     },
     {
       title: 'no guid in a database',
@@ -320,7 +362,8 @@ describe('drill: errors of doctor', () => {
     {
       title: 'a version in the control database that the database does not have',
       check: 'version_differs',
-      make: () => server.control(`update tenants set schema_version = '0000-before' where slug = 'acme'`),
+      make: () =>
+        server.control(`update tenants set schema_version = '0000-before' where slug = 'acme'`),
     },
     {
       title: 'a version in the identity that the database does not have',
@@ -353,19 +396,23 @@ describe('drill: errors of doctor', () => {
     {
       title: 'a dropped column',
       check: 'schema_drift',
-      make: async () => server.sql('alter table countries drop column country_name', await databaseOf('acme')),
+      make: async () =>
+        server.sql('alter table countries drop column country_name', await databaseOf('acme')),
       isSequence: true,
     },
     {
       title: 'a session that holds a transaction open in a database',
       check: 'not_examined',
       make: async () => {
-        const holding = withConnection(databaseUrl(server.url, await databaseOf('globex')), async client => {
-          const ended = new Promise<void>(resolve => client.once('error', () => resolve()));
-          await client.query('begin; lock table tenant_identity');
-          locked.resolve();
-          await ended;
-        });
+        const holding = withConnection(
+          databaseUrl(server.url, await databaseOf('globex')),
+          async client => {
+            const ended = new Promise<void>(resolve => client.once('error', () => resolve()));
+            await client.query('begin; lock table tenant_identity');
+            locked.resolve();
+            await ended;
+          },
+        );
         holding.catch(() => {});
         await locked.promise;
       },
@@ -425,7 +472,10 @@ describe('drill: errors of doctor', () => {
   it('every command of the table of errors was run as it is printed, here or in the test that is named', () => {
     const expected = Object.entries(errors).flatMap(([check, commands]) =>
       commands
-        .filter(command => !(elsewhere[check as Check] as readonly string[] | undefined)?.includes(command))
+        .filter(
+          command =>
+            !(elsewhere[check as Check] as readonly string[] | undefined)?.includes(command),
+        )
         .map(command => `${check}: ${command}`),
     );
 

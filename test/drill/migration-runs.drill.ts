@@ -9,7 +9,10 @@ import { useServiceProcesses } from '../support/service-processes.ts';
 import { sql, type TestTenant } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
-/** Between two requests of a client: eleven clients without a pause would take the CPU time of the migration. */
+/**
+ * Between two requests of a client: eleven clients without a pause would take the CPU time of
+ * the migration.
+ */
 const pauseMs = 20;
 
 describe('drill: killed and concurrent migration runs, and one under load', () => {
@@ -31,7 +34,8 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
     // Two tenants are at head when the load begins; the others are behind.
     const [first, second] = others as [TestTenant, TestTenant];
     expect((await migrate(first.slug, second.slug)).code).to.equal(0);
-    // The current build logs in only tenants of its own version, so the logins precede the migration.
+    // The current build logs in only tenants of its own version, so the logins precede the
+    // migration.
     await resetTenant(first);
     const logins = new Map<string, Client>();
     for (const tenant of tenants) {
@@ -47,13 +51,21 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
       seen.set(slug, results);
       while (running) {
         const response = await unlessLate(() => client.get(path));
-        if (response) results.push(response.status === 200 ? '200' : `${response.status} ${response.body.code}`);
+        if (response) {
+          results.push(
+            response.status === 200 ? '200' : `${response.status} ${response.body.code}`,
+          );
+        }
         await delay(pauseMs);
       }
     });
-    await eventually(() => seen.size === logins.size && [...seen.values()].every(results => results.length > 0));
+    await eventually(
+      () => seen.size === logins.size && [...seen.values()].every(results => results.length > 0),
+    );
     const { code, stdout, stderr } = await migrate('--all');
-    await eventually(() => [...seen].every(([slug, results]) => slug === broken.slug || results.at(-1) === '200'));
+    await eventually(() =>
+      [...seen].every(([slug, results]) => slug === broken.slug || results.at(-1) === '200'),
+    );
     running = false;
     await Promise.all(load);
 
@@ -65,7 +77,12 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
     expect(await versions()).to.deep.equal({ ...all(next.head), [broken.slug]: next.currentHead });
     for (const [slug, results] of seen) {
       const kinds = [...new Set(results)];
-      const expected = slug === broken.slug ? ['503 migration_pending'] : slug === first.slug ? ['200'] : undefined;
+      const expected =
+        slug === broken.slug
+          ? ['503 migration_pending']
+          : slug === first.slug
+            ? ['200']
+            : undefined;
       if (expected) expect(kinds, slug).to.deep.equal(expected);
       else expect(kinds.slice(-2), slug).to.deep.equal(['503 migration_pending', '200']);
       // After its first success, a tenant never fails again.
@@ -76,7 +93,9 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
 
     await sql(broken, 'drop table labels');
     const retried = await migrate('--retry-failed');
-    expect(linesOf(retried).map(({ slug, state }) => [slug, state])).to.deep.equal([[broken.slug, 'migrated']]);
+    expect(linesOf(retried).map(({ slug, state }) => [slug, state])).to.deep.equal([
+      [broken.slug, 'migrated'],
+    ]);
     await expectAllMigratedOnce();
     expect((await logins.get(broken.slug)?.get(path))?.status).to.equal(200);
   });
@@ -114,8 +133,14 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
     expect([again.code, again.stderr]).to.deep.equal([0, '']);
     const after = linesOf(again).map(({ slug }) => slug);
     expect(after.filter(slug => before.includes(slug))).to.deep.equal([]);
-    expect((await runs()).map(({ state }) => state)).to.deep.equal(['abandoned', 'abandoned', 'succeeded']);
-    const unfinished = await query(`select from migration_outcomes where state in ('pending', 'running')`);
+    expect((await runs()).map(({ state }) => state)).to.deep.equal([
+      'abandoned',
+      'abandoned',
+      'succeeded',
+    ]);
+    const unfinished = await query(
+      `select from migration_outcomes where state in ('pending', 'running')`,
+    );
     expect(unfinished).to.deep.equal([]);
     await expectAllMigratedOnce();
   });

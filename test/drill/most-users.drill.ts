@@ -1,5 +1,10 @@
 import { expect } from 'chai';
-import { expectProblem, insertWithoutTriggers, invitation, usersPath } from '../accounts/people/people-world.ts';
+import {
+  expectProblem,
+  insertWithoutTriggers,
+  invitation,
+  usersPath,
+} from '../accounts/people/people-world.ts';
 import { controlSql, useLogin, useWorld } from '../support/world.ts';
 
 describe('drill: users of a tenant up to their limit', () => {
@@ -7,7 +12,7 @@ describe('drill: users of a tenant up to their limit', () => {
   const admin = useLogin(world, 'acme');
 
   it('a tenant has at most 100,000 users: a further invitation is refused, and adds nothing', async () => {
-    for (let first = 1; first < 100_000; first += 5_000)
+    for (let first = 1; first < 100_000; first += 5_000) {
       await insertWithoutTriggers(
         world,
         'users',
@@ -16,6 +21,7 @@ describe('drill: users of a tenant up to their limit', () => {
            from roles cross join generate_series(${first}, least(${first + 4_999}, 99999)) n
           where tenant_id = ${world.globex.id} and name = 'Member'`,
       );
+    }
     const globex = await world.login(world.globex);
     const count = `select count(*)::int as users from users where tenant_id = ${world.globex.id}`;
     expect(await controlSql(world, count)).to.deep.equal([{ users: 100_000 }]);

@@ -29,7 +29,10 @@ describe('drill: times of moves', function () {
   this.timeout(3_600_000);
   const servers = use(() => TwoServers.start({ ACQUIRE_TIMEOUT_MS: '9000' }, ['max_wal_size=4GB']));
 
-  /** Moves a tenant as often, there and back. The pause is estimated, and must be at most that of a move by default. */
+  /**
+   * Moves a tenant as often, there and back. The pause is estimated, and must be at most that
+   * of a move by default.
+   */
   async function moveOften(slug: string, times: number, after?: (count: number) => Promise<void>) {
     const all: MoveSummary[] = [];
     for (let count = 0; count < times; count++) {
@@ -54,7 +57,13 @@ describe('drill: times of moves', function () {
     const done = await moving;
     const pauses = done.map(({ pauseMs }) => pauseMs).sort((a, b) => a - b);
     const [p50 = 0, worst = 0] = [pauses[pauses.length >> 1], pauses.at(-1)];
-    console.log({ MB: (done[0]?.bytes ?? 0) / 1e6, moves, pauseP50: p50, worstPause: worst, pauses });
+    console.log({
+      MB: (done[0]?.bytes ?? 0) / 1e6,
+      moves,
+      pauseP50: p50,
+      worstPause: worst,
+      pauses,
+    });
     console.table({ writes: summaryOf(writes.served) });
     expect(writes.failed).to.equal(0);
     await expectOnce(writes, 'acme');
@@ -67,7 +76,10 @@ describe('drill: times of moves', function () {
       withConnection(
         await servers.currentUrl('globex'),
         async client => {
-          const found = await readTableChecksums(client, await listDataTables(client, identityTables));
+          const found = await readTableChecksums(
+            client,
+            await listDataTables(client, identityTables),
+          );
           return JSON.stringify([...found]);
         },
         { settings: { ...canonicalTextSettings } },
@@ -78,7 +90,10 @@ describe('drill: times of moves', function () {
     await moveOften('globex', 2 * rounds, async count => {
       if (count % 2) expect(await checksums(), `round ${count / 2}`).to.equal(before);
     });
-    console.log({ 'there and back': rounds, seconds: Math.round((performance.now() - startedAt) / 1_000) });
+    console.log({
+      'there and back': rounds,
+      seconds: Math.round((performance.now() - startedAt) / 1_000),
+    });
   });
 
   it('a tenant of 500 MB under 50 writes a second moves with a pause below a second, and others hardly notice', async () => {
@@ -87,7 +102,9 @@ describe('drill: times of moves', function () {
     const { login, acme, globex } = servers.world;
     const [other, large] = [await login(acme), await login(globex)];
     const to = await servers.otherServer('globex');
-    console.log(JSON.parse(await servers.runWell(['move', 'globex', '--to', to, '--dry-run', '--json'])));
+    console.log(
+      JSON.parse(await servers.runWell(['move', 'globex', '--to', to, '--dry-run', '--json'])),
+    );
     const read = (until: Promise<unknown>) =>
       sendSteadily(50, until, async () => {
         const { status } = await other.get(path, { 'Cache-Control': 'no-cache' });
@@ -97,11 +114,19 @@ describe('drill: times of moves', function () {
       const startedAt = performance.now();
       const [summary = expect.fail('no move')] = await moveOften('globex', 1);
       const { bytes, rows, pauseMs } = summary;
-      console.log({ MB: bytes / 1e6, rows, seconds: Math.round((performance.now() - startedAt) / 1_000), pauseMs });
+      console.log({
+        MB: bytes / 1e6,
+        rows,
+        seconds: Math.round((performance.now() - startedAt) / 1_000),
+        pauseMs,
+      });
       return summary;
     };
     const measured = compareWithCalm({ calmMs, rounds: largeMoves, load: read, work: move });
-    const [{ results, failed }, own] = await Promise.all([measured, writeSteadily(large, 50, measured)]);
+    const [{ results, failed }, own] = await Promise.all([
+      measured,
+      writeSteadily(large, 50, measured),
+    ]);
     console.table({ writes: summaryOf(own.served) });
     expect(results[0]?.bytes).to.be.above(largeRows * 1_150);
     for (const { pauseMs } of results) expect(pauseMs).to.be.below(1_000);

@@ -1,6 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { type DatabaseStep, databaseProtocol } from '../../src/operator/databases/database-protocol.ts';
+import {
+  type DatabaseStep,
+  databaseProtocol,
+} from '../../src/operator/databases/database-protocol.ts';
 import { MovedWrites } from '../operator/databases/moved-writes.ts';
 import { backupSettings } from '../support/backup-settings.ts';
 import type { Client } from '../support/client.ts';
@@ -56,7 +59,10 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
     return result;
   }
 
-  /** Moves acme there, unless a run has done so, and expects that nothing is left of earlier runs. */
+  /**
+   * Moves acme there, unless a run has done so, and expects that nothing is left of earlier
+   * runs.
+   */
   async function moveAgain(from: string, to: string): Promise<void> {
     const { code, stderr } = await servers.run(['move', 'acme', '--to', to, '--pause', '60']);
     if (code !== 0) expect(stderr).to.include(`acme is on ${to} already`);
@@ -79,14 +85,19 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
     expect(target?.state).to.equal('reserved');
     expect(await servers.namesOn('second', target?.database)).to.deep.equal([]);
     expect(await servers.states()).to.deep.equal(['default current', 'default filled']);
-    const restored = (await servers.databases()).find(({ state }) => state === 'filled')?.database ?? '';
+    const restored =
+      (await servers.databases()).find(({ state }) => state === 'filled')?.database ?? '';
     await servers.runWell(['databases', 'drop', 'acme', restored, '--yes']);
   });
 
   it('a move that was killed after the switch is reported by the same command, which lifts its fence and moves nothing', async () => {
     await (await stop(there, 'lift')).kill();
     expect(await fences()).to.have.length(1);
-    expect(await servers.move(...there)).to.include({ slug: 'acme', from: 'default', to: 'second' });
+    expect(await servers.move(...there)).to.include({
+      slug: 'acme',
+      from: 'default',
+      to: 'second',
+    });
     expect(await isServed('there')).to.equal(true);
     expect((await servers.run(['move', ...there])).stderr).to.include('acme is on second already');
 
@@ -114,7 +125,7 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
     expect(await isServed('undone')).to.equal(true);
   });
 
-  for (const step of databaseProtocol('move', false))
+  for (const step of databaseProtocol('move', false)) {
     it(`a move that is killed before the step ${step} fails no request, loses no write, and is replaced by the next one`, async () => {
       const [from, to] = [await servers.serverOf(), await servers.otherServer()];
       await during(async () => {
@@ -127,12 +138,18 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
         await moveAgain(from, to);
       });
     });
+  }
 
   it('a process of the service that is killed during a move delays it by a few seconds at most', async () => {
     const { url, process: child } = await processes.start(servers.world.environment);
     expect((await acme.at(url).get(path)).status).to.equal(200);
     const { stdout } = await during(async () => {
-      const moving = await servers.startMove('announce fence', 'acme', '--to', await servers.otherServer());
+      const moving = await servers.startMove(
+        'announce fence',
+        'acme',
+        '--to',
+        await servers.otherServer(),
+      );
       child.kill('SIGKILL');
       return moving.ended;
     });
@@ -149,14 +166,17 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
     await sleep(4_000); // longer than a process without a heartbeat is waited for
     await servers.move('acme', '--to', await servers.otherServer());
     child.kill('SIGCONT');
-    for (const [index, { status }] of (await Promise.all(late)).entries())
+    for (const [index, { status }] of (await Promise.all(late)).entries()) {
       if (status === 201) written.push(titles[index] ?? '');
-    await eventually(async () => (await stopped.post(path, { Title: 'after the stop' })).status === 201);
+    }
+    await eventually(
+      async () => (await stopped.post(path, { Title: 'after the stop' })).status === 201,
+    );
     await writes.expectAll(written);
   });
 
-  for (const step of crashSteps)
-    for (const side of ['new', 'old'] as const)
+  for (const step of crashSteps) {
+    for (const side of ['new', 'old'] as const) {
       it(`a crash of the ${side} server before the step ${step} loses no write, and the tenant is served again by itself`, async () => {
         const [from, to] = side === 'new' ? ['default', 'second'] : ['second', 'default'];
         if ((await servers.serverOf()) !== from) await servers.move('acme', '--to', from);
@@ -168,8 +188,12 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
           await ended;
           const endedAt = performance.now();
           await eventually(() => isServed(`${side} ${step}`), 90_000);
-          console.log(`served again ${Math.round(performance.now() - endedAt)} ms after the command has ended`);
+          console.log(
+            `served again ${Math.round(performance.now() - endedAt)} ms after the command has ended`,
+          );
           await moveAgain(from, to);
         }, true);
       });
+    }
+  }
 });

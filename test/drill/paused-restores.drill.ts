@@ -7,7 +7,12 @@ import { postgresUrl } from '../support/test-server.ts';
 import { controlSql } from '../support/world.ts';
 
 /** The steps before which runs are paused, by what the runs do. */
-const pausedSwap = ['upgrade target', 'close current', 'exchange', 'open current'] satisfies DatabaseStep[];
+const pausedSwap = [
+  'upgrade target',
+  'close current',
+  'exchange',
+  'open current',
+] satisfies DatabaseStep[];
 const pausedBeside = ['create', 'fill', 'complete'] satisfies DatabaseStep[];
 const pausedLost = [
   'condemn leftovers',
@@ -35,11 +40,13 @@ describe('drill: restores that are paused', () => {
   };
   const exists = async (database: string): Promise<boolean> =>
     withConnection(postgresUrl(), async client => {
-      const { rowCount } = await client.query('select from pg_database where datname = $1', [database]);
+      const { rowCount } = await client.query('select from pg_database where datname = $1', [
+        database,
+      ]);
       return rowCount === 1;
     });
 
-  for (const step of pausedSwap)
+  for (const step of pausedSwap) {
     it(`a swap that was paused before the step ${step} while another one was undone harms nothing when it goes on`, async () => {
       const goOn = await pause('swap', step);
       await run('restore', 'swap', 'acme', '--yes');
@@ -50,6 +57,7 @@ describe('drill: restores that are paused', () => {
       expect(await post(`after ${step}`)).to.equal(201);
       expect(await checks()).to.deep.equal([]);
     });
+  }
 
   it('a run that was paused before it drops a database does not drop one that the tenant has got meanwhile', async () => {
     const { kept: [aside = ''] = [] } = await databases();
@@ -68,7 +76,7 @@ describe('drill: restores that are paused', () => {
     expect(await checks()).to.deep.equal([]);
   });
 
-  for (const step of pausedBeside)
+  for (const step of pausedBeside) {
     it(`a restore beside that was paused before the step ${step} neither completes nor changes what another one restores`, async () => {
       const goOn = await pause('beside', step);
       const { reserved: [begun = ''] = [] } = await databases();
@@ -84,21 +92,30 @@ describe('drill: restores that are paused', () => {
       });
       const { stdout } = await command('restore', 'diff', 'acme', '--database', restored);
       expect(JSON.parse(stdout)).to.include({ tenant: 'acme', database: restored });
-      expect([restored === begun, await exists(restored), await exists(begun)]).to.deep.equal([false, true, false]);
+      expect([restored === begun, await exists(restored), await exists(begun)]).to.deep.equal([
+        false,
+        true,
+        false,
+      ]);
       await run('databases', 'drop', 'acme', restored, '--yes');
       expect(await exists(restored)).to.equal(false);
       expect(await checks()).to.deep.equal([]);
     });
+  }
 
-  for (const step of pausedLost)
+  for (const step of pausedLost) {
     it(`a restore of a lost database that was paused before the step ${step} changes nothing of what another one has restored`, async () => {
       const { current: [lost = ''] = [] } = await databases();
-      await withConnection(postgresUrl(), client => client.query(`drop database "${lost}" with (force)`));
+      await withConnection(postgresUrl(), client =>
+        client.query(`drop database "${lost}" with (force)`),
+      );
       const goOn = await pause('lost', step);
       if (step === 'serve') {
         // The paused run has opened the restored database: it is not lost any more.
         await run('databases', 'prune', 'acme');
-      } else await run('restore', 'acme', '--lost');
+      } else {
+        await run('restore', 'acme', '--lost');
+      }
       const Title = `lost before ${step}`;
       expect(await post(Title)).to.equal(201);
       const { code, stderr } = await goOn();
@@ -107,11 +124,19 @@ describe('drill: restores that are paused', () => {
       expect(await post(`after ${step}`)).to.equal(201);
       expect(await checks()).to.deep.equal([]);
     });
+  }
 
-  for (const step of purged)
+  for (const step of purged) {
     it(`a restore beside that was paused before the step ${step} while its tenant was purged leaves nothing of the tenant`, async () => {
       const slug = `purged-${step}`;
-      const { code, stderr } = await command('provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`);
+      const { code, stderr } = await command(
+        'provision',
+        slug,
+        '--name',
+        slug,
+        '--admin-email',
+        `a@${slug}.test`,
+      );
       expect(code, stderr).to.equal(0);
       await run('backup', 'run', slug);
       const goOn = await pause('beside', step, slug);
@@ -124,4 +149,5 @@ describe('drill: restores that are paused', () => {
       expect(await titles()).to.include('restored');
       expect(await checks()).to.deep.equal([]);
     });
+  }
 });

@@ -15,9 +15,9 @@ const perSecond = 50;
 const [maxGrowth, maxRemaining] = [100, 40];
 
 /**
- * Opens connections from an address that is no trusted proxy, in a thread of its own, and sends on each the same
- * pipeline at once. With `again`, it opens each again when it is closed. Reports the numbers of connections and
- * responses.
+ * Opens connections from an address that is no trusted proxy, in a thread of its own, and sends
+ * on each the same pipeline at once. With `again`, it opens each again when it is closed.
+ * Reports the numbers of connections and responses.
  */
 const attack = `
   const { parentPort, workerData } = require('node:worker_threads');
@@ -52,7 +52,10 @@ describe('drill: pipelines of a client without a login', () => {
   let service: ServiceProcess;
 
   before(async () => {
-    await sql(world.globex, `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`);
+    await sql(
+      world.globex,
+      `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`,
+    );
   });
   beforeEach(async () => {
     // The limits of requests are those by default, not the high ones of the tests.
@@ -81,15 +84,23 @@ describe('drill: pipelines of a client without a login', () => {
   const usual = rawRequest('GET /api/v1/Entities', ['A: 123456']);
   const shortest = 'GET / HTTP/1.1\r\nHost:\r\n\r\n';
   const attacks = {
-    '30 connections with 2,000 requests each': { connections: 30, pipeline: usual.repeat(2_000), again: false },
-    'one connection with 10,000 requests': { connections: 1, pipeline: usual.repeat(10_000), again: false },
+    '30 connections with 2,000 requests each': {
+      connections: 30,
+      pipeline: usual.repeat(2_000),
+      again: false,
+    },
+    'one connection with 10,000 requests': {
+      connections: 1,
+      pipeline: usual.repeat(10_000),
+      again: false,
+    },
     '30 connections, opened again and again, with 10,000 of the shortest requests each': {
       connections: 30,
       pipeline: shortest.repeat(10_000),
       again: true,
     },
   };
-  for (const [name, workload] of Object.entries(attacks))
+  for (const [name, workload] of Object.entries(attacks)) {
     it(`beside ${name}, another tenant is served as well as alone, and the memory is freed afterwards`, async () => {
       const token = (await world.login(world.globex)).tokens?.accessToken ?? '';
       await others(token, sleep(3_000));
@@ -102,7 +113,10 @@ describe('drill: pipelines of a client without a login', () => {
         eval: true,
         workerData: { ...workload, port: service.port, ms: measuredMs },
       });
-      const ended = once(worker, 'message').then(([counts]) => ({ counts, ms: performance.now() - startedAt }));
+      const ended = once(worker, 'message').then(([counts]) => ({
+        counts,
+        ms: performance.now() - startedAt,
+      }));
       const served = await others(token, Promise.all([ended, sleep(measuredMs)]));
       const { counts, ms } = await ended;
       await worker.terminate();
@@ -110,17 +124,23 @@ describe('drill: pipelines of a client without a login', () => {
       clearInterval(probe);
       const after = await residentMebibytes();
       const busy = percentiles(served);
-      console.log(JSON.stringify({ ...counts, attackMs: Math.round(ms), calm, busy, before, max, after }));
+      console.log(
+        JSON.stringify({ ...counts, attackMs: Math.round(ms), calm, busy, before, max, after }),
+      );
       expect(served.filter(({ status }) => status !== 200)).to.deep.equal([]);
-      if (workload.again) return; // what it costs to accept connections and read bytes, pipelines or not: only printed
+      // what it costs to accept connections and read bytes, pipelines or not: only printed
+      if (workload.again) return;
       expect(max - before).to.be.below(maxGrowth);
       expect(after - before).to.be.below(maxRemaining);
-      expect(busy.p95).to.be.below(1.5 * calm.p95 + 5); // the times of two calm minutes differ by a few milliseconds
+      // the times of two calm minutes differ by a few milliseconds
+      expect(busy.p95).to.be.below(1.5 * calm.p95 + 5);
     });
+  }
 });
 
 function percentiles(served: readonly Served[]): { p50: number; p95: number; max: number } {
   const times = served.map(({ ms }) => ms).sort((a, b) => a - b);
-  const at = (share: number): number => Math.round((times[Math.floor((times.length - 1) * share)] ?? 0) * 10) / 10;
+  const at = (share: number): number =>
+    Math.round((times[Math.floor((times.length - 1) * share)] ?? 0) * 10) / 10;
   return { p50: at(0.5), p95: at(0.95), max: at(1) };
 }

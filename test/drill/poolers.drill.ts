@@ -34,7 +34,8 @@ describe('drill: PgBouncer between the service and PostgreSQL', function () {
   });
 
   /**
-   * Starts PgBouncer in front of the server. @returns a URL with the port of PgBouncer in place of that of the server
+   * Starts PgBouncer in front of the server.
+   * @returns a URL with the port of PgBouncer in place of that of the server
    */
   async function startPooler(
     mode: 'transaction' | 'session',
@@ -43,7 +44,10 @@ describe('drill: PgBouncer between the service and PostgreSQL', function () {
   ): Promise<(url: string) => string> {
     const port = await freePort();
     const { hostname, port: serverPort, username } = new URL(superuserUrl);
-    const [file, users] = ['ini', 'users'].map(name => join(folder, `${mode}.${name}`)) as [string, string];
+    const [file, users] = ['ini', 'users'].map(name => join(folder, `${mode}.${name}`)) as [
+      string,
+      string,
+    ];
     const logins = [superuserUrl, ...others].map(url => {
       const { user, password: secret } = parsePostgresUrl(url);
       return `"${user}" "${secret}"\n`;
@@ -73,17 +77,22 @@ ${settings}`,
     return through;
   }
 
-  for (const settings of ['', 'server_round_robin = 1', 'default_pool_size = 1'])
+  for (const settings of ['', 'server_round_robin = 1', 'default_pool_size = 1']) {
     it(`a pooler in transaction mode${settings && ` with ${settings}`} is refused with one line by the service, the command line and server add`, async () => {
       const through = await startPooler('transaction', settings);
-      const environment = { ...world.environment, DATABASE_URL: through(world.installation.controlUrl) };
+      const environment = {
+        ...world.environment,
+        DATABASE_URL: through(world.installation.controlUrl),
+      };
       for (const [script, args] of [
         ['src/main.ts', []],
         ['scripts/tenant.ts', ['list']],
       ] as const) {
         const { code, stderr } = await runScript(script, [...args], environment);
         expect(code, stderr).to.equal(1);
-        expect(stderr).to.match(/^The control database cannot be used: .*pooler in transaction mode.*\n$/);
+        expect(stderr).to.match(
+          /^The control database cannot be used: .*pooler in transaction mode.*\n$/,
+        );
       }
       const added = await runScript(
         'scripts/tenant.ts',
@@ -92,8 +101,11 @@ ${settings}`,
         through(postgresUrl()),
       );
       expect(added.code).to.equal(1);
-      expect(added.stderr).to.match(/^The server pooled cannot be used: .*pooler in transaction mode.*\n$/);
+      expect(added.stderr).to.match(
+        /^The server pooled cannot be used: .*pooler in transaction mode.*\n$/,
+      );
     });
+  }
 
   it('doctor names a server that is reached through a pooler in transaction mode, and accepts session mode', async () => {
     for (const [mode, expected] of [
@@ -101,14 +113,22 @@ ${settings}`,
       ['session', false],
     ] as const) {
       const through = await startPooler(mode);
-      const url = world.installation.secrets.seal(through(postgresUrl()), 'server_url:pooled').toString('hex');
+      const url = world.installation.secrets
+        .seal(through(postgresUrl()), 'server_url:pooled')
+        .toString('hex');
       const control = (text: string) => controlSql(world, text);
       await control(
         `insert into servers (name, prefix, admin_url) values ('pooled', 'pooled', decode('${url}', 'hex'))`,
       );
       try {
-        const { stdout } = await runScript('scripts/tenant.ts', ['doctor', '--json'], world.environment);
-        const found = JSON.parse(stdout).findings.map((each: Record<string, string>) => `${each.check} ${each.server}`);
+        const { stdout } = await runScript(
+          'scripts/tenant.ts',
+          ['doctor', '--json'],
+          world.environment,
+        );
+        const found = JSON.parse(stdout).findings.map(
+          (each: Record<string, string>) => `${each.check} ${each.server}`,
+        );
         expect(found.includes('shared_sessions pooled'), stdout).to.equal(expected);
       } finally {
         await control(`delete from servers where name = 'pooled'`);
@@ -121,31 +141,52 @@ ${settings}`,
     const server = await createPlainServer('createdb createrole');
     let service: RunningScript | undefined;
     try {
-      await server.sql('create database backoffice owner operator'); // a pooler remembers that it was missing
-      const through = await startPooler('session', '', [server.superuserUrl('postgres'), server.url('postgres')]);
+      // a pooler remembers that it was missing
+      await server.sql('create database backoffice owner operator');
+      const through = await startPooler('session', '', [
+        server.superuserUrl('postgres'),
+        server.url('postgres'),
+      ]);
       const environment = {
         DATABASE_URL: through(server.url('backoffice')),
         MASTER_KEY: randomBytes(32).toString('hex'),
       };
       const run = async (...args: string[]): Promise<string> => {
-        const { code, stdout, stderr } = await runScript('scripts/backoffice.ts', args, environment);
+        const { code, stdout, stderr } = await runScript(
+          'scripts/backoffice.ts',
+          args,
+          environment,
+        );
         expect(code, args.join(' ') + stderr).to.equal(0);
         return stdout;
       };
 
       await run('control', 'migrate');
-      const provisioned = await run('provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test', '--json');
+      const provisioned = await run(
+        'provision',
+        'acme',
+        '--name',
+        'Acme',
+        '--admin-email',
+        'a@acme.test',
+        '--json',
+      );
       const { guid, admin } = JSON.parse(provisioned);
       const ports = { PORT: '0', MANAGEMENT_PORT: '0', SHUTDOWN_DELAY: '0s' };
       service = startScript('src/main.ts', [], { ...environment, ...ports });
       const { output, process: child } = service;
-      await eventually(() => output.stdout.includes('"event":"listening"') || child.exitCode !== null, 60_000);
+      await eventually(
+        () => output.stdout.includes('"event":"listening"') || child.exitCode !== null,
+        60_000,
+      );
       expect(child.exitCode, output.stderr).to.equal(null);
       const url = `http://127.0.0.1:${/"event":"listening","port":(\d+)/.exec(output.stdout)?.[1]}`;
       const login = await new Client(url).post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
       const client = new Client(url, login.body);
 
-      expect((await client.post('/api/v1/EntityStatus', { Title: 'Through a pooler' })).status).to.equal(201);
+      expect(
+        (await client.post('/api/v1/EntityStatus', { Title: 'Through a pooler' })).status,
+      ).to.equal(201);
       expect((await client.get('/api/v1/EntityStatus')).status).to.equal(200);
       await run('clone', 'acme', 'copy');
       expect(JSON.parse(await run('doctor', '--json')).findings.filter(isError)).to.deep.equal([]);

@@ -25,9 +25,17 @@ describe('drill: every version of PostgreSQL that is supported, TLS only, withou
     it(`PostgreSQL ${version} carries the whole life of a tenant, and its move to ${next} and back`, async function () {
       const [server, other] = [servers.get(version), servers.get(next)];
       if (!server || !other) return this.skip();
-      const operator = { DATABASE_URL: server.url('backoffice'), MASTER_KEY: randomBytes(32).toString('hex') };
+      const operator = {
+        DATABASE_URL: server.url('backoffice'),
+        MASTER_KEY: randomBytes(32).toString('hex'),
+      };
       const run = async (args: string[], input = ''): Promise<string> => {
-        const { code, stdout, stderr } = await runScript('scripts/backoffice.ts', args, operator, input);
+        const { code, stdout, stderr } = await runScript(
+          'scripts/backoffice.ts',
+          args,
+          operator,
+          input,
+        );
         expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
         return stdout;
       };
@@ -37,7 +45,15 @@ describe('drill: every version of PostgreSQL that is supported, TLS only, withou
         await run(['control', 'migrate']);
         const login = (await run(['control', 'service-login', '-o', 'url', '--yes'])).trim();
         const { guid, admin } = JSON.parse(
-          await run(['provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test', '--json']),
+          await run([
+            'provision',
+            'acme',
+            '--name',
+            'Acme',
+            '--admin-email',
+            'a@acme.test',
+            '--json',
+          ]),
         );
         await run(['provision', 'globex', '--name', 'Globex', '--admin-email', 'g@globex.test']);
         await run(['server', 'add', 'other'], other.url('postgres'));
@@ -45,14 +61,21 @@ describe('drill: every version of PostgreSQL that is supported, TLS only, withou
         const ports = { PORT: '0', MANAGEMENT_PORT: '0', SHUTDOWN_DELAY: '0s' };
         service = startScript('src/main.ts', [], { ...operator, DATABASE_URL: login, ...ports });
         const { output, process: child } = service;
-        await eventually(() => output.stdout.includes('"event":"listening"') || child.exitCode !== null, 120_000);
+        await eventually(
+          () => output.stdout.includes('"event":"listening"') || child.exitCode !== null,
+          120_000,
+        );
         expect(child.exitCode, output.stderr + output.stdout).to.equal(null);
         const url = `http://127.0.0.1:${/"event":"listening","port":(\d+)/.exec(output.stdout)?.[1]}`;
-        const session = await new Client(url).post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
+        const session = await new Client(url).post('/api/v1/auth/login', admin, {
+          'X-Tenant': guid,
+        });
         const client = new Client(url, session.body);
         expect((await client.post('/api/v1/EntityStatus', { Title: 'Kept' })).status).to.equal(201);
         const titles = async (): Promise<unknown> =>
-          (await client.get('/api/v1/EntityStatus')).body.map(({ Title }: { Title: string }) => Title);
+          (await client.get('/api/v1/EntityStatus')).body.map(
+            ({ Title }: { Title: string }) => Title,
+          );
         expect(await titles()).to.include('Kept');
 
         await run(['move', 'acme', '--to', 'other', '--pause', '60']);
@@ -62,16 +85,18 @@ describe('drill: every version of PostgreSQL that is supported, TLS only, withou
         await run(['clone', 'acme', 'copy']);
         await run(['migrate', '--all']);
         const { findings } = JSON.parse(await run(['doctor', '--json']));
-        expect(findings.filter(({ severity }: { severity: string }) => severity === 'error')).to.deep.equal([]);
+        expect(
+          findings.filter(({ severity }: { severity: string }) => severity === 'error'),
+        ).to.deep.equal([]);
 
         for (const slug of ['copy', 'acme']) {
           await run(['delete', slug, '--yes']);
           await run(['purge', slug, '--yes']);
         }
         expect((await client.get('/api/v1/EntityStatus')).status).to.be.oneOf([401, 403]);
-        expect(JSON.parse(await run(['list', '--json'])).map(({ slug }: { slug: string }) => slug)).to.deep.equal([
-          'globex',
-        ]);
+        expect(
+          JSON.parse(await run(['list', '--json'])).map(({ slug }: { slug: string }) => slug),
+        ).to.deep.equal(['globex']);
       } finally {
         service?.process.kill('SIGTERM');
         await service?.ended;

@@ -16,10 +16,21 @@ const statuses = '/api/v1/EntityStatus';
 const run = promisify(execFile);
 const user = '10001';
 const maxStartSeconds = 2;
-const asUser = ['--reuid', user, '--regid', user, '--clear-groups', '--no-new-privs', '--bounding-set', '-all'];
+const asUser = [
+  '--reuid',
+  user,
+  '--regid',
+  user,
+  '--clear-groups',
+  '--no-new-privs',
+  '--bounding-set',
+  '-all',
+];
 const requestsPerSecond = 50;
 
-/** The service as the image has it: its files, its user, and a tree that this user cannot write. */
+/**
+ * The service as the image has it: its files, its user, and a tree that this user cannot write.
+ */
 describe('drill: files of the image', function () {
   this.timeout(600_000);
   let world: World;
@@ -42,7 +53,10 @@ describe('drill: files of the image', function () {
     if (folder) await rm(folder, { recursive: true, force: true });
   });
 
-  /** Starts the entry point of the image as process of its user, on a read-only mount of its files. */
+  /**
+   * Starts the entry point of the image as process of its user, on a read-only mount of its
+   * files.
+   */
   function start(args: string[], settings: Record<string, string> = {}): RunningScript {
     const own = {
       ...world.environment,
@@ -68,7 +82,17 @@ describe('drill: files of the image', function () {
     ];
     // The mount is of this process only, so it needs no clean-up.
     const mount = `mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && cd "$0" && exec env -i "$@"`;
-    const command = ['--mount', 'sh', '-c', mount, folder, ...values, 'setpriv', ...asUser, ...node];
+    const command = [
+      '--mount',
+      'sh',
+      '-c',
+      mount,
+      folder,
+      ...values,
+      'setpriv',
+      ...asUser,
+      ...node,
+    ];
     // Every program replaces the one before it, so signals reach Node.
     const running = startProgram('unshare', command, {});
     processes.push(running);
@@ -76,7 +100,9 @@ describe('drill: files of the image', function () {
   }
 
   const isReady = async (): Promise<boolean> => {
-    const response = await fetch(`http://127.0.0.1:${managementPort}/health/ready`).catch(() => undefined);
+    const response = await fetch(`http://127.0.0.1:${managementPort}/health/ready`).catch(
+      () => undefined,
+    );
     return response?.status === 200;
   };
 
@@ -84,7 +110,10 @@ describe('drill: files of the image', function () {
     const startedAt = performance.now();
     const running = start(['src/main.ts']);
     await eventually(isReady, 60_000);
-    const [seconds, elapsedMs] = [await cpuSeconds(running.process.pid ?? 0), performance.now() - startedAt];
+    const [seconds, elapsedMs] = [
+      await cpuSeconds(running.process.pid ?? 0),
+      performance.now() - startedAt,
+    ];
     console.log(`ready after ${seconds} s of CPU time, ${Math.round(elapsedMs)} ms in all`);
     expect(seconds).to.be.below(maxStartSeconds);
     const client = (await world.login(world.acme)).at(`http://127.0.0.1:${port}`);
@@ -115,7 +144,9 @@ describe('drill: files of the image', function () {
     expect(summaryOf(served).failed).to.equal(0);
     expect(created.size).to.be.greaterThan(20);
     const stored = await (await world.login(world.acme)).get(statuses);
-    expect(stored.body.map((each: { Title: string }) => each.Title)).to.include.members([...created]);
+    expect(stored.body.map((each: { Title: string }) => each.Title)).to.include.members([
+      ...created,
+    ]);
   });
 
   it('the commands run from the files of the image', async () => {
@@ -131,14 +162,18 @@ function failureOf({ status }: { status: number }): number | string {
 }
 
 /**
- * Returns the CPU time that a process and its threads have used, from `/proc`, which counts in hundredths of a second.
+ * Returns the CPU time that a process and its threads have used, from `/proc`, which counts in
+ * hundredths of a second.
  */
 async function cpuSeconds(pid: number): Promise<number> {
   const fields = (await readFile(`/proc/${pid}/stat`, 'utf8')).replace(/^.*\) /, '').split(' ');
   return (Number(fields[11]) + Number(fields[12])) / 100;
 }
 
-/** Does what the Dockerfile says: copies the same files, and runs the same commands. @returns the folder */
+/**
+ * Does what the Dockerfile says: copies the same files, and runs the same commands.
+ * @returns the folder
+ */
 async function buildImage(): Promise<string> {
   const image = await mkdtemp(join(tmpdir(), 'backoffice-image-'));
   await chmod(image, 0o755);
@@ -146,12 +181,22 @@ async function buildImage(): Promise<string> {
   for (const [, instruction = '', words = ''] of text.matchAll(/^(COPY|RUN) (.*)$/gm)) {
     if (words.startsWith('--from')) continue;
     if (instruction === 'COPY') {
-      for (const source of words.split(' ').slice(0, -1))
+      for (const source of words.split(' ').slice(0, -1)) {
         await cp(join(root, source), join(image, source), { recursive: true });
+      }
     } else if (words.startsWith('[')) {
       const [, ...args] = JSON.parse(words) as string[];
       await run('chmod', ['-R', 'a+rX,go-w', image]);
-      await run('install', ['-d', '-m', '700', '-o', user, '-g', user, join(image, 'node_modules/.cache')]);
+      await run('install', [
+        '-d',
+        '-m',
+        '700',
+        '-o',
+        user,
+        '-g',
+        user,
+        join(image, 'node_modules/.cache'),
+      ]);
       await run('setpriv', [...asUser, process.execPath, ...args], { cwd: image });
     } else if (!words.startsWith('mkdir')) {
       await run('sh', ['-c', words], { cwd: image });

@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { root, startProgram } from '../support/command-line.ts';
 
-/** The release of the last commit, without its image: that would replace one of this machine. */
+/**
+ * The release of the last commit, without its image: that would replace one of this machine.
+ */
 describe('drill: a release', function () {
   this.timeout(900_000);
   let folder: string;
@@ -46,7 +48,9 @@ describe('drill: a release', function () {
       `sales-back-office-${version}.tar.gz`,
       `sales-back-office-client-${version}.tgz`,
     ]);
-    expect(await readFile(join(made, 'RELEASE-NOTES.md'), 'utf8')).to.equal(`# ${version}\n\n- Everything.\n`);
+    expect(await readFile(join(made, 'RELEASE-NOTES.md'), 'utf8')).to.equal(
+      `# ${version}\n\n- Everything.\n`,
+    );
     execFileSync('sha256sum', ['--check', '--quiet', 'SHA256SUMS'], { cwd: made });
   });
 });

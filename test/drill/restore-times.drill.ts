@@ -28,16 +28,24 @@ describe('drill: times of a restore of a tenant of 10 MB', () => {
     await backUp(world.environment);
   });
 
-  const run = async (...args: string[]) => JSON.parse(await succeed(world.environment, 'tenant', [...args, '--json']));
+  const run = async (...args: string[]) =>
+    JSON.parse(await succeed(world.environment, 'tenant', [...args, '--json']));
 
   it('a restore from an archive beside the tenant takes at most 3 s, with the start of the command', async () => {
-    const [size] = await sql<{ bytes: string }>(world.acme, 'select pg_database_size(current_database()) as bytes');
+    const [size] = await sql<{ bytes: string }>(
+      world.acme,
+      'select pg_database_size(current_database()) as bytes',
+    );
     const times: number[] = [];
     const own: number[] = [];
     for (let count = 1; count <= 5; count++) {
       const startedAt = performance.now();
       const args = ['restore', 'acme', '--archive', 'latest', '--json'];
-      const { code, stdout, stderr } = await runScript('scripts/tenant.ts', args, world.environment);
+      const { code, stdout, stderr } = await runScript(
+        'scripts/tenant.ts',
+        args,
+        world.environment,
+      );
       times.push(Math.round(performance.now() - startedAt));
       expect(code, stderr).to.equal(0);
       const { seconds, database } = JSON.parse(stdout);
@@ -51,8 +59,11 @@ describe('drill: times of a restore of a tenant of 10 MB', () => {
   it('no client waits for more than 1 s for a swap under 50 writes a second, and no write fails or is lost', async () => {
     const swapping = (async () => {
       const pauses: number[] = [];
-      for (let count = 0; count < swaps; count++)
-        pauses.push(Math.round((await run('restore', count % 2 ? 'back' : 'swap', 'acme', '--yes')).pauseMs));
+      for (let count = 0; count < swaps; count++) {
+        pauses.push(
+          Math.round((await run('restore', count % 2 ? 'back' : 'swap', 'acme', '--yes')).pauseMs),
+        );
+      }
       return pauses;
     })();
     const writes = await writeSteadily(acme, 50, swapping);
@@ -65,8 +76,8 @@ describe('drill: times of a restore of a tenant of 10 MB', () => {
     });
     expect(writes.failed).to.equal(0);
     // Each write is in the database that the tenant had then: in one of the two, once.
-    const [now = '', side = ''] = (await run('databases', 'acme')).map(({ database }: { database: string }) =>
-      databaseUrl(postgresUrl(), database),
+    const [now = '', side = ''] = (await run('databases', 'acme')).map(
+      ({ database }: { database: string }) => databaseUrl(postgresUrl(), database),
     );
     const missing = await withConnection(now, one =>
       withConnection(side, other => lostOrDoubled(writes, [one, other])),

@@ -35,7 +35,9 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     const [one, other] = [await server.provision('acme'), await server.provision('globex')];
     const { url } = await processes.start({ ...environment, RATE_LIMIT_GLOBAL: '1000000/60s' });
     const logIn = async ({ tenant, logins }: typeof one): Promise<Client> => {
-      const { body } = await new Client(url).post('/api/v1/auth/login', logins[0], { 'X-Tenant': tenant.guid });
+      const { body } = await new Client(url).post('/api/v1/auth/login', logins[0], {
+        'X-Tenant': tenant.guid,
+      });
       return new Client(url, body);
     };
     acme = await logIn(one);
@@ -52,19 +54,28 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     expect(status).to.equal(201);
   }
   const codesIn = async (database: string): Promise<string[]> =>
-    (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(({ code }) => code);
+    (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(
+      ({ code }) => code,
+    );
   const addTo = async (slug: string, code: string): Promise<void> =>
     void (await server.sql(
       `insert into currencies (code, name) values ('${code}', '${code}')`,
       await server.databaseOf(slug),
     ));
-  const tenant = async (...args: string[]) => JSON.parse(await succeed(environment, 'tenant', [...args, '--json']));
+  const tenant = async (...args: string[]) =>
+    JSON.parse(await succeed(environment, 'tenant', [...args, '--json']));
   const restoreArgs = (): string[] => ['restore', 'acme', '--at', moment];
   const leftovers = (): Promise<string[]> => readdir(join(server.folder, 'scratch'));
-  /** Restores acme to a moment, which is refused. @returns why */
+  /**
+   * Restores acme to a moment, which is refused.
+   * @returns why
+   */
   async function refusal(at: string, settings: Record<string, string> = {}): Promise<string> {
     const args = ['restore', 'acme', '--at', at, '--json'];
-    const { code, stderr } = await runScript('scripts/tenant.ts', args, { ...environment, ...settings });
+    const { code, stderr } = await runScript('scripts/tenant.ts', args, {
+      ...environment,
+      ...settings,
+    });
     expect(code, stderr).to.equal(1);
     return JSON.parse(stderr.split('\n')[0] ?? '').error.message;
   }
@@ -90,7 +101,9 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
   it('a restore to a moment makes no tenant, and lets nobody into the restored database', async () => {
     const slugs = await server.control<{ slug: string }>('select slug from tenants order by slug');
     expect(slugs.map(({ slug }) => slug)).to.deep.equal(['acme', 'globex']);
-    const [own] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
+    const [own] = await server.control<{ guid: string }>(
+      `select guid from tenants where slug = 'acme'`,
+    );
     const [access] = await server.sql<{ guid: string; login: boolean }>(
       'select guid, rolcanlogin as login from tenant_identity, pg_roles where rolname = current_database()',
       restored,
@@ -105,11 +118,15 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     expect(name).to.equal('default');
     expect(Date.parse(from)).to.be.below(Date.parse(until) + 1);
     const before = await server.control('select * from tenant_databases order by id');
-    await server.control(`update tenants set created_at = created_at - interval '1 day' where slug = 'acme'`);
+    await server.control(
+      `update tenants set created_at = created_at - interval '1 day' where slug = 'acme'`,
+    );
     expect(await refusal(new Date(Date.parse(from) - 3_600_000).toISOString())).to.match(
       /^RECOVERY_COMMAND: The oldest base backup of default is of /,
     );
-    expect(await server.control('select * from tenant_databases order by id')).to.deep.equal(before);
+    expect(await server.control('select * from tenant_databases order by id')).to.deep.equal(
+      before,
+    );
     expect(await leftovers()).to.deep.equal([]);
   });
 
@@ -124,13 +141,21 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
 
   it('a killed command leaves no recovered server and no files, and can be run again', async () => {
     for (let kill = 1; kill <= kills; kill++) {
-      const { process: child, ended } = startScript('scripts/tenant.ts', [...restoreArgs(), '--json'], environment);
+      const { process: child, ended } = startScript(
+        'scripts/tenant.ts',
+        [...restoreArgs(), '--json'],
+        environment,
+      );
       await sleep(kill * 700);
       child.kill('SIGKILL');
       await ended;
       await eventually(async () => (await leftovers()).length === 0, 60_000);
     }
-    const { code, stdout, stderr } = await runScript('scripts/tenant.ts', [...restoreArgs(), '--json'], environment);
+    const { code, stdout, stderr } = await runScript(
+      'scripts/tenant.ts',
+      [...restoreArgs(), '--json'],
+      environment,
+    );
     expect(code, stderr).to.equal(0);
     expect(await codesIn(JSON.parse(stdout).database)).to.deep.equal(['EUR']);
   });
@@ -176,13 +201,16 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
 
   it('a server that was recovered to another time, or still recovers, is refused without a change, and its command ends', async () => {
     const at = await server.now();
-    const databases = () => server.control('select database_name, state from tenant_databases order by id');
+    const databases = () =>
+      server.control('select database_name, state from tenant_databases order by id');
     const before = await databases();
     const refusalOf = async (options: Parameters<typeof copyServer>[1]): Promise<string> => {
       const copy = await copyServer(server.url, options);
       const folder = await makeServerFolder('command');
       const [command, ended] = [join(folder, 'recover'), join(folder, 'ended')];
-      await writeFile(command, `#!/bin/sh\necho '${copy.url}'; cat > /dev/null; touch ${ended}\n`, { mode: 0o755 });
+      await writeFile(command, `#!/bin/sh\necho '${copy.url}'; cat > /dev/null; touch ${ended}\n`, {
+        mode: 0o755,
+      });
       const message = await refusal(at, { RECOVERY_COMMAND: command });
       expect(await readFile(ended, 'utf8')).to.equal('');
       expect(await databases()).to.deep.equal(before);
@@ -207,7 +235,9 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     const bases = (await readdir(join(from, 'base'))).sort();
     const label = await readFile(join(from, 'base', bases.at(-1) ?? '', 'backup_label'), 'utf8');
     const first = /file ([0-9A-F]+)/.exec(label)?.[1] ?? '';
-    for (const name of await readdir(wal)) if (name > first) await rm(join(copy, 'default', 'wal', name));
+    for (const name of await readdir(wal)) {
+      if (name > first) await rm(join(copy, 'default', 'wal', name));
+    }
     return copy;
   }
 });

@@ -42,7 +42,10 @@ describe('drill: rolling restart behind HAProxy', function () {
     url = `http://127.0.0.1:${port}`;
     await writeFile(join(folder, 'haproxy.cfg'), balancerConfig(port));
     balancer = spawn('haproxy', ['-db', '-f', join(folder, 'haproxy.cfg')], { stdio: 'ignore' });
-    await eventually(async () => (await fetch(`${url}/docs`).catch(() => undefined))?.status === 200, 30_000);
+    await eventually(
+      async () => (await fetch(`${url}/docs`).catch(() => undefined))?.status === 200,
+      30_000,
+    );
   });
   after(async () => {
     balancer?.kill('SIGKILL');
@@ -65,7 +68,8 @@ describe('drill: rolling restart behind HAProxy', function () {
   /** HAProxy with its default retries and without redispatch, and one check a second. */
   function balancerConfig(port: number): string {
     const servers = members.map(
-      (member, index) => `  server s${index} 127.0.0.1:${member.port} check inter 1s port ${member.managementPort}`,
+      (member, index) =>
+        `  server s${index} 127.0.0.1:${member.port} check inter 1s port ${member.managementPort}`,
     );
     return [
       'defaults',
@@ -83,7 +87,10 @@ describe('drill: rolling restart behind HAProxy', function () {
     ].join('\n');
   }
 
-  /** Sends reads, changes and refreshes at a fixed rate, however long their responses take, until `until` resolves. */
+  /**
+   * Sends reads, changes and refreshes at a fixed rate, however long their responses take,
+   * until `until` resolves.
+   */
   async function load(until: Promise<unknown>): Promise<Served[]> {
     const admin = (await world.login(world.acme)).at(url);
     let { refreshToken } = admin.tokens!;
@@ -96,7 +103,8 @@ describe('drill: rolling restart behind HAProxy', function () {
         return status;
       }
       if (number % 10 !== 0) return (await admin.get('/api/v1/EntityStatus')).status;
-      return (await admin.post('/api/v1/EntityStatus', { Title: `Status ${number} ${startedAt}` })).status;
+      return (await admin.post('/api/v1/EntityStatus', { Title: `Status ${number} ${startedAt}` }))
+        .status;
     });
   }
 
@@ -116,6 +124,8 @@ describe('drill: rolling restart behind HAProxy', function () {
     const during = await load(restart());
     const figures = { calm: summaryOf(calm), during: summaryOf(during) };
     console.log(JSON.stringify(figures));
-    expect(during.map(({ status }) => status).filter(status => status !== 200 && status !== 201)).to.deep.equal([]);
+    expect(
+      during.map(({ status }) => status).filter(status => status !== 200 && status !== 201),
+    ).to.deep.equal([]);
   });
 });

@@ -66,7 +66,9 @@ describe('drill: safe changes', () => {
       const persist = async (): Promise<ApiResponse> => {
         const received = await eventually(async () => {
           const response = await send().catch(() => undefined);
-          return response && response.status !== 409 && response.status !== 503 ? response : undefined;
+          return response && response.status !== 409 && response.status !== 503
+            ? response
+            : undefined;
         }, 60_000);
         return received as ApiResponse;
       };

@@ -17,7 +17,11 @@ describe('drill: secrets in errors', () => {
   const folder = useFolder();
 
   /** Runs the command line, which must fail, and returns all that it printed. */
-  async function fail(args: string[], settings: Record<string, string> = {}, input = ''): Promise<string> {
+  async function fail(
+    args: string[],
+    settings: Record<string, string> = {},
+    input = '',
+  ): Promise<string> {
     const { code, stdout, stderr } = await runScript(
       'scripts/tenant.ts',
       args,
@@ -52,16 +56,29 @@ describe('drill: secrets in errors', () => {
       await fail(['list'], { DATABASE_URL: `postgresql://u:${secret}%@127.0.0.1:1/x` }),
       await fail(['list'], { DATABASE_URL: `postgresql://u:${secret}@127.0.0.1:1/x` }),
       await fail(['list', '--json'], { DATABASE_URL: withSecret(world.installation.controlUrl) }),
-      await fail(['list'], { MASTER_KEY: secret, REDIS_URL: secret, SMTP_URL: secret, MASTER_KEY_PREVIOUS: secret }),
+      await fail(['list'], {
+        MASTER_KEY: secret,
+        REDIS_URL: secret,
+        SMTP_URL: secret,
+        MASTER_KEY_PREVIOUS: secret,
+      }),
       await fail(['list'], { MASTER_KEY: '', MASTER_KEY_FILE: path }),
       await fail(['list'], { MASTER_KEY_FILE: path }),
       await fail(['list'], { DATABASE_URL: '', DATABASE_URL_FILE: path }),
       await fail(['server', 'add', 'far'], {}, secret),
       await fail(['server', 'add', 'far'], {}, `postgresql://u:${secret}@:x`),
       await fail(['server', 'add', 'far'], {}, `postgresql://u:${secret}%@127.0.0.1:1/x`),
-      await fail(['server', 'add', 'far'], {}, `postgresql://u:${secret}@127.0.0.1:1/x?sslmode=${secret}`),
+      await fail(
+        ['server', 'add', 'far'],
+        {},
+        `postgresql://u:${secret}@127.0.0.1:1/x?sslmode=${secret}`,
+      ),
       await fail(['server', 'add', 'far', '--json'], {}, withSecret(postgresUrl())),
-      await fail(['user', 'password', 'acme', 'nobody@acme.test', '--password-stdin', '--yes'], {}, secret),
+      await fail(
+        ['user', 'password', 'acme', 'nobody@acme.test', '--password-stdin', '--yes'],
+        {},
+        secret,
+      ),
       await fail(['user', 'add', 'acme', world.acme.admin.email, '--password-stdin'], {}, secret),
     ];
     for (const output of outputs) expect(output).not.to.include(secret);
@@ -107,17 +124,28 @@ describe('drill: secrets in errors', () => {
     });
     await eventually(() => service.output.stdout.includes('"event":"listening"'), 60_000);
     const sealed = world.installation.secrets.seal(secret, owners.rolePassword(world.globex.guid));
-    await controlSql(world, 'update tenants set role_password = ? where id = ?', [sealed, world.globex.id]);
+    await controlSql(world, 'update tenants set role_password = ? where id = ?', [
+      sealed,
+      world.globex.id,
+    ]);
     const post = (path: string, body: object, tenant = world.acme) =>
       fetch(`http://127.0.0.1:${port}${path}`, {
         method: 'POST',
         body: JSON.stringify(body),
-        headers: { 'X-Tenant': tenant.guid, 'Content-Type': 'application/json', 'X-Api-Token': secret },
+        headers: {
+          'X-Tenant': tenant.guid,
+          'Content-Type': 'application/json',
+          'X-Api-Token': secret,
+        },
       });
     const responses = [
       await post('/api/v1/auth/reset-password', { email: world.acme.admin.email }),
       await post('/api/v1/auth/login', { email: world.acme.admin.email, password: secret }),
-      await post('/api/v1/auth/login', { email: world.globex.admin.email, password: secret }, world.globex),
+      await post(
+        '/api/v1/auth/login',
+        { email: world.globex.admin.email, password: secret },
+        world.globex,
+      ),
       await post(`/api/v1/auth/refresh?token=${secret}`, { refreshToken: secret }),
       await post('/api/v1/auth/confirm', { token: secret }),
       await post('/api/v1/EntityStatus', { Title: secret }),

@@ -30,11 +30,12 @@ const serverCount = Number(process.env.SERVERS ?? 2);
 const settings = { CONNECTION_BUDGET: String(budget) };
 
 /**
- * Processes of the service that share the server of the control database and another one, under load, with commands,
- * and while processes, networks and the control database fail. After each test it prints, for each server, the most
- * connections at a moment, for how long there were more than the budget, and the responses.
- * `BUDGET=20` and `BUDGET=80` run it with another budget, `SERVICES=8` with more processes from the start, `SERVERS=1`
- * with all tenants on the server of the control database.
+ * Processes of the service that share the server of the control database and another one, under
+ * load, with commands, and while processes, networks and the control database fail. After each
+ * test it prints, for each server, the most connections at a moment, for how long there were
+ * more than the budget, and the responses. `BUDGET=20` and `BUDGET=80` run it with another
+ * budget, `SERVICES=8` with more processes from the start, `SERVERS=1` with all tenants on the
+ * server of the control database.
  */
 describe(`drill: processes that share a budget of ${budget} connections on two servers`, function () {
   this.timeout(900_000);
@@ -44,7 +45,9 @@ describe(`drill: processes that share a budget of ${budget} connections on two s
     await control?.end();
     await proxy?.close();
   });
-  const servers = use(() => TwoServers.start(settings, ['max_connections=150', 'listen_addresses=*']));
+  const servers = use(() =>
+    TwoServers.start(settings, ['max_connections=150', 'listen_addresses=*']),
+  );
   const processes = useServiceProcesses();
   let loaded: LoadedServices;
   let first: pg.Client;
@@ -66,7 +69,10 @@ describe(`drill: processes that share a budget of ${budget} connections on two s
     loaded = new LoadedServices(budget, processes, tenants);
     first = await loaded.watch(postgresUrl());
     second = await loaded.watch(servers.second.url);
-    control = new pg.Client({ connectionString: world.installation.controlUrl, application_name: 'drill' });
+    control = new pg.Client({
+      connectionString: world.installation.controlUrl,
+      application_name: 'drill',
+    });
     await control.connect();
   });
   afterEach(function () {
@@ -81,7 +87,8 @@ describe(`drill: processes that share a budget of ${budget} connections on two s
 
   const environmentOf = (url: string) => ({ ...servers.world.environment, DATABASE_URL: url });
   const start = (url = serviceUrl, clients?: number) => loaded.start(environmentOf(url), clients);
-  const run = (...args: string[]) => runScript('scripts/tenant.ts', args, servers.world.environment);
+  const run = (...args: string[]) =>
+    runScript('scripts/tenant.ts', args, servers.world.environment);
 
   /** Resolves to the time until the process no longer counts as running, in ms. */
   async function untilNotCounted({ process: { pid = 0 } }: LoadedService): Promise<number> {
@@ -96,7 +103,10 @@ describe(`drill: processes that share a budget of ${budget} connections on two s
     return Math.round(performance.now() - startedAt);
   }
 
-  /** Resolves when all running services have had a response since now. @returns after how many ms */
+  /**
+   * Resolves when all running services have had a response since now.
+   * @returns after how many ms
+   */
   async function untilAllServe(): Promise<number> {
     const startedAt = performance.now();
     for (const service of loaded.services) service.servedAt = undefined;
@@ -148,7 +158,8 @@ describe(`drill: processes that share a budget of ${budget} connections on two s
     const killedAt = performance.now();
     const untilInUse = async (): Promise<number> => {
       // Not all: how many connections are idle differs from moment to moment.
-      const isInUse = (): boolean => loaded.connections.every((now, n) => now >= 0.9 * (inUse[n] ?? 0));
+      const isInUse = (): boolean =>
+        loaded.connections.every((now, n) => now >= 0.9 * (inUse[n] ?? 0));
       await eventually(() => !isInUse(), 1_000).catch(() => {});
       await eventually(isInUse);
       return Math.round(performance.now() - killedAt);
@@ -247,7 +258,9 @@ describe(`drill: processes that share a budget of ${budget} connections on two s
         );
         return rows.map(({ pid }) => pid);
       };
-      await eventually(async () => service.servedAt !== undefined && (await running()).length === count);
+      await eventually(
+        async () => service.servedAt !== undefined && (await running()).length === count,
+      );
       const before = await running();
       loaded.reset();
 

@@ -20,9 +20,17 @@ describe('drill: a network that falls silent', () => {
   beforeEach(async () => {
     world = await createWorld();
     proxy = await startSilentProxy();
-    const config = readConfig({ ...world.environment, DATABASE_URL: proxy.through(world.installation.controlUrl) });
+    const config = readConfig({
+      ...world.environment,
+      DATABASE_URL: proxy.through(world.installation.controlUrl),
+    });
     installation = await openInstallation(config);
-    service = await startServer({ config, installation, log: world.log, passwords: world.passwords });
+    service = await startServer({
+      config,
+      installation,
+      log: world.log,
+      passwords: world.passwords,
+    });
     admin = (await world.login(world.acme)).at(`http://127.0.0.1:${service.port}`);
   });
   afterEach(async () => {
@@ -32,8 +40,13 @@ describe('drill: a network that falls silent', () => {
     await world.close();
   });
 
-  /** Checks that each of 30 concurrent requests has a 503 within 10 s: more than there are connections. */
-  async function failWithin10s(request: () => Promise<{ status: number; body: { code: string } }>): Promise<void> {
+  /**
+   * Checks that each of 30 concurrent requests has a 503 within 10 s: more than there are
+   * connections.
+   */
+  async function failWithin10s(
+    request: () => Promise<{ status: number; body: { code: string } }>,
+  ): Promise<void> {
     const startedAt = performance.now();
     const responses = await Promise.all(Array.from({ length: 30 }, request));
     const ms = performance.now() - startedAt;
@@ -52,7 +65,8 @@ describe('drill: a network that falls silent', () => {
   });
 
   it('logins on connections that were idle for 12 s have a response within 10 s', async () => {
-    const login = () => admin.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
+    const login = () =>
+      admin.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
     expect((await login()).status).to.equal(200);
     await sleep(12_000);
     proxy.silence(new URL(world.installation.controlUrl).pathname.slice(1));

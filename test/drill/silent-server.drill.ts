@@ -12,7 +12,10 @@ describe('drill: a database server that accepts connections and never responds',
 
   before(async () => {
     world = await createWorld();
-    server = createServer(socket => sockets.add(socket.on('error', () => {}))).listen(0, '127.0.0.1');
+    server = createServer(socket => sockets.add(socket.on('error', () => {}))).listen(
+      0,
+      '127.0.0.1',
+    );
     await once(server, 'listening');
     url = `postgresql://operator:secret-word@127.0.0.1:${(server.address() as AddressInfo).port}/office`;
   });
@@ -38,8 +41,15 @@ describe('drill: a database server that accepts connections and never responds',
   });
 
   it('server add reports a silent server in one line', async () => {
-    const { code, stderr } = await runScript('scripts/tenant.ts', ['server', 'add', 'second'], world.environment, url);
+    const { code, stderr } = await runScript(
+      'scripts/tenant.ts',
+      ['server', 'add', 'second'],
+      world.environment,
+      url,
+    );
     expect(code).to.equal(1);
-    expect(stderr).to.match(/^The server second cannot be used: it does not respond\.[^\n]*server add second\n$/);
+    expect(stderr).to.match(
+      /^The server second cannot be used: it does not respond\.[^\n]*server add second\n$/,
+    );
   });
 });

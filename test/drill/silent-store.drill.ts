@@ -14,19 +14,32 @@ describe('a silent store', () => {
     environment = { ...world.environment, ...(await backupSettings('')), ...s3.environment };
   });
 
-  for (const [place, pattern] of Object.entries({ 'from the start': /./, 'at its first archive': /\/tenants\// }))
+  for (const [place, pattern] of Object.entries({
+    'from the start': /./,
+    'at its first archive': /\/tenants\//,
+  })) {
     it(`a store that falls silent ${place} ends a run of the command line within 60 s, and the run names the call`, async () => {
-      for (const tenant of [world.acme, world.globex])
-        await sql(tenant, `insert into currencies (code, name) select 'C' || count(*), 'Currency' from currencies`);
+      for (const tenant of [world.acme, world.globex]) {
+        await sql(
+          tenant,
+          `insert into currencies (code, name) select 'C' || count(*), 'Currency' from currencies`,
+        );
+      }
       await runScript('scripts/tenant.ts', ['backup', 'init'], environment);
       let silentAt = Number.POSITIVE_INFINITY;
       s3.faultOf = request => {
         if (pattern.test(request)) silentAt = Math.min(silentAt, performance.now());
         return silentAt < Number.POSITIVE_INFINITY ? { kind: 'silent' } : undefined;
       };
-      const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
+      const { code, stdout, stderr } = await runScript(
+        'scripts/tenant.ts',
+        ['backup', 'run', '--all'],
+        environment,
+      );
       const seconds = (performance.now() - silentAt) / 1_000;
-      console.log(`      ${seconds.toFixed(1)} s: ${`${stdout}${stderr}`.trim().replaceAll('\n', '\n      ')}`);
+      console.log(
+        `      ${seconds.toFixed(1)} s: ${`${stdout}${stderr}`.trim().replaceAll('\n', '\n      ')}`,
+      );
       expect(code).to.equal(1);
       expect(stdout + stderr).to.match(/was silent for 18 s: (check|write) /);
       expect(seconds).to.be.below(60);
@@ -34,4 +47,5 @@ describe('a silent store', () => {
       const next = await runScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
       expect(next.code, next.stderr).to.equal(0);
     });
+  }
 });

@@ -32,11 +32,15 @@ describe('drill: clients of one tenant that read large lists slowly', () => {
        select 'X' || i, repeat('n', 20), i > 10000, case when i > 10000 then now() end
          from generate_series(1, 110000) i`,
     );
-    await sql(world.globex, `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`);
+    await sql(
+      world.globex,
+      `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`,
+    );
     service = await processes.start(world.environment);
   });
 
-  const tokenOf = async (tenant: TestTenant): Promise<string> => (await world.login(tenant)).tokens?.accessToken ?? '';
+  const tokenOf = async (tenant: TestTenant): Promise<string> =>
+    (await world.login(tenant)).tokens?.accessToken ?? '';
 
   async function residentMebibytes(): Promise<number> {
     const status = await readFile(`/proc/${service.process.pid}/status`, 'utf8');
@@ -56,7 +60,10 @@ describe('drill: clients of one tenant that read large lists slowly', () => {
     return { socket, seen };
   }
 
-  /** Requests a small list of a tenant without the response cache. @returns the 95th percentile of the times, in ms */
+  /**
+   * Requests a small list of a tenant without the response cache.
+   * @returns the 95th percentile of the times, in ms
+   */
   async function p95(token: string, ms: number): Promise<number> {
     const taken: number[] = [];
     for (const end = performance.now() + ms; performance.now() < end; await sleep(20)) {
@@ -72,7 +79,10 @@ describe('drill: clients of one tenant that read large lists slowly', () => {
     return Math.round(taken[Math.floor(taken.length * 0.95)] ?? 0);
   }
 
-  const lists: readonly string[] = ['/api/v1/Activity?limit=1000', '/api/v1/Currency?includeDeleted=true'];
+  const lists: readonly string[] = [
+    '/api/v1/Activity?limit=1000',
+    '/api/v1/Currency?includeDeleted=true',
+  ];
 
   it(`${clients} clients that read lists of 16 MB slowly leave a process below 1 GiB`, async () => {
     const acme = await tokenOf(world.acme);
@@ -81,7 +91,9 @@ describe('drill: clients of one tenant that read large lists slowly', () => {
     const calm = await p95(globex, 4_000);
     const before = await residentMebibytes();
 
-    const slow = Array.from({ length: clients }, (_, i) => readSlowly(lists[i % lists.length] ?? '', acme));
+    const slow = Array.from({ length: clients }, (_, i) =>
+      readSlowly(lists[i % lists.length] ?? '', acme),
+    );
     const meanwhile = p95(globex, attackMs);
     let max = before;
     for (const end = performance.now() + attackMs; performance.now() < end; await sleep(100)) {

@@ -31,7 +31,10 @@ describe('drill: clients that read slowly or never', () => {
     return (await readdir(`/proc/${service.process.pid}/fd`)).length;
   }
 
-  /** True while the service has an established connection to this port of a client, by the kernel's table. */
+  /**
+   * True while the service has an established connection to this port of a client, by the
+   * kernel's table.
+   */
   async function isOpen(clientPort: number): Promise<boolean> {
     const hex = (value: number) => `:${value.toString(16).toUpperCase().padStart(4, '0')}`;
     const established = '01';
@@ -40,7 +43,9 @@ describe('drill: clients that read slowly or never', () => {
       .map(line => line.trim().split(/\s+/))
       .some(
         ([, local, remote, state]) =>
-          local?.endsWith(hex(service.port)) && remote?.endsWith(hex(clientPort)) && state === established,
+          local?.endsWith(hex(service.port)) &&
+          remote?.endsWith(hex(clientPort)) &&
+          state === established,
       );
   }
 
@@ -77,7 +82,8 @@ describe('drill: clients that read slowly or never', () => {
     const startedAt = performance.now();
     socket.write(rawRequest(`GET ${bundle}`).repeat(5));
     const reader = setInterval(() => socket.read(Math.min(20_000, socket.readableLength)), 1_000);
-    // The client itself learns of it only when it has read what its kernel has buffered, so the server is asked.
+    // The client itself learns of it only when it has read what its kernel has buffered, so the
+    // server is asked.
     expect(await isOpen(clientPort)).to.equal(true);
     await eventually(async () => !(await isOpen(clientPort)), 90_000);
     const ms = performance.now() - startedAt;

@@ -31,7 +31,9 @@ describe('drill: the age of what is served from memory', () => {
     for (const proxy of proxies) proxy.close();
     await standby?.close();
     await redis?.close();
-    await withConnection(postgresUrl(), client => client.query(`drop database "${elsewhere}" with (force)`));
+    await withConnection(postgresUrl(), client =>
+      client.query(`drop database "${elsewhere}" with (force)`),
+    );
   });
   const world = useWorld();
   const processes = useServiceProcesses();
@@ -61,20 +63,30 @@ describe('drill: the age of what is served from memory', () => {
     const { DATABASE_URL: url = world.installation.controlUrl, ...settings } = world.environment;
     const proxy = await startKindProxy(url);
     proxies.push(proxy);
-    const service = await processes.start({ ...settings, ...environment, DATABASE_URL: proxy.through(url) });
+    const service = await processes.start({
+      ...settings,
+      ...environment,
+      DATABASE_URL: proxy.through(url),
+    });
     return { service, proxy };
   }
 
   const control = (text: string, values: (string | number)[] = []) =>
     withConnection(controlUrl, client => statementsOf(client).execute(text, values));
 
-  async function get(client: Client, path: string): Promise<{ status: number; body: Record<string, unknown> }> {
+  async function get(
+    client: Client,
+    path: string,
+  ): Promise<{ status: number; body: Record<string, unknown> }> {
     const headers = { Authorization: `Bearer ${client.tokens?.accessToken}` };
     const response = await fetch(`${client.url}${path}`, { headers });
     return { status: response.status, body: (await response.json()) as Record<string, unknown> };
   }
 
-  /** Reads without a pause, and counts the reads that began after another value had been responded to. */
+  /**
+   * Reads without a pause, and counts the reads that began after another value had been
+   * responded to.
+   */
   async function readStale(client: Client, written: readonly Written[], isRunning: () => boolean) {
     const seen = { reads: 0, stale: 0, maxAgeMs: 0 };
     while (isRunning()) {
@@ -91,8 +103,16 @@ describe('drill: the age of what is served from memory', () => {
     return seen;
   }
 
-  /** Changes the status that `readStale` reads every 300 ms. @param written takes the changes */
-  async function writeOften(client: Client, name: string, written: Written[], isRunning: () => boolean): Promise<void> {
+  /**
+   * Changes the status that `readStale` reads every 300 ms.
+   * @param written takes the changes
+   */
+  async function writeOften(
+    client: Client,
+    name: string,
+    written: Written[],
+    isRunning: () => boolean,
+  ): Promise<void> {
     for (let n = 0; isRunning(); n++) {
       const change = { value: `${name} ${n}`, at: Number.POSITIVE_INFINITY };
       written.push(change);
@@ -103,7 +123,10 @@ describe('drill: the age of what is served from memory', () => {
     }
   }
 
-  /** Takes away what a token needs, and returns how long the process has gone on to accept it, in ms. */
+  /**
+   * Takes away what a token needs, and returns how long the process has gone on to accept it,
+   * in ms.
+   */
   async function refusal(
     client: Client,
     path: string,
@@ -127,24 +150,38 @@ describe('drill: the age of what is served from memory', () => {
    * Revokes a session, disables a key, suspends a tenant and narrows a role, all at once.
    * @param beforeChanges called when the process has all of it in memory
    */
-  async function refusals(url: string, beforeChanges: () => unknown = () => {}): Promise<Record<string, number>> {
+  async function refusals(
+    url: string,
+    beforeChanges: () => unknown = () => {},
+  ): Promise<Record<string, number>> {
     const sid = (client: Client): string =>
-      JSON.parse(Buffer.from(client.tokens?.accessToken.split('.')[1] ?? '', 'base64url').toString()).sid;
+      JSON.parse(
+        Buffer.from(client.tokens?.accessToken.split('.')[1] ?? '', 'base64url').toString(),
+      ).sid;
     const session = (await world.login(world.acme)).at(url);
     const narrowed = (await world.loginAs(world.acme, { permissions: ['full.read'] })).at(url);
     const keyed = (await world.login(world.globex)).at(url);
     const idle = (await world.login(suspended)).at(url);
     const me = '/api/v1/auth/me';
-    for (let n = 0; n < 3; n++)
-      for (const client of [session, narrowed, keyed, idle]) await get(client, '/api/v1/EntityStatus');
+    for (let n = 0; n < 3; n++) {
+      for (const client of [session, narrowed, keyed, idle]) {
+        await get(client, '/api/v1/EntityStatus');
+      }
+    }
     await beforeChanges();
 
     const [revoked, disabled, inactive, forbidden] = await Promise.all([
-      refusal(session, me, 401, () => control('update sessions set revoked_at = now() where id = ?', [sid(session)])),
-      refusal(keyed, me, 401, () =>
-        control(`update signing_keys set status = 'disabled' where tenant_id = ?`, [world.globex.id]),
+      refusal(session, me, 401, () =>
+        control('update sessions set revoked_at = now() where id = ?', [sid(session)]),
       ),
-      refusal(idle, me, 403, () => control(`update tenants set status = 'suspended' where id = ?`, [suspended.id])),
+      refusal(keyed, me, 401, () =>
+        control(`update signing_keys set status = 'disabled' where tenant_id = ?`, [
+          world.globex.id,
+        ]),
+      ),
+      refusal(idle, me, 403, () =>
+        control(`update tenants set status = 'suspended' where id = ?`, [suspended.id]),
+      ),
       refusal(narrowed, '/api/v1/EntityStatus', 403, () =>
         control(
           `update roles set permissions = '{}' where id =
@@ -153,7 +190,9 @@ describe('drill: the age of what is served from memory', () => {
         ),
       ),
     ]);
-    await control(`update signing_keys set status = 'active' where tenant_id = ?`, [world.globex.id]);
+    await control(`update signing_keys set status = 'active' where tenant_id = ?`, [
+      world.globex.id,
+    ]);
     await control(`update tenants set status = 'active' where id = ?`, [suspended.id]);
     return { revoked, disabled, inactive, forbidden };
   }
@@ -179,20 +218,32 @@ describe('drill: the age of what is served from memory', () => {
       const written: Written[] = [];
       let isRunning = true;
       const isOn = (): boolean => isRunning;
-      const reads = [faulty, healthy].map(({ service }) => readStale(admin.at(service.url), written, isOn));
+      const reads = [faulty, healthy].map(({ service }) =>
+        readStale(admin.at(service.url), written, isOn),
+      );
       const writes = writeOften(admin.at(writing.service.url), name, written, isOn);
       await sleep(1_500);
-      const refused = [await refusals(faulty.service.url, begin), await refusals(healthy.service.url)];
+      const refused = [
+        await refusals(faulty.service.url, begin),
+        await refusals(healthy.service.url),
+      ];
       await sleep(Math.max(0, promisedMs - 1_000));
       isRunning = false;
       await writes;
       const [ofFaulty, ofHealthy] = await Promise.all(reads);
       faulty.proxy.set('change-feed');
 
-      console.log(name, { faulty: { ...ofFaulty, ...refused[0] }, healthy: { ...ofHealthy, ...refused[1] } });
+      console.log(name, {
+        faulty: { ...ofFaulty, ...refused[0] },
+        healthy: { ...ofHealthy, ...refused[1] },
+      });
       const times = (of: Record<string, number> = {}): number => Math.max(...Object.values(of));
-      expect(Math.max(ofFaulty?.maxAgeMs ?? 0, times(refused[0])), name).to.be.below(promisedMs + slackMs);
-      expect(Math.max(ofHealthy?.maxAgeMs ?? 0, times(refused[1])), name).to.be.below(1_000 + slackMs);
+      expect(Math.max(ofFaulty?.maxAgeMs ?? 0, times(refused[0])), name).to.be.below(
+        promisedMs + slackMs,
+      );
+      expect(Math.max(ofHealthy?.maxAgeMs ?? 0, times(refused[1])), name).to.be.below(
+        1_000 + slackMs,
+      );
       await sleep(4_000); // the feed is current again
     }
   });
@@ -205,7 +256,10 @@ describe('drill: the age of what is served from memory', () => {
     const currency = `${currencies}/${body.Id}`;
     const title = async (): Promise<unknown> => (await get(reader, status)).body.Title;
     const name = async (): Promise<unknown> => (await get(reader, currency)).body.Name;
-    await eventually(async () => (await reader.at(killed.service.url).put(status, { Title: 'before' })).status === 200);
+    await eventually(
+      async () =>
+        (await reader.at(killed.service.url).put(status, { Title: 'before' })).status === 200,
+    );
     await eventually(async () => (await title()) === 'before');
     await name();
 
@@ -233,14 +287,22 @@ describe('drill: the age of what is served from memory', () => {
   it('a change whose commit was not confirmed is shown a second after its request has failed', async () => {
     const writer = await start();
     const reader = (await world.login(world.acme)).at((await start()).service.url);
-    await eventually(async () => (await reader.at(writer.service.url).put(status, { Title: 'known' })).status === 200);
+    await eventually(
+      async () =>
+        (await reader.at(writer.service.url).put(status, { Title: 'known' })).status === 200,
+    );
     await eventually(async () => (await get(reader, status)).body.Title === 'known');
 
     writer.proxy.set('api', { freezesAfter: 'unknown outcome' });
-    const { status: code } = await reader.at(writer.service.url).put(status, { Title: 'unknown outcome' });
+    const { status: code } = await reader
+      .at(writer.service.url)
+      .put(status, { Title: 'unknown outcome' });
     const since = performance.now();
     expect(code).to.equal(503);
-    await eventually(async () => (await get(reader, status)).body.Title === 'unknown outcome', 20_000);
+    await eventually(
+      async () => (await get(reader, status)).body.Title === 'unknown outcome',
+      20_000,
+    );
     const ageMs = Math.round(performance.now() - since);
 
     console.log('after the response, ms', ageMs);
@@ -268,7 +330,9 @@ describe('drill: the age of what is served from memory', () => {
         for (const { proxy } of [writing, listening]) proxy.set(kind, { server: following.url });
       }
       writing.proxy.set('change-feed', { server: following.url });
-      await eventually(async () => (await writer.put(status, { Title: 'promoted' })).status === 200);
+      await eventually(
+        async () => (await writer.put(status, { Title: 'promoted' })).status === 200,
+      );
       writes = writeOften(writer, 'promoted', written, isOn);
     };
     const refused = await refusals(listening.service.url, promote);

@@ -20,7 +20,10 @@ describe('drill: reads that reach a standby', () => {
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'backoffice-standby-'));
-    [world, primary] = await Promise.all([createWorld(), startEmbeddedPostgres(join(folder, 'primary'))]);
+    [world, primary] = await Promise.all([
+      createWorld(),
+      startEmbeddedPostgres(join(folder, 'primary')),
+    ]);
     await addServer(world.installation, 'second', primary.url, 100);
   });
   after(async () => {
@@ -45,7 +48,8 @@ describe('drill: reads that reach a standby', () => {
       serverAddressUrl(standby.url),
     ]);
     await eventually(
-      async () => (await client.put(`${path}/${currency.Id}`, { Code: 'EUR', Name: 'x' })).status === 503,
+      async () =>
+        (await client.put(`${path}/${currency.Id}`, { Code: 'EUR', Name: 'x' })).status === 503,
     );
     for (let i = 0; i < 3; i++) expect(await name()).to.equal('Euro');
 

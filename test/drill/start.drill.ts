@@ -10,7 +10,8 @@ describe('drill: starts that end early', () => {
 
   it('a signal during the start ends the process at once with the exit code of the signal', async () => {
     await stopped();
-    // The process sends the signal itself as soon as its PostgreSQL starts: this process may be too late.
+    // The process sends the signal itself as soon as its PostgreSQL starts: this process may be
+    // too late.
     const signal = `import { existsSync } from 'node:fs';
       const waiting = setInterval(() => {
         if (!existsSync(process.env.DATA_DIR + '/postgres/postmaster.pid')) return;
@@ -24,7 +25,11 @@ describe('drill: starts that end early', () => {
 
   it('an error that nothing handled ends the service with exit code 1, also after SIGTERM', async () => {
     const fault = `process.once('SIGUSR2', () => { throw new Error('unhandled'); })`;
-    const service = launch({ ...world.environment, SHUTDOWN_DELAY: '20s', NODE_OPTIONS: importing(fault) });
+    const service = launch({
+      ...world.environment,
+      SHUTDOWN_DELAY: '20s',
+      NODE_OPTIONS: importing(fault),
+    });
     const eventOf = (name: string) =>
       service.output.stdout
         .split('\n')

@@ -9,7 +9,12 @@ import { eventually } from '../support/eventually.ts';
 const [folder, home] = ['/opt/backoffice', '/root/administrator'];
 /** What a clone has, without what is made in it. */
 const leftOut = /^(node_modules|\.git|\.data|deploy\/secrets)(\/|$)/;
-const secrets = ['master-key', 'master-key-previous', 'operator-database-url', 'service-database-url'];
+const secrets = [
+  'master-key',
+  'master-key-previous',
+  'operator-database-url',
+  'service-database-url',
+];
 
 /** Removes an installation from this machine, as far as it is there. */
 const removal = `
@@ -29,7 +34,9 @@ userdel backoffice; userdel backoffice-operator
 mkdir -p /mnt/backup
 `;
 
-/** The lines of "systemd", as an administrator types them on a host with a PostgreSQL server. */
+/**
+ * The lines of "systemd", as an administrator types them on a host with a PostgreSQL server.
+ */
 describe('drill: the lines for systemd on a real host', function () {
   this.timeout(900_000);
   this.bail(true);
@@ -48,8 +55,14 @@ describe('drill: the lines for systemd on a real host', function () {
 
     lines = new PrintedLines(await readPage('deploy'), 'systemd');
     await new Terminal('/').try(`set +e\n${removal}`);
-    await cp(root, folder, { recursive: true, filter: path => !leftOut.test(path.slice(root.length)) });
-    terminal = new Terminal(folder, `umask 077\nexport EDITOR=true HOME=${home}\nmkdir -p ${home}\n`);
+    await cp(root, folder, {
+      recursive: true,
+      filter: path => !leftOut.test(path.slice(root.length)),
+    });
+    terminal = new Terminal(
+      folder,
+      `umask 077\nexport EDITOR=true HOME=${home}\nmkdir -p ${home}\n`,
+    );
     await terminal.type('chmod -R go= .');
     northwind = new Northwind(send);
   });
@@ -128,7 +141,9 @@ describe('drill: the lines for systemd on a real host', function () {
   });
 
   it('the compiled code is stored for the service and for the commands, and a start uses it', async () => {
-    const files = await terminal.type('find /var/cache/backoffice /var/cache/backoffice-operator -type f');
+    const files = await terminal.type(
+      'find /var/cache/backoffice /var/cache/backoffice-operator -type f',
+    );
 
     expect(files).to.match(/^\/var\/cache\/backoffice\/\S+$/m);
     expect(files).to.match(/^\/var\/cache\/backoffice-operator\/\S+$/m);
@@ -172,28 +187,41 @@ describe('drill: the lines for systemd on a real host', function () {
       return all.length > 1 && (await isServed()) && all;
     });
 
-    const { failed } = await northwind.load('reloaded', terminal.type('systemctl reload backoffice'));
+    const { failed } = await northwind.load(
+      'reloaded',
+      terminal.type('systemctl reload backoffice'),
+    );
 
     expect((await workers()).filter(worker => before.includes(worker))).to.deep.equal([]);
     expect(failed).to.deep.equal([]);
   });
 
   it('a moment is restored exactly as the login of the server, and one that cannot be had is refused', async () => {
-    const backup = new PrintedLines(await readPage('operate/backup'), 'Archive the write-ahead log');
+    const backup = new PrintedLines(
+      await readPage('operate/backup'),
+      'Archive the write-ahead log',
+    );
     const version = (await terminal.type('ls /etc/postgresql')).trim();
-    const own = (text: string): string => text.replaceAll('/postgresql/18/', `/postgresql/${version}/`);
+    const own = (text: string): string =>
+      text.replaceAll('/postgresql/18/', `/postgresql/${version}/`);
     await terminal.type(own(backup.block('archive.conf')));
-    await terminal.type(`sed -i 's#postgresql/18/#postgresql/${version}/#' /etc/backoffice/operator.env`);
+    await terminal.type(
+      `sed -i 's#postgresql/18/#postgresql/${version}/#' /etc/backoffice/operator.env`,
+    );
     await eventually(isServed);
     await eventually(async () => (await northwind.titles()).includes('first'));
     await northwind.add('before the moment');
     const clock = `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
-    const moment = (await terminal.type(`sudo -u postgres psql -XAtc '${clock.replaceAll("'", "'\\''")}'`)).trim();
+    const moment = (
+      await terminal.type(`sudo -u postgres psql -XAtc '${clock.replaceAll("'", "'\\''")}'`)
+    ).trim();
     await northwind.add('after the moment');
     await terminal.type(`sudo -u postgres psql -XAtc 'select pg_switch_wal()'`);
 
     const block = backup.block('BACKOFFICE_LOGIN');
-    const refused = await terminal.try(block.replace(/\d{4}-\d\d-\d\dT\S+/, '2020-01-01T00:00:00Z'));
+    const refused = await terminal.try(
+      block.replace(/\d{4}-\d\d-\d\dT\S+/, '2020-01-01T00:00:00Z'),
+    );
     expect(refused.code).to.not.equal(0);
     await terminal.type(block.replace(/\d{4}-\d\d-\d\dT\S+/, moment));
     await terminal.type('backoffice restore swap northwind --yes');

@@ -5,19 +5,25 @@ import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
-// `script` (util-linux) runs a program on a terminal of its own; its stdin is what a person types.
+// `script` (util-linux) runs a program on a terminal of its own; its stdin is what a person
+// types.
 describe('drill: the command line on a terminal', () => {
   const world = useWorld();
 
   const onTerminal = (command: string) =>
-    startProgram('script', ['-qec', `"${process.execPath}" scripts/tenant.ts ${command}`, '/dev/null'], {
-      ...world.environment,
-      TERM: 'xterm',
-    });
+    startProgram(
+      'script',
+      ['-qec', `"${process.execPath}" scripts/tenant.ts ${command}`, '/dev/null'],
+      {
+        ...world.environment,
+        TERM: 'xterm',
+      },
+    );
 
   async function rollBackAll(): Promise<void> {
-    for (const slug of ['acme', 'globex'])
+    for (const slug of ['acme', 'globex']) {
       expect((await end(onTerminal(`rollback ${slug} --yes --despite-running`))).code).to.equal(0);
+    }
   }
 
   function end({ process: child, ended }: ReturnType<typeof onTerminal>) {
@@ -44,7 +50,9 @@ describe('drill: the command line on a terminal', () => {
       await eventually(() => rollingBack.output.stdout.includes('Type yes to go on: '), 20_000);
       rollingBack.process.stdin.write(`${reply}\r`);
       const ended = await end(rollingBack);
-      expect(ended.stdout).to.include('1 running process would stop serving 1 tenant: ').and.include(text);
+      expect(ended.stdout)
+        .to.include('1 running process would stop serving 1 tenant: ')
+        .and.include(text);
       expect(ended.code).to.equal(code);
     }
   });
@@ -56,10 +64,16 @@ describe('drill: the command line on a terminal', () => {
 
   it('server add prompts for the URL, and does not echo it', async () => {
     const adding = onTerminal('server add second');
-    await eventually(() => adding.output.stdout.includes('URL of the server (not shown): '), 20_000);
+    await eventually(
+      () => adding.output.stdout.includes('URL of the server (not shown): '),
+      20_000,
+    );
     adding.process.stdin.write(`${postgresUrl()}\r`);
     // It is the server of the control database, which has a name.
-    await eventually(() => adding.output.stdout.includes('The URL leads to the server default'), 20_000);
+    await eventually(
+      () => adding.output.stdout.includes('The URL leads to the server default'),
+      20_000,
+    );
     const { code, stdout } = await end(adding);
     expect(code).to.equal(1);
     expect(stdout).to.not.include('postgresql:').and.not.include(new URL(postgresUrl()).password);

@@ -18,14 +18,20 @@ describe('drill: clients of one tenant that request much and read none of it', (
 
   before(async () => {
     await fill(world.acme);
-    await sql(world.globex, `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`);
+    await sql(
+      world.globex,
+      `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`,
+    );
   });
   beforeEach(async () => {
     service = await processes.start(world.environment);
   });
   afterEach(() => processes.killAll());
 
-  /** Activities and options of the maximum size: a page of 1,000 activities has 16 MB, the list of options 7 MB. */
+  /**
+   * Activities and options of the maximum size: a page of 1,000 activities has 16 MB, the list
+   * of options 7 MB.
+   */
   async function fill(tenant: TestTenant): Promise<void> {
     await sql(
       tenant,
@@ -38,14 +44,18 @@ describe('drill: clients of one tenant that request much and read none of it', (
     );
   }
 
-  const tokenOf = async (tenant: TestTenant): Promise<string> => (await world.login(tenant)).tokens?.accessToken ?? '';
+  const tokenOf = async (tenant: TestTenant): Promise<string> =>
+    (await world.login(tenant)).tokens?.accessToken ?? '';
 
   async function residentMebibytes(): Promise<number> {
     const status = await readFile(`/proc/${service.process.pid}/status`, 'utf8');
     return Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024);
   }
 
-  /** Requests a small list of a tenant without the response cache, 50 times a second. @returns the times in ms */
+  /**
+   * Requests a small list of a tenant without the response cache, 50 times a second.
+   * @returns the times in ms
+   */
   async function times(token: string, ms: number): Promise<number[]> {
     const taken: number[] = [];
     for (const end = performance.now() + ms; performance.now() < end; await sleep(20)) {
@@ -62,7 +72,10 @@ describe('drill: clients of one tenant that request much and read none of it', (
 
   const p95 = (sorted: number[]): number => sorted[Math.floor(sorted.length * 0.95)] ?? 0;
 
-  /** Attacks on one tenant: each returns the requests of clients that read nothing, one for a connection. */
+  /**
+   * Attacks on one tenant: each returns the requests of clients that read nothing, one for a
+   * connection.
+   */
   const attacks: Record<string, () => Promise<string[]>> = {
     '120 pages of activities': () => requests(() => '/api/v1/Activity?limit=1000'),
     '120 pages of activities whose first ones are small': () =>
@@ -81,7 +94,10 @@ describe('drill: clients of one tenant that request much and read none of it', (
     return Array.from({ length: 120 }, (_, i) => rawRequest(`GET ${path(i)}`, headers));
   }
 
-  /** Returns the requests of as many streams as a tenant may have: 40 users with 5 each, from the first change on. */
+  /**
+   * Returns the requests of as many streams as a tenant may have: 40 users with 5 each, from
+   * the first change on.
+   */
   async function streams(): Promise<string[]> {
     const texts: string[] = [];
 

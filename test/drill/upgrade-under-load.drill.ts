@@ -32,7 +32,10 @@ interface Login {
   accessToken: string;
 }
 
-const thisBuild: Build = { folder: fileURLToPath(new URL('../..', import.meta.url)), remove: async () => {} };
+const thisBuild: Build = {
+  folder: fileURLToPath(new URL('../..', import.meta.url)),
+  remove: async () => {},
+};
 
 /** An installation of its own, made by the commands of a build, with two tenants. */
 class Installation {
@@ -67,10 +70,14 @@ class Installation {
 
   async make(build: Build): Promise<void> {
     await this.succeed(build, 'control', 'migrate');
-    this.#serviceUrl = JSON.parse(await this.succeed(build, 'control', 'service-login', '--json')).databaseUrl;
+    this.#serviceUrl = JSON.parse(
+      await this.succeed(build, 'control', 'service-login', '--json'),
+    ).databaseUrl;
     for (const slug of ['acme', 'globex']) {
       const args = ['--name', slug, '--admin-email', `admin@${slug}.test`, '--json'];
-      const { guid, admin } = JSON.parse(await this.succeed(build, 'tenant', 'provision', slug, ...args));
+      const { guid, admin } = JSON.parse(
+        await this.succeed(build, 'tenant', 'provision', slug, ...args),
+      );
       this.logins.push({ guid, ...admin, accessToken: '' });
     }
   }
@@ -87,7 +94,10 @@ class Installation {
   }
 }
 
-/** Stops a process as a deployment does. @returns its exit code */
+/**
+ * Stops a process as a deployment does.
+ * @returns its exit code
+ */
 async function stop({ process: child, ended }: ServiceProcess): Promise<number | null> {
   child.kill('SIGTERM');
   return (await ended).code;
@@ -104,7 +114,10 @@ async function logIn(url: string, login: Login): Promise<number | string> {
   return response.ok ? response.status : `${response.status} ${body.code}`;
 }
 
-/** Sends a request of the mix: 2 % logins, 20 % creates, 28 % reads of the database and 50 % reads of the cache. */
+/**
+ * Sends a request of the mix: 2 % logins, 20 % creates, 28 % reads of the database and 50 %
+ * reads of the cache.
+ */
 async function sendOne(url: string, login: Login, number: number): Promise<number | string> {
   if (number % 50 === 0) return logIn(url, login);
   const headers = { Authorization: `Bearer ${login.accessToken}` };
@@ -136,7 +149,10 @@ describe('drill: upgrade under load', function () {
     return installation;
   }
 
-  /** Upgrades in the order of the handbook, while two tenants send requests to the processes that are in service. */
+  /**
+   * Upgrades in the order of the handbook, while two tenants send requests to the processes
+   * that are in service.
+   */
   async function upgrade(old: Build, next: Build): Promise<void> {
     const installation = await install(old);
     const { logins } = installation;
@@ -174,8 +190,9 @@ describe('drill: upgrade under load', function () {
       ),
       'new build': await load(sleep(phaseMs)),
     };
-    for (const [name, served] of Object.entries(phases))
+    for (const [name, served] of Object.entries(phases)) {
       console.log(`      ${name}: ${JSON.stringify(summaryOf(served))}`);
+    }
     const failed = Object.values(phases)
       .flat()
       .filter(({ status }) => typeof status === 'string');
@@ -191,7 +208,8 @@ describe('drill: upgrade under load', function () {
 
   it('an upgrade to this build from the build before its last compatible migration fails no request', async function () {
     const old = await checkOutNewest();
-    if (old === undefined) return this.skip(); // a checkout without its history has no earlier build
+    // a checkout without its history has no earlier build
+    if (old === undefined) return this.skip();
     cleanUps.push(old.remove);
     await upgrade(old, thisBuild);
   });
@@ -206,7 +224,10 @@ describe('drill: upgrade under load', function () {
     await eventually(async () => (await logIn(old.url, login)) === 200);
 
     const refused = await installation.run(build, 'tenant', 'migrate', '--all', '--json');
-    expect([refused.code, JSON.parse(refused.stderr).error.blockedBy[0].pid]).to.deep.equal([1, old.process.pid]);
+    expect([refused.code, JSON.parse(refused.stderr).error.blockedBy[0].pid]).to.deep.equal([
+      1,
+      old.process.pid,
+    ]);
     expect(await sendOne(old.url, login, 1)).to.equal(201);
     expect(await stop(old)).to.equal(0);
 

@@ -17,7 +17,8 @@ describe('drill: usage of killed and restarted processes', () => {
     clients = { acme: await world.login(world.acme), globex: await world.login(world.globex) };
   });
 
-  const execute = <Row extends object>(text: string): Promise<Row[]> => controlSql<Row>(world, text);
+  const execute = <Row extends object>(text: string): Promise<Row[]> =>
+    controlSql<Row>(world, text);
 
   /** Returns the recorded requests by tenant. */
   async function recorded(): Promise<Record<string, number>> {
@@ -27,8 +28,14 @@ describe('drill: usage of killed and restarted processes', () => {
     return Object.fromEntries(rows.map(({ slug, requests }) => [slug, requests]));
   }
 
-  /** Sends requests of both tenants until `isOver`. @returns when each response arrived, by tenant */
-  async function load(url: string, isOver: () => boolean): Promise<Record<'acme' | 'globex', number[]>> {
+  /**
+   * Sends requests of both tenants until `isOver`.
+   * @returns when each response arrived, by tenant
+   */
+  async function load(
+    url: string,
+    isOver: () => boolean,
+  ): Promise<Record<'acme' | 'globex', number[]>> {
     const times = { acme: [] as number[], globex: [] as number[] };
     const send = async (slug: 'acme' | 'globex'): Promise<void> => {
       const client = clients[slug].at(url);
@@ -69,7 +76,11 @@ describe('drill: usage of killed and restarted processes', () => {
     const before = await recorded();
     // No Redis is there, so each worker counts requests by itself.
     const settings = { PROCESSES: '2', REDIS_URL: 'redis://127.0.0.1:1' };
-    const running = await start({ ...world.environment, PORT: String(await freePort()), ...settings });
+    const running = await start({
+      ...world.environment,
+      PORT: String(await freePort()),
+      ...settings,
+    });
     let isOver = false;
     const loading = load(running.url, () => isOver);
     running.process.kill('SIGHUP');
@@ -81,7 +92,8 @@ describe('drill: usage of killed and restarted processes', () => {
     await running.ended;
 
     const after = await recorded();
-    for (const slug of ['acme', 'globex'] as const)
+    for (const slug of ['acme', 'globex'] as const) {
       expect((after[slug] ?? 0) - (before[slug] ?? 0), slug).to.equal(times[slug].length);
+    }
   });
 });

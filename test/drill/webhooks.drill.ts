@@ -24,7 +24,10 @@ interface Followed {
   readonly path: string;
   /** At each of the two processes. */
   clients: Client[];
-  /** Ids of the records whose creation was confirmed: when the request was sent, and when its response had arrived. */
+  /**
+   * Ids of the records whose creation was confirmed: when the request was sent, and when its
+   * response had arrived.
+   */
   readonly created: Map<string, { sentAt: number; doneAt: number }>;
   isWriting: boolean;
 }
@@ -55,8 +58,13 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     await Promise.all(Array.from({ length: tenantCount }, (_, number) => limit(() => add(number))));
     console.log(`    ${followed.length} tenants with a webhook each in ${seconds(startedAt)} s`);
     await world.service.stop();
-    services = await Promise.all([processes.start(world.environment), processes.start(world.environment)]);
-    for (const each of followed) each.clients = services.map(({ url }) => (each.clients[0] as Client).at(url));
+    services = await Promise.all([
+      processes.start(world.environment),
+      processes.start(world.environment),
+    ]);
+    for (const each of followed) {
+      each.clients = services.map(({ url }) => (each.clients[0] as Client).at(url));
+    }
     // The new processes look at each tenant once.
     await eventually(async () => {
       const busy = await controlSql(
@@ -77,7 +85,9 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
       const key = `${path} ${message.body.data.Key}`;
       if (isWrong && kind === '500') return void response.writeHead(500).end();
       if (isWrong && kind === 'hang') return;
-      if (isWrong && kind === '10 MB') return void response.writeHead(500).end(Buffer.alloc(10_000_000));
+      if (isWrong && kind === '10 MB') {
+        return void response.writeHead(500).end(Buffer.alloc(10_000_000));
+      }
       if (isWrong && kind === 'early end') return void response.destroy();
       if (!arrivals.has(key)) arrivals.set(key, performance.now());
       response.writeHead(204).end();
@@ -87,7 +97,10 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     followed.push({ tenant, path, clients: [client], created: new Map(), isWriting: false });
   }
 
-  /** Creates records of random tenants at the rate of the drill; each tenant creates one after the other. */
+  /**
+   * Creates records of random tenants at the rate of the drill; each tenant creates one after
+   * the other.
+   */
   async function write(forMs: number, work?: () => Promise<unknown>): Promise<void> {
     const until = performance.now() + forMs;
     const pending = new Set<Promise<void>>();
@@ -120,22 +133,31 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     }
   }
 
-  const isHealthy = (each: Followed): boolean => Number(each.tenant.slug.slice(1)) >= kinds.length * wrongPerKind;
+  const isHealthy = (each: Followed): boolean =>
+    Number(each.tenant.slug.slice(1)) >= kinds.length * wrongPerKind;
 
   /**
-   * Prints how long changes of a phase took to arrive at healthy receivers: from their requests, and from the responses
-   * to these, which follow the commit. The aim for 95 % is 1 s from the commit.
+   * Prints how long changes of a phase took to arrive at healthy receivers: from their
+   * requests, and from the responses to these, which follow the commit. The aim for 95 % is 1 s
+   * from the commit.
    */
   async function report(phase: string, since: number): Promise<void> {
     const changes = followed
       .filter(isHealthy)
-      .flatMap(({ path, created }) => [...created].map(([id, times]) => ({ key: `${path} ${id}`, ...times })))
+      .flatMap(({ path, created }) =>
+        [...created].map(([id, times]) => ({ key: `${path} ${id}`, ...times })),
+      )
       .filter(({ sentAt }) => sentAt >= since);
     await eventually(() => changes.every(({ key }) => arrivals.has(key)), 300_000);
     const print = (from: 'sentAt' | 'doneAt', what: string): void => {
-      const times = changes.map(each => Math.max(0, (arrivals.get(each.key) ?? 0) - each[from])).sort((a, b) => a - b);
-      const at = (share: number): number => Math.round(times[Math.floor(times.length * share)] ?? 0);
-      console.log(`      from the ${what}: p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, worst ${at(0.9999)} ms`);
+      const times = changes
+        .map(each => Math.max(0, (arrivals.get(each.key) ?? 0) - each[from]))
+        .sort((a, b) => a - b);
+      const at = (share: number): number =>
+        Math.round(times[Math.floor(times.length * share)] ?? 0);
+      console.log(
+        `      from the ${what}: p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, worst ${at(0.9999)} ms`,
+      );
     };
     console.log(`    ${phase}: ${changes.length} changes`);
     print('sentAt', 'request');
@@ -200,7 +222,9 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     await write(outageMs + phaseMs, () =>
       withConnection(postgresUrl(), async client => {
         await client.query(`alter database "${control}" allow_connections false`);
-        await client.query(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '${control}'`);
+        await client.query(
+          `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${control}'`,
+        );
         await sleep(outageMs);
         await client.query(`alter database "${control}" allow_connections true`);
       }),
@@ -211,8 +235,12 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
   it('every change has arrived in the end, in order, and twice only with the same id', async () => {
     isWrong = false;
     // In place of the hours until the next attempt.
-    for (const each of followed.filter(one => !isHealthy(one)))
-      await sql(each.tenant, 'update webhooks set next_attempt_at = now() where next_attempt_at is not null');
+    for (const each of followed.filter(one => !isHealthy(one))) {
+      await sql(
+        each.tenant,
+        'update webhooks set next_attempt_at = now() where next_attempt_at is not null',
+      );
+    }
     await withConnection(world.installation.controlUrl, client =>
       client.query('update webhook_tenants set due_at = now(), wakes = wakes + 1 where is_active'),
     );
@@ -237,7 +265,9 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
       expect(arrived(), path).to.deep.equal(ids);
     }
     const keys = new Set(receiver.messages.map(({ path, body }) => `${path} ${body.data.Key}`));
-    const messages = new Set(receiver.messages.map(({ path, id, body }) => `${path} ${body.data.Key} ${id}`));
+    const messages = new Set(
+      receiver.messages.map(({ path, id, body }) => `${path} ${body.data.Key} ${id}`),
+    );
     expect(messages.size, 'each change has one id').to.equal(keys.size);
     const { length } = receiver.messages;
     console.log(

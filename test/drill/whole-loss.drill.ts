@@ -41,8 +41,23 @@ const orders: readonly (readonly Command[])[] = [
   ['doctor --fix', 'control migrate', 'doctor --fix'],
   ['second installation', 'backup run'],
   ['control migrate without the target', 'second installation', 'doctor --fix', 'backup run'],
-  [...jobs, ...jobs, 'backup verify', 'backup prune', 'control migrate without the target', ...jobs, ...timers],
-  [...timers, 'control migrate without the target', 'migrate --all', 'doctor --fix', 'second installation', ...timers],
+  [
+    ...jobs,
+    ...jobs,
+    'backup verify',
+    'backup prune',
+    'control migrate without the target',
+    ...jobs,
+    ...timers,
+  ],
+  [
+    ...timers,
+    'control migrate without the target',
+    'migrate --all',
+    'doctor --fix',
+    'second installation',
+    ...timers,
+  ],
 ];
 
 describe('drill: loss of a whole machine', function () {
@@ -62,7 +77,10 @@ describe('drill: loss of a whole machine', function () {
     await rm(archives, { recursive: true, force: true });
   });
 
-  /** Provisions tenants with data, archives everything, and loses it. @returns the administrators of the tenants */
+  /**
+   * Provisions tenants with data, archives everything, and loses it.
+   * @returns the administrators of the tenants
+   */
   async function loseTenants(slugs: readonly string[], dataOf: (slug: string) => string) {
     const lost = await createDedicatedServer();
     const admins: { guid: string; email: string; password: string }[] = [];
@@ -83,7 +101,10 @@ describe('drill: loss of a whole machine', function () {
   }
 
   const query = async <Row extends object>(text: string): Promise<Row[]> =>
-    withConnection(environment.DATABASE_URL ?? '', async client => (await client.query(text)).rows as Row[]);
+    withConnection(
+      environment.DATABASE_URL ?? '',
+      async client => (await client.query(text)).rows as Row[],
+    );
 
   it('all tenants are served again from the archives and the master key, and the time of that is printed', async () => {
     const slugs = Array.from({ length: tenants }, (_, number) => `tenant-${number}`);
@@ -100,11 +121,15 @@ describe('drill: loss of a whole machine', function () {
     const command = passed();
     const { url } = await processes.start({ ...environment, RATE_LIMIT_LOGIN: '1000000/15m' });
     for (const { guid, ...credentials } of admins) {
-      const login = await new Client(url).post('/api/v1/auth/login', credentials, { 'X-Tenant': guid });
+      const login = await new Client(url).post('/api/v1/auth/login', credentials, {
+        'X-Tenant': guid,
+      });
       expect(login.status, JSON.stringify(login.body)).to.equal(200);
       const client = new Client(url, login.body);
       expect((await client.get('/api/v1/Currency?limit=1')).body).to.have.length(1);
-      expect((await client.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' })).status).to.equal(201);
+      expect(
+        (await client.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' })).status,
+      ).to.equal(201);
     }
     console.log({
       tenants,
@@ -112,24 +137,32 @@ describe('drill: loss of a whole machine', function () {
       'databases restored, s': command,
       'every tenant logged in, read and wrote, s': passed(),
     });
-    const again = await runCommand('scripts/control.ts', ['restore', '--all', '--json'], environment);
+    const again = await runCommand(
+      'scripts/control.ts',
+      ['restore', '--all', '--json'],
+      environment,
+    );
     expect(again.stderr).to.include(`The control database has ${tenants} tenants`);
     await succeed(environment, 'tenant', ['doctor', '--json']);
   });
 
-  for (const order of orders)
+  for (const order of orders) {
     it(`everything comes back also after these commands: ${order.join(', ')}`, async () => {
       const slugs = ['acme', 'globex'];
-      await loseTenants(slugs, slug => `insert into currencies (code, name) values ('EUR', '${slug}')`);
+      await loseTenants(
+        slugs,
+        slug => `insert into currencies (code, name) values ('EUR', '${slug}')`,
+      );
       await startMachine();
       let second: DedicatedServer | undefined;
-      for (const command of order)
+      for (const command of order) {
         if (command === 'second installation') {
           second ??= await createDedicatedServer();
           await second.provision('initech');
           const other = { ...second.environment, ...(await backupSettings(archives)) };
-          for (const args of [['init'], ['run', '--all'], ['prune']])
+          for (const args of [['init'], ['run', '--all'], ['prune']]) {
             await succeed(other, 'tenant', ['backup', ...args]);
+          }
           await second.close();
         } else {
           const { BACKUP_TARGET: _, ...withoutTarget } = environment;
@@ -137,16 +170,24 @@ describe('drill: loss of a whole machine', function () {
           const settings = command.endsWith('without the target') ? withoutTarget : environment;
           await runCommand(`scripts/${script}.ts`, args, settings);
         }
+      }
       await succeed(environment, 'control', ['restore', '--all']);
       const found = await query<{ slug: string; status: string; database: string }>(
         'select slug, status, database_name as database from tenants order by slug',
       );
-      expect(found.map(({ slug, status }) => [slug, status])).to.deep.equal(slugs.map(slug => [slug, 'active']));
-      for (const { slug, database } of found)
+      expect(found.map(({ slug, status }) => [slug, status])).to.deep.equal(
+        slugs.map(slug => [slug, 'active']),
+      );
+      for (const { slug, database } of found) {
         await withConnection(databaseUrl(machine?.url ?? '', database), async client =>
-          expect((await client.query('select name from currencies')).rows).to.deep.equal([{ name: slug }]),
+          expect((await client.query('select name from currencies')).rows).to.deep.equal([
+            { name: slug },
+          ]),
         );
-      for (const args of [['run', '--all'], ['verify'], ['drill', '--count', '2']])
+      }
+      for (const args of [['run', '--all'], ['verify'], ['drill', '--count', '2']]) {
         await succeed(environment, 'tenant', ['backup', ...args]);
+      }
     });
+  }
 });

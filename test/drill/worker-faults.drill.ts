@@ -15,7 +15,8 @@ import { useWorld } from '../support/world.ts';
  * Lets a worker throw an error that nothing handles when it gets SIGUSR2, and loop for ever
  * when it gets SIGURG.
  */
-const fault = "process.once('SIGUSR2',()=>{throw(new(Error)('unhandled'))});process.once('SIGURG',()=>{for(;;);})";
+const fault =
+  "process.once('SIGUSR2',()=>{throw(new(Error)('unhandled'))});process.once('SIGURG',()=>{for(;;);})";
 
 describe('drill: faults of worker processes', () => {
   const world = useWorld();
@@ -30,7 +31,8 @@ describe('drill: faults of worker processes', () => {
   before(() => writeFile(keyFile, world.environment.MASTER_KEY ?? '', { mode: 0o600 }));
   const service = useWorkers(world, environment);
 
-  const isServing = async (): Promise<boolean> => (await fetch(`${service.url}/docs`)).status === 200;
+  const isServing = async (): Promise<boolean> =>
+    (await fetch(`${service.url}/docs`)).status === 200;
 
   it('a port or management port in use fails the start with the line of a single process', async () => {
     for (const [name, free] of [
@@ -83,20 +85,29 @@ describe('drill: faults of worker processes', () => {
     await writeFile(keyFile, Buffer.alloc(32, 7).toString('base64'));
     service.process.kill('SIGHUP');
     await eventually(() => service.countOf('restart_failed') === 1, startMs);
-    expect(service.lines().find(({ event }) => event === 'restart_failed')?.reason).to.match(/^MASTER_KEY is not/);
+    expect(service.lines().find(({ event }) => event === 'restart_failed')?.reason).to.match(
+      /^MASTER_KEY is not/,
+    );
     expect(await isServing()).to.equal(true);
     expect(service.countOf('worker_started')).to.equal(4);
 
     await writeFile(keyFile, key);
     service.process.kill('SIGHUP');
     service.process.kill('SIGHUP'); // one signal, or a second one that is queued
-    await eventually(() => service.countOf('restarted') > service.countOf('restart_queued'), startMs);
+    await eventually(
+      () => service.countOf('restarted') > service.countOf('restart_queued'),
+      startMs,
+    );
     expect(await isServing()).to.equal(true);
     expect(service.countOf('worker_died')).to.equal(2);
   });
 
   it('a second SIGTERM ends the service at once, although a request is running', async () => {
-    const headers = { 'Content-Type': 'application/json', 'Content-Length': 10, Expect: '100-continue' };
+    const headers = {
+      'Content-Type': 'application/json',
+      'Content-Length': 10,
+      Expect: '100-continue',
+    };
     const sent = request(`${service.url}/api/v1/auth/login`, { method: 'POST', headers });
     sent.on('error', () => {});
     sent.flushHeaders();

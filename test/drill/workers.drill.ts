@@ -45,14 +45,24 @@ describe('drill: worker processes', () => {
     return rows.map(({ pid }) => pid).filter(isAlive);
   }
 
-  function send(index: number, method = 'GET', path = list, body = '', headers = {}): Promise<Outcome> {
+  function send(
+    index: number,
+    method = 'GET',
+    path = list,
+    body = '',
+    headers = {},
+  ): Promise<Outcome> {
     const token = clients[index % clients.length]?.tokens?.accessToken;
     return new Promise(resolve => {
       const sent = request(`${url}${path}`, {
         agent,
         method,
         timeout: 15_000,
-        headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json', ...headers },
+        headers: {
+          Authorization: `Bearer ${token}`,
+          'Content-Type': 'application/json',
+          ...headers,
+        },
       });
       sent.on('response', response => {
         response.resume();
@@ -68,7 +78,8 @@ describe('drill: worker processes', () => {
   /** Sends requests of one client, which only a rate limit refuses with 429. */
   function confirmAtOnce(address: string, requests: number): Promise<Outcome[]> {
     const headers = { 'X-Forwarded-For': address, 'X-Tenant': world.acme.guid };
-    const confirm = (_: unknown, index: number) => send(index, 'POST', '/api/v1/auth/confirm', '{}', headers);
+    const confirm = (_: unknown, index: number) =>
+      send(index, 'POST', '/api/v1/auth/confirm', '{}', headers);
     return Promise.all(Array.from({ length: requests }, confirm));
   }
 
@@ -82,7 +93,10 @@ describe('drill: worker processes', () => {
     return served.map(({ status }) => status);
   }
 
-  /** Samples the counters until `until` resolves. @returns those that fell, and what they fell from and to */
+  /**
+   * Samples the counters until `until` resolves.
+   * @returns those that fell, and what they fell from and to
+   */
   async function fallingCounters(until: Promise<unknown>): Promise<string[]> {
     const fallen: string[] = [];
     let isOver = false;
@@ -92,9 +106,11 @@ describe('drill: worker processes', () => {
     let last = new Map<string, number>();
     while (!isOver) {
       const metrics = await service.readMetrics();
-      for (const [name, value] of last)
-        if (/_(total|count|bucket|sum)(\{|$)/.test(name) && (metrics.get(name) ?? 0) < value)
+      for (const [name, value] of last) {
+        if (/_(total|count|bucket|sum)(\{|$)/.test(name) && (metrics.get(name) ?? 0) < value) {
           fallen.push(`${name}: ${value} → ${metrics.get(name)}`);
+        }
+      }
       last = metrics;
       await sleep(200);
     }
@@ -158,7 +174,9 @@ describe('drill: worker processes', () => {
     const counts = countsOf(outcomes);
     console.log(`${outcomes.length} requests: ${JSON.stringify(counts)}`);
     const failed = outcomes.filter(outcome => outcome !== 200 && outcome !== 201);
-    expect(failed.length, 'only requests on connections of the dead worker').to.be.at.most(connections);
+    expect(failed.length, 'only requests on connections of the dead worker').to.be.at.most(
+      connections,
+    );
     expect(fallen).to.deep.equal([]);
     expect(readyMeanwhile, 'the other worker keeps the service ready').to.equal(true);
     const metrics = await service.readMetrics();
@@ -183,9 +201,16 @@ describe('drill: worker processes', () => {
       return isReported('worker_hung');
     });
     expect([...states]).to.deep.equal([true]);
-    await eventually(async () => (await workers()).filter(pid => ![hung, other].includes(pid)).length === 1, startMs);
+    await eventually(
+      async () => (await workers()).filter(pid => ![hung, other].includes(pid)).length === 1,
+      startMs,
+    );
     expect(isReported('worker_died')).to.equal(true);
-    expect([isAlive(hung), isAlive(other), await service.isReady()]).to.deep.equal([false, true, true]);
+    expect([isAlive(hung), isAlive(other), await service.isReady()]).to.deep.equal([
+      false,
+      true,
+      true,
+    ]);
     const all = [...first, ...(await confirmAtOnce('198.51.100.5', max))];
     expect(all.filter(outcome => outcome !== 429)).to.have.length(max);
   });

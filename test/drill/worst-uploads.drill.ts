@@ -19,8 +19,9 @@ const maxGrowth = 64;
 /** Imports that a process runs at a time. */
 const maxRunning = 4;
 /**
- * The old generation is small, so that a file that needs more ends the process. The young generation, which V8 enlarges
- * by 80 MB under any load and keeps, stays small, so that the memory of an import can be seen.
+ * The old generation is small, so that a file that needs more ends the process. The young
+ * generation, which V8 enlarges by 80 MB under any load and keeps, stays small, so that the
+ * memory of an import can be seen.
  */
 const v8Options = '--max-old-space-size=512 --max-semi-space-size=4';
 /** The 95th percentile beside an upload, less five times that of the calm around it, in ms. */
@@ -56,7 +57,10 @@ describe('drill: uploads that are meant to occupy the service', function () {
   });
   after(() => console.table(table));
 
-  /** In MiB. @param name `VmRSS`, or `VmHWM` for the maximum since `resetPeak` */
+  /**
+   * In MiB.
+   * @param name `VmRSS`, or `VmHWM` for the maximum since `resetPeak`
+   */
   async function memory(name: 'VmRSS' | 'VmHWM'): Promise<number> {
     const status = await readFile(`/proc/${pid}/status`, 'utf8');
     return Math.round(Number(new RegExp(`${name}:\\s*(\\d+)`).exec(status)?.[1]) / 1024);
@@ -69,13 +73,19 @@ describe('drill: uploads that are meant to occupy the service', function () {
     return status === 200 ? status : `${status} ${body.code}`;
   };
 
-  /** Prints how long the requests of the other tenant take beside work, and the memory of the process. */
+  /**
+   * Prints how long the requests of the other tenant take beside work, and the memory of the
+   * process.
+   */
   async function measure(name: string, work: () => Promise<unknown>): Promise<Measured> {
     const before = await memory('VmRSS');
     await resetPeak();
     const startedAt = performance.now();
     const working = work();
-    const [result, served] = await Promise.all([working, sendSteadily(perSecond, working, readOther)]);
+    const [result, served] = await Promise.all([
+      working,
+      sendSteadily(perSecond, working, readOther),
+    ]);
     const seconds = Math.round((performance.now() - startedAt) / 100) / 10;
     const peak = await memory('VmHWM');
     table[name] = {
@@ -90,14 +100,24 @@ describe('drill: uploads that are meant to occupy the service', function () {
     return { grown: peak - before, served };
   }
 
-  function open(client: Client, query: string, headers: Record<string, string | number> = {}): ClientRequest {
+  function open(
+    client: Client,
+    query: string,
+    headers: Record<string, string | number> = {},
+  ): ClientRequest {
     const Authorization = `Bearer ${client.tokens?.accessToken}`;
     const path = `${url}/api/v1/Imports?${query}`;
-    return request(path, { method: 'POST', headers: { Authorization, 'Content-Type': 'text/csv', ...headers } });
+    return request(path, {
+      method: 'POST',
+      headers: { Authorization, 'Content-Type': 'text/csv', ...headers },
+    });
   }
 
   /** Sends a body until its end or its response. */
-  async function send(sent: ClientRequest, body: Iterable<Buffer>): Promise<{ status: number; body: string }> {
+  async function send(
+    sent: ClientRequest,
+    body: Iterable<Buffer>,
+  ): Promise<{ status: number; body: string }> {
     const responded = once(sent, 'response');
     let isAnswered = false;
     const answered = responded.finally(() => (isAnswered = true));
@@ -133,15 +153,18 @@ describe('drill: uploads that are meant to occupy the service', function () {
     expect(grown).to.be.below(imports * maxGrowth);
   }
 
-  for (const file of worstFiles)
+  for (const file of worstFiles) {
     it(`another tenant is served, and memory stays bounded, beside an import of ${file.name}`, async () => {
       const sender = await world.login(world.acme);
       await expectServed(await measure(file.name, () => upload(sender, file)));
     });
+  }
 
   it('another tenant is served beside the imports of five tenants at a time, some of which are sent again', async () => {
     const tenants: TestTenant[] = [world.acme];
-    for (const slug of ['initech', 'umbrella', 'hooli', 'soylent']) tenants.push(await world.provision(slug));
+    for (const slug of ['initech', 'umbrella', 'hooli', 'soylent']) {
+      tenants.push(await world.provision(slug));
+    }
     const senders = await Promise.all(tenants.map(tenant => world.login(tenant)));
     const names = ['10,000 rows of entities', '1,200 rows of 4,000 characters'];
     const files = worstFiles.filter(({ name }) => names.includes(name));
@@ -168,7 +191,9 @@ describe('drill: uploads that are meant to occupy the service', function () {
   it('another tenant is served beside 10 uploads that each send a little at a time', async () => {
     const sender = await world.login(world.acme);
     const measured = await measure('10 slow uploads', async () => {
-      const uploads = Array.from({ length: 10 }, () => open(sender, 'resource=Currency', { 'Content-Length': 5e6 }));
+      const uploads = Array.from({ length: 10 }, () =>
+        open(sender, 'resource=Currency', { 'Content-Length': 5e6 }),
+      );
       for (const sent of uploads) sent.on('error', () => {});
       for (let second = 0; second < 20; second++) {
         for (const sent of uploads) sent.write(Buffer.alloc(20 * 1024, 'x'));

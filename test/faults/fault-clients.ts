@@ -25,7 +25,10 @@ interface RequestOptions {
 
 /** Sends requests, and checks that each has a response that a client may get at that moment. */
 export class FaultClients {
-  /** How many requests had each status; 0 counts connection errors and requests without a response. */
+  /**
+   * How many requests had each status; 0 counts connection errors and requests without a
+   * response.
+   */
   readonly statuses = new Map<number, number>();
   /** The longest time of a request to a process that was not disturbed, in ms. */
   maxMs = 0;
@@ -60,7 +63,10 @@ export class FaultClients {
     }
   }
 
-  /** Resolves to the response; undefined if there is none, or it says that the service is not available. */
+  /**
+   * Resolves to the response; undefined if there is none, or it says that the service is not
+   * available.
+   */
   request(
     service: FaultService,
     tenant: FaultTenant,
@@ -97,18 +103,27 @@ export class FaultClients {
       if (!service.mayFail(sentAt)) this.maxMs = Math.max(this.maxMs, performance.now() - sentAt);
       const isExpected = response.ok || expected.includes(status);
       if (isExpected) return { status, headers: response.headers, body: text && JSON.parse(text) };
-      if (status !== 503)
-        await this.#reportProblem(service, `${what} has status ${status}: ${text.slice(0, 300)}`, text);
-      else if (sentAt > this.#calmFrom) this.#report(`${what} has 503 without a fault: ${text.slice(0, 300)}`);
-      else if (!response.headers.has('retry-after') && !/may have been made/.test(text))
+      if (status !== 503) {
+        await this.#reportProblem(
+          service,
+          `${what} has status ${status}: ${text.slice(0, 300)}`,
+          text,
+        );
+      } else if (sentAt > this.#calmFrom) {
+        this.#report(`${what} has 503 without a fault: ${text.slice(0, 300)}`);
+      } else if (!response.headers.has('retry-after') && !/may have been made/.test(text)) {
         this.#report(`${what} has 503 without Retry-After: ${text.slice(0, 300)}`);
+      }
       return undefined;
     } catch (error) {
       this.#count(0);
       const { message, cause } = error as Error;
       const ms = (performance.now() - sentAt).toFixed(0);
-      if (!service.mayFail(sentAt))
-        this.#report(`${what} failed after ${ms} ms: ${message} ${(cause as Error | undefined)?.message ?? ''}`);
+      if (!service.mayFail(sentAt)) {
+        this.#report(
+          `${what} failed after ${ms} ms: ${message} ${(cause as Error | undefined)?.message ?? ''}`,
+        );
+      }
       return undefined;
     }
   }

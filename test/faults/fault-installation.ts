@@ -27,9 +27,14 @@ export interface FaultTenant {
   readonly adminUrl: string;
 }
 
-/** An installation of real processes: two PostgreSQL servers, Redis, and services behind proxies of their own. */
+/**
+ * An installation of real processes: two PostgreSQL servers, Redis, and services behind proxies
+ * of their own.
+ */
 export interface FaultInstallation {
-  /** The server of the control database and of one tenant, and the server of the other tenants. */
+  /**
+   * The server of the control database and of one tenant, and the server of the other tenants.
+   */
   readonly servers: readonly [FaultPostgres, FaultPostgres];
   /** Undefined when Redis is not installed. */
   readonly redis: TestRedis | undefined;
@@ -71,12 +76,21 @@ export async function startFaultInstallation(serviceCount: number): Promise<Faul
   const passwords = createPasswords();
   const tenants: FaultTenant[] = [];
   for (let index = 0; index < tenantCount; index++) {
-    const [slug, server, { url }] = index === 0 ? ['alpha', 'default', first] : [`beta${index}`, 'second', second];
-    const manifest = checkManifest({ slug, server, name: slug, admin: { email: `admin@${slug}.test` } }, slug);
+    const [slug, server, { url }] =
+      index === 0 ? ['alpha', 'default', first] : [`beta${index}`, 'second', second];
+    const manifest = checkManifest(
+      { slug, server, name: slug, admin: { email: `admin@${slug}.test` } },
+      slug,
+    );
     const { tenant, logins } = await provision(installation, passwords, manifest);
     const [admin] = logins;
     if (!admin) throw new Error(`${slug} has no administrator`);
-    tenants.push({ slug, guid: tenant.guid, admin, adminUrl: databaseUrl(url, tenant.databaseName) });
+    tenants.push({
+      slug,
+      guid: tenant.guid,
+      admin,
+      adminUrl: databaseUrl(url, tenant.databaseName),
+    });
   }
   const serviceUrl = await createServiceLogin(controlUrl, randomBytes(18).toString('base64url'));
   await installation.close();

@@ -2,7 +2,10 @@
 export interface Write {
   readonly value: string;
   readonly service: string;
-  /** When the response arrived, by `performance.now()`; undefined without one: the write may have had an effect. */
+  /**
+   * When the response arrived, by `performance.now()`; undefined without one: the write may
+   * have had an effect.
+   */
   acknowledgedAt: number | undefined;
   /** The time that the response has, in ISO 8601. */
   createdAt: string;
@@ -29,6 +32,8 @@ export class FaultLedger {
 
   /** The writes that were acknowledged before a time. */
   acknowledged(before = Number.POSITIVE_INFINITY): Write[] {
-    return this.writes.filter(({ acknowledgedAt }) => acknowledgedAt !== undefined && acknowledgedAt < before);
+    return this.writes.filter(
+      ({ acknowledgedAt }) => acknowledgedAt !== undefined && acknowledgedAt < before,
+    );
   }
 }

@@ -3,7 +3,8 @@ import type { FaultInstallation } from './fault-installation.ts';
 import type { FaultProxy } from './fault-proxy.ts';
 
 /**
- * A fault: `begin` starts it, and `end` resolves when what it has broken works again, as far as the outside can tell.
+ * A fault: `begin` starts it, and `end` resolves when what it has broken works again, as far as
+ * the outside can tell.
  */
 export interface Fault {
   readonly name: string;
@@ -43,13 +44,23 @@ function singleFault(random: Random, installation: FaultInstallation): Fault {
   const network = (proxy: FaultProxy, name: string): Fault => {
     const end = (): void => proxy.heal(isReset);
     const kind = random.integer(0, 2);
-    if (kind === 0) return { name: `cut ${name}`, target: proxy, ms, begin: () => proxy.cut(), end };
-    if (kind === 1) return { name: `silence ${name}`, target: proxy, ms, begin: () => proxy.silence(), end };
+    if (kind === 0) {
+      return { name: `cut ${name}`, target: proxy, ms, begin: () => proxy.cut(), end };
+    }
+    if (kind === 1) {
+      return { name: `silence ${name}`, target: proxy, ms, begin: () => proxy.silence(), end };
+    }
     const delayMs = Math.round(random.between(20, 400));
-    return { name: `delay ${name} by ${delayMs} ms`, target: proxy, ms, begin: () => proxy.delay(delayMs), end };
+    return {
+      name: `delay ${name} by ${delayMs} ms`,
+      target: proxy,
+      ms,
+      begin: () => proxy.delay(delayMs),
+      end,
+    };
   };
   const kind = random.integer(0, 9);
-  if (kind <= 1)
+  if (kind <= 1) {
     return {
       name: `kill ${service.name}`,
       target: service,
@@ -57,7 +68,8 @@ function singleFault(random: Random, installation: FaultInstallation): Fault {
       begin: () => service.kill(),
       end: () => service.start(),
     };
-  if (kind <= 3)
+  }
+  if (kind <= 3) {
     return {
       name: `stop ${service.name}`,
       target: service,
@@ -65,14 +77,30 @@ function singleFault(random: Random, installation: FaultInstallation): Fault {
       begin: () => service.stop(),
       end: () => service.continue(),
     };
+  }
   if (kind <= 5) {
     const server = servers[index] as (typeof servers)[number];
     const name = `crash of the ${index === 0 ? 'first' : 'second'} PostgreSQL server`;
-    return { name, target: server, ms: Math.min(ms, 4_000), begin: () => server.crash(), end: () => server.start() };
+    return {
+      name,
+      target: server,
+      ms: Math.min(ms, 4_000),
+      begin: () => server.crash(),
+      end: () => server.start(),
+    };
   }
-  if (kind === 6 && redis)
-    return { name: 'crash of Redis', target: redis, ms, begin: () => redis.kill(), end: () => redis.start() };
-  if (kind === 7 && service.redisProxy) return network(service.redisProxy, `${service.name} – Redis`);
+  if (kind === 6 && redis) {
+    return {
+      name: 'crash of Redis',
+      target: redis,
+      ms,
+      begin: () => redis.kill(),
+      end: () => redis.start(),
+    };
+  }
+  if (kind === 7 && service.redisProxy) {
+    return network(service.redisProxy, `${service.name} – Redis`);
+  }
   if (kind === 8) return network(secondProxy, 'all services – second PostgreSQL server');
   return network(service.controlProxy, `${service.name} – first PostgreSQL server`);
 }

@@ -8,7 +8,10 @@ import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 
-/** A PostgreSQL server on a fixed port, which can crash and start again. It loses no commit when it crashes. */
+/**
+ * A PostgreSQL server on a fixed port, which can crash and start again. It loses no commit when
+ * it crashes.
+ */
 export interface FaultPostgres {
   readonly port: number;
   /** Superuser URL of the database `postgres`. */

@@ -4,13 +4,22 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 /** A TCP proxy in front of one server, whose network can fail. */
 export interface FaultProxy {
   readonly port: number;
-  /** Passes all bytes this much later, in ms, for connections that are opened from now on and those that are open. */
+  /**
+   * Passes all bytes this much later, in ms, for connections that are opened from now on and
+   * those that are open.
+   */
   delay(ms: number): void;
-  /** Passes nothing in either direction; sockets stay open. New connections are accepted, and wait as well. */
+  /**
+   * Passes nothing in either direction; sockets stay open. New connections are accepted, and
+   * wait as well.
+   */
   silence(): void;
   /** Ends all connections, and refuses new ones. */
   cut(): void;
-  /** Ends the fault. @param isReset true to end the connections that the fault has met */
+  /**
+   * Ends the fault.
+   * @param isReset true to end the connections that the fault has met
+   */
   heal(isReset: boolean): void;
   close(): void;
 }

@@ -3,7 +3,9 @@ import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import type { FaultProxy } from './fault-proxy.ts';
 
-/** A service process on a fixed port, with its own ways to the control database and to Redis. */
+/**
+ * A service process on a fixed port, with its own ways to the control database and to Redis.
+ */
 export class FaultService {
   readonly name: string;
   readonly controlProxy: FaultProxy;
@@ -11,7 +13,10 @@ export class FaultService {
   readonly #environment: Record<string, string>;
   #running: RunningScript | undefined;
   #port = 0;
-  /** Its clients may have connection errors and no response up to this time, by `performance.now()`. */
+  /**
+   * Its clients may have connection errors and no response up to this time, by
+   * `performance.now()`.
+   */
   #disturbedUntil = 0;
 
   constructor(
@@ -42,7 +47,10 @@ export class FaultService {
     return this.output.split('\n').filter(line => line.includes(traceId));
   }
 
-  /** True if a request that was sent at this time, by `performance.now()`, may end without a response. */
+  /**
+   * True if a request that was sent at this time, by `performance.now()`, may end without a
+   * response.
+   */
   mayFail(sentAt: number): boolean {
     return sentAt <= this.#disturbedUntil;
   }

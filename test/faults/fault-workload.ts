@@ -11,10 +11,16 @@ const maxActivities = 1_000;
 const noCache = { 'Cache-Control': 'no-cache' };
 /** A change shows in the other processes after this time, in ms. */
 const feedMs = 1_000;
-/** The service measures the delay of a change at the server, a client at its own end of the connection. */
+/**
+ * The service measures the delay of a change at the server, a client at its own end of the
+ * connection.
+ */
 const toleranceMs = 50;
 
-/** A record whose name counts the changes. Each change names the version that it replaces (`If-Match`). */
+/**
+ * A record whose name counts the changes. Each change names the version that it replaces
+ * (`If-Match`).
+ */
 export interface Counter {
   readonly path: string;
   readonly key: string;
@@ -34,8 +40,8 @@ export interface TenantWrites {
 }
 
 /**
- * The load: for each tenant, writers that change counters, append activities and create records, and readers. Each
- * checks what it reads against what was acknowledged before.
+ * The load: for each tenant, writers that change counters, append activities and create
+ * records, and readers. Each checks what it reads against what was acknowledged before.
  */
 export class FaultWorkload {
   readonly writes: readonly TenantWrites[];
@@ -47,7 +53,12 @@ export class FaultWorkload {
   #isStopped = false;
   #numbers = 0;
 
-  constructor(installation: FaultInstallation, clients: FaultClients, seed: number, report: (text: string) => void) {
+  constructor(
+    installation: FaultInstallation,
+    clients: FaultClients,
+    seed: number,
+    report: (text: string) => void,
+  ) {
     this.#installation = installation;
     this.#clients = clients;
     this.#report = report;
@@ -64,7 +75,9 @@ export class FaultWorkload {
   async start(): Promise<void> {
     for (const writes of this.writes) {
       await this.#clients.login(this.#installation.services, writes.tenant);
-      for (let index = 0; index < 2; index++) writes.counters.push(await this.#createCounter(writes.tenant, index));
+      for (let index = 0; index < 2; index++) {
+        writes.counters.push(await this.#createCounter(writes.tenant, index));
+      }
       this.#loop(60, () => this.#changeCounter(writes));
       this.#loop(60, () => this.#changeCounter(writes));
       this.#loop(15, () => this.#readCounter(writes, {}));
@@ -74,7 +87,11 @@ export class FaultWorkload {
       this.#loop(80, () => this.append(this.#anyService(), writes).then(() => {}));
       this.#loop(300, () => this.#readActivities(writes));
       this.#loop(500, () => this.#create(writes));
-      this.#loop(300_000, () => this.#clients.login(this.#installation.services, writes.tenant), 300_000);
+      this.#loop(
+        300_000,
+        () => this.#clients.login(this.#installation.services, writes.tenant),
+        300_000,
+      );
     }
   }
 
@@ -84,7 +101,10 @@ export class FaultWorkload {
     await Promise.all(this.#loops);
   }
 
-  /** Appends an activity. @returns true when it was acknowledged */
+  /**
+   * Appends an activity.
+   * @returns true when it was acknowledged
+   */
   async append(service: FaultService, { tenant, appended }: TenantWrites): Promise<boolean> {
     const write = appended.begin(`${tenant.slug} ${this.#numbers++}`, service.name);
     const body = { ActivityCode: 1, Comment: write.value };
@@ -95,10 +115,18 @@ export class FaultWorkload {
     return true;
   }
 
-  /** Reads a counter from the database. @returns true when that succeeds */
-  async probe(service: FaultService, { tenant, counters: [counter] }: TenantWrites): Promise<boolean> {
+  /**
+   * Reads a counter from the database.
+   * @returns true when that succeeds
+   */
+  async probe(
+    service: FaultService,
+    { tenant, counters: [counter] }: TenantWrites,
+  ): Promise<boolean> {
     return (
-      (await this.#clients.request(service, tenant, 'GET', counter?.path ?? '', { headers: noCache })) !== undefined
+      (await this.#clients.request(service, tenant, 'GET', counter?.path ?? '', {
+        headers: noCache,
+      })) !== undefined
     );
   }
 
@@ -115,8 +143,9 @@ export class FaultWorkload {
 
   async #pause(ms: number): Promise<void> {
     const end = performance.now() + ms;
-    while (!this.#isStopped && performance.now() < end)
+    while (!this.#isStopped && performance.now() < end) {
       await sleep(Math.min(500, Math.max(1, end - performance.now())));
+    }
   }
 
   #anyService(): FaultService {
@@ -134,7 +163,9 @@ export class FaultWorkload {
 
   async #changeCounter({ tenant, counters }: TenantWrites): Promise<void> {
     const counter = this.#random.pick(counters) as Counter;
-    const before = await this.#clients.request(this.#anyService(), tenant, 'GET', counter.path, { headers: noCache });
+    const before = await this.#clients.request(this.#anyService(), tenant, 'GET', counter.path, {
+      headers: noCache,
+    });
     const tag = before?.headers.get('etag');
     if (!before || !tag) return;
     const number = this.#numberOf(tenant, before.body.Name) + 1;
@@ -148,13 +179,19 @@ export class FaultWorkload {
     });
     if (reply?.status !== 200) return;
     const other = counter.writers.get(number);
-    if (other !== undefined)
-      this.#report(`${tenant.slug}: ${writer} and ${other} both have changed ${counter.path} to ${number}`);
+    if (other !== undefined) {
+      this.#report(
+        `${tenant.slug}: ${writer} and ${other} both have changed ${counter.path} to ${number}`,
+      );
+    }
     counter.writers.set(number, writer);
     counter.acknowledged.push({ number, at: performance.now(), service: service.name });
   }
 
-  async #readCounter({ tenant, counters }: TenantWrites, headers: Record<string, string>): Promise<void> {
+  async #readCounter(
+    { tenant, counters }: TenantWrites,
+    headers: Record<string, string>,
+  ): Promise<void> {
     const counter = this.#random.pick(counters) as Counter;
     const service = this.#anyService();
     const sentAt = performance.now();
@@ -172,7 +209,9 @@ export class FaultWorkload {
           `${age} ms after ${minimum.service} had acknowledged ${minimum.number}`,
       );
     }
-    if (number > counter.attempted) this.#report(`${tenant.slug}: ${counter.path} has ${number}, which nobody wrote`);
+    if (number > counter.attempted) {
+      this.#report(`${tenant.slug}: ${counter.path} has ${number}, which nobody wrote`);
+    }
   }
 
   async #readActivities({ tenant, appended }: TenantWrites): Promise<void> {
@@ -183,15 +222,21 @@ export class FaultWorkload {
     const list = reply.body as { Comment: string; CreatedAt: string }[];
     const comments = list.map(({ Comment }) => Comment);
     const found = new Set(comments);
-    if (found.size < comments.length) this.#report(`${tenant.slug}: an activity appears twice in the list`);
-    for (const comment of found)
-      if (!appended.has(comment))
+    if (found.size < comments.length) {
+      this.#report(`${tenant.slug}: an activity appears twice in the list`);
+    }
+    for (const comment of found) {
+      if (!appended.has(comment)) {
         this.#report(`${tenant.slug}: the list has an activity that nobody appended: ${comment}`);
+      }
+    }
     // The list has the newest activities.
     const oldest = list.length < maxActivities ? '' : (list.at(-1)?.CreatedAt ?? '');
-    for (const { value, createdAt } of appended.acknowledged(sentAt))
-      if (createdAt > oldest && !found.has(value))
+    for (const { value, createdAt } of appended.acknowledged(sentAt)) {
+      if (createdAt > oldest && !found.has(value)) {
         this.#report(`${tenant.slug}: the list lacks an acknowledged activity: ${value}`);
+      }
+    }
   }
 
   async #create({ tenant, created }: TenantWrites): Promise<void> {
@@ -202,12 +247,18 @@ export class FaultWorkload {
     write.acknowledgedAt = performance.now();
     const path = `${units}/code/${write.value}`;
     const own = await this.#clients.request(service, tenant, 'GET', path, { expected: [404, 400] });
-    if (own && own.status !== 200)
-      this.#report(`${tenant.slug}: ${service.name} does not find ${write.value}, which it created`);
+    if (own && own.status !== 200) {
+      this.#report(
+        `${tenant.slug}: ${service.name} does not find ${write.value}, which it created`,
+      );
+    }
     await this.#pause(feedMs + toleranceMs);
-    const other = await this.#clients.request(this.#anyService(), tenant, 'GET', path, { expected: [404, 400] });
-    if (other && other.status !== 200)
+    const other = await this.#clients.request(this.#anyService(), tenant, 'GET', path, {
+      expected: [404, 400],
+    });
+    if (other && other.status !== 200) {
       this.#report(`${tenant.slug}: another process does not find ${write.value} after 1 s`);
+    }
   }
 
   #numberOf(tenant: FaultTenant, name: string): number {

@@ -93,13 +93,21 @@ async function run({ seed, minutes, services }: Settings): Promise<void> {
     await sleep(pauseMs);
     const random = new Random(seed);
     while (performance.now() - startedAt < minutes * 60_000) {
-      await injure(nextFault(random, installation), { installation, clients, workload, figures, say, report });
+      await injure(nextFault(random, installation), {
+        installation,
+        clients,
+        workload,
+        figures,
+        say,
+        report,
+      });
       await sleep(random.between(0.5, 2) * pauseMs);
     }
     await workload.stop();
     const counts = [];
-    for (const writes of workload.writes)
+    for (const writes of workload.writes) {
       counts.push({ tenant: writes.tenant.slug, ...(await checkTables(writes, report)) });
+    }
     console.table(counts);
     printFigures(figures, clients, (performance.now() - startedAt) / 60_000);
   } finally {
@@ -107,7 +115,9 @@ async function run({ seed, minutes, services }: Settings): Promise<void> {
   }
   if (figures.violations.length > 0) {
     process.exitCode = 1;
-    console.log(`to repeat the plan: npm run -s faults -- --seed ${seed} --minutes ${minutes} --services ${services}`);
+    console.log(
+      `to repeat the plan: npm run -s faults -- --seed ${seed} --minutes ${minutes} --services ${services}`,
+    );
   }
 }
 
@@ -120,8 +130,14 @@ interface Run {
   report: (violation: string) => void;
 }
 
-/** Lets a fault happen, and measures how long after its end all services serve all tenants again. */
-async function injure(fault: Fault, { installation, clients, workload, figures, say, report }: Run): Promise<void> {
+/**
+ * Lets a fault happen, and measures how long after its end all services serve all tenants
+ * again.
+ */
+async function injure(
+  fault: Fault,
+  { installation, clients, workload, figures, say, report }: Run,
+): Promise<void> {
   clients.beginFault();
   await fault.begin();
   await sleep(fault.ms);
@@ -131,31 +147,51 @@ async function injure(fault: Fault, { installation, clients, workload, figures, 
   await Promise.all(
     installation.services.flatMap(service =>
       workload.writes.map(async writes => {
-        while (!(await workload.probe(service, writes)) || !(await workload.append(service, writes))) await sleep(50);
+        while (
+          !(await workload.probe(service, writes)) ||
+          !(await workload.append(service, writes))
+        ) {
+          await sleep(50);
+        }
       }),
     ),
   );
   const ms = performance.now() - endedAt;
   figures.recoveries.push({ name: fault.name.replace(/\d+/g, 'n'), ms });
-  say(`${fault.name}, for ${(fault.ms / 1_000).toFixed(1)} s: all requests succeed ${ms.toFixed(0)} ms after it`);
+  say(
+    `${fault.name}, for ${(fault.ms / 1_000).toFixed(1)} s: all requests succeed ${ms.toFixed(0)} ms after it`,
+  );
   if (ms <= maxRecoveryMs) return;
   report(`the recovery from the fault took ${ms.toFixed(0)} ms: ${fault.name}`);
-  for (const { name, output } of installation.services)
+  for (const { name, output } of installation.services) {
     say(`the last log lines of ${name}:\n${output.slice(-logTail)}`);
+  }
 }
 
-function printFigures({ recoveries, violations }: Figures, { statuses, maxMs }: FaultClients, minutes: number): void {
+function printFigures(
+  { recoveries, violations }: Figures,
+  { statuses, maxMs }: FaultClients,
+  minutes: number,
+): void {
   const kinds = Map.groupBy(recoveries, ({ name }) => name);
   console.table(
     [...kinds].map(([fault, times]) => ({
       fault,
       times: times.length,
-      'median recovery (ms)': Math.round(times.map(({ ms }) => ms).sort((a, b) => a - b)[times.length >> 1] ?? 0),
+      'median recovery (ms)': Math.round(
+        times.map(({ ms }) => ms).sort((a, b) => a - b)[times.length >> 1] ?? 0,
+      ),
       'longest recovery (ms)': Math.round(Math.max(...times.map(({ ms }) => ms))),
     })),
   );
-  const counts = [...statuses].sort(([a], [b]) => a - b).map(([status, count]) => `${status || 'none'}: ${count}`);
-  console.log(`${minutes.toFixed(1)} minutes, ${recoveries.length} faults; responses ${counts.join(', ')}`);
-  console.log(`the longest response of an undisturbed process took ${(maxMs / 1_000).toFixed(1)} s`);
+  const counts = [...statuses]
+    .sort(([a], [b]) => a - b)
+    .map(([status, count]) => `${status || 'none'}: ${count}`);
+  console.log(
+    `${minutes.toFixed(1)} minutes, ${recoveries.length} faults; responses ${counts.join(', ')}`,
+  );
+  console.log(
+    `the longest response of an undisturbed process took ${(maxMs / 1_000).toFixed(1)} s`,
+  );
   console.log(`${violations.length} violations`);
 }

@@ -7,7 +7,11 @@ import { SMTPServer } from 'smtp-server';
 import { describeMailFailure } from '../../src/accounts/mails/mail-failure.ts';
 import { SmtpTransport } from '../../src/accounts/mails/mail-transport.ts';
 import { explain } from '../../src/lib/log/operator-error.ts';
-import { type ErrorCause, serverCauses, statementCauses } from '../../src/lib/log/postgres-causes.ts';
+import {
+  type ErrorCause,
+  serverCauses,
+  statementCauses,
+} from '../../src/lib/log/postgres-causes.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { explainStoreError } from '../../src/operator/backup/target/s3-refusal.ts';
 import { errorOf } from '../support/errors.ts';
@@ -24,7 +28,9 @@ const isSqlState = (code: string) => /^[0-9A-Z]{5}$/.test(code) && code !== 'EPI
 const data = 'secret-word';
 
 /** The rows of a section of the page: codes, cause and next step, without backticks. */
-async function rowsOf(heading: string): Promise<{ codes: string[]; cause: string; step: string }[]> {
+async function rowsOf(
+  heading: string,
+): Promise<{ codes: string[]; cause: string; step: string }[]> {
   const text = await readFile(page, 'utf8');
   const [, section = ''] = text.split(`## ${heading}\n`);
   const [own = ''] = section.split('\n## ');
@@ -73,12 +79,17 @@ describe('errors and their next steps', function () {
   const password = randomBytes(12).toString('hex');
 
   before(() =>
-    withConnection(postgresUrl(), client => client.query(`create role ${role} login password '${password}'`)),
+    withConnection(postgresUrl(), client =>
+      client.query(`create role ${role} login password '${password}'`),
+    ),
   );
   after(() => withConnection(postgresUrl(), client => client.query(`drop role ${role}`)));
 
   /** The commands that meet a server first, each with what it calls the URL. */
-  const doors: Record<string, { urlName: string; run: (url: string) => ReturnType<typeof runCommand> }> = {
+  const doors: Record<
+    string,
+    { urlName: string; run: (url: string) => ReturnType<typeof runCommand> }
+  > = {
     'npm start': {
       urlName: 'DATABASE_URL',
       run: url => runCommand('src/main.ts', [], { ...world.environment, DATABASE_URL: url }),
@@ -86,15 +97,20 @@ describe('errors and their next steps', function () {
     'control migrate': {
       urlName: 'DATABASE_URL',
       run: url =>
-        runCommand('scripts/backoffice.ts', ['control', 'migrate'], { ...world.environment, DATABASE_URL: url }),
+        runCommand('scripts/backoffice.ts', ['control', 'migrate'], {
+          ...world.environment,
+          DATABASE_URL: url,
+        }),
     },
     'a command': {
       urlName: 'DATABASE_URL',
-      run: url => runCommand('scripts/backoffice.ts', ['list'], { ...world.environment, DATABASE_URL: url }),
+      run: url =>
+        runCommand('scripts/backoffice.ts', ['list'], { ...world.environment, DATABASE_URL: url }),
     },
     'server add': {
       urlName: 'its URL',
-      run: url => runCommand('scripts/backoffice.ts', ['server', 'add', 'second'], world.environment, url),
+      run: url =>
+        runCommand('scripts/backoffice.ts', ['server', 'add', 'second'], world.environment, url),
     },
   };
 
@@ -138,7 +154,8 @@ describe('errors and their next steps', function () {
         change(copy);
         return copy.href;
       };
-      const alter = (sql: string) => withConnection(postgresUrl(), client => client.query(`alter role ${role} ${sql}`));
+      const alter = (sql: string) =>
+        withConnection(postgresUrl(), client => client.query(`alter role ${role} ${sql}`));
 
       await expectStep(
         door,
@@ -182,7 +199,8 @@ describe('errors and their next steps', function () {
     });
 
     it(`${door} ends with the next step of each code by which a server can refuse it`, async () => {
-      // A command tries ten seconds while a server is full, and has a sentence of its own for a missing database.
+      // A command tries ten seconds while a server is full, and has a sentence of its own for a
+      // missing database.
       const others = ['53300', '3D000'];
 
       for (const cause of serverCauses) {
@@ -208,22 +226,31 @@ describe('errors and their next steps', function () {
       for (const cause of statementCauses) {
         for (const code of cause.codes) {
           await refuseWith(code);
-          const { stderr } = await runCommand('scripts/backoffice.ts', ['suspend', 'acme', '--yes'], world.environment);
+          const { stderr } = await runCommand(
+            'scripts/backoffice.ts',
+            ['suspend', 'acme', '--yes'],
+            world.environment,
+          );
           expect(stderr, code).to.include(`(${code}): ${cause.cause}. ${cause.step}.`);
           expect(stderr, code).not.to.include(data);
         }
       }
     } finally {
-      await withConnection(control, client => client.query('drop function refuse_change() cascade'));
+      await withConnection(control, client =>
+        client.query('drop function refuse_change() cascade'),
+      );
     }
   });
 
   it('a request whose statement is refused gets no text of PostgreSQL, and the log has the code', async () => {
     const path = '/api/v1/EntityStatus';
     const causes = [...serverCauses, ...statementCauses];
-    // A status has no code and nothing refers to it, so these two are no responses to its creation.
+    // A status has no code and nothing refers to it, so these two are no responses to its
+    // creation.
     const others = ['23503', '23505'];
-    const codes = causes.flatMap(cause => cause.codes).filter(code => isSqlState(code) && !others.includes(code));
+    const codes = causes
+      .flatMap(cause => cause.codes)
+      .filter(code => isSqlState(code) && !others.includes(code));
 
     await withConnection(world.acme.adminUrl, async client => {
       try {
@@ -274,12 +301,15 @@ describe('errors and their next steps', function () {
       onAuth: (_login, _session, done) => done(new Error('nobody has this login')),
     });
     const ended = createServer(socket => socket.destroy());
-    const other = createServer(socket => socket.on('error', () => {}).write('HTTP/1.1 400 Bad Request\r\n\r\n'));
+    const other = createServer(socket =>
+      socket.on('error', () => {}).write('HTTP/1.1 400 Bad Request\r\n\r\n'),
+    );
     for (const server of [ended, other, withLogin.server]) {
       server.listen(0, '127.0.0.1');
       await once(server, 'listening');
     }
-    const at = (server: typeof ended): string => `127.0.0.1:${(server.address() as { port: number }).port}`;
+    const at = (server: typeof ended): string =>
+      `127.0.0.1:${(server.address() as { port: number }).port}`;
     const { host } = new URL(refusing.url);
 
     const found: Record<string, unknown> = {};
@@ -296,8 +326,16 @@ describe('errors and their next steps', function () {
       ['no mail server', `smtp://${at(other)}`],
     ] as const) {
       const transport = new SmtpTransport(url, 'http://localhost');
-      const message = { to, from: { name: 'Office', address: 'office@acme.test' }, subject: 's', text: 't', html: 't' };
-      const error = await transport.send(message, () => {}, AbortSignal.timeout(20_000)).catch((cause: Error) => cause);
+      const message = {
+        to,
+        from: { name: 'Office', address: 'office@acme.test' },
+        subject: 's',
+        text: 't',
+        html: 't',
+      };
+      const error = await transport
+        .send(message, () => {}, AbortSignal.timeout(20_000))
+        .catch((cause: Error) => cause);
       transport.close();
       const { code, message: text } = describeMailFailure(error, to).answer;
       expect(code, `${name}: ${text}`).to.be.oneOf(rows);
@@ -305,7 +343,12 @@ describe('errors and their next steps', function () {
       found[name] = code;
     }
 
-    expect(found).to.include({ recipient: 'EENVELOPE', text: 'EMESSAGE', letters: 'EUTF8', login: 'EAUTH' });
+    expect(found).to.include({
+      recipient: 'EENVELOPE',
+      text: 'EMESSAGE',
+      letters: 'EUTF8',
+      login: 'EAUTH',
+    });
     expect(found).to.include({ 'no STARTTLS': 'ETLS', 'no mail server': 'EPROTOCOL' });
     await refusing.close();
     for (const server of [ended, other, withLogin.server]) {

@@ -27,7 +27,8 @@ async function plant({ file, text, replacement }: Mutant): Promise<string> {
 }
 
 /**
- * Returns the first seed of a range whose run finds a mutant of a part; undefined when none does.
+ * Returns the first seed of a range whose run finds a mutant of a part; undefined when none
+ * does.
  * @throws as `plant`
  */
 export async function findMutant(
@@ -39,7 +40,9 @@ export async function findMutant(
   try {
     await writeFile(join(copy, 'package.json'), '{ "type": "module" }');
     await symlink(join(root, 'node_modules'), join(copy, 'node_modules'));
-    for (const folder of part.folders) await cp(join(root, folder), join(copy, folder), { recursive: true });
+    for (const folder of part.folders) {
+      await cp(join(root, folder), join(copy, folder), { recursive: true });
+    }
     await writeFile(join(copy, mutant.file), await plant(mutant));
     const { parts } = (await import(
       pathToFileURL(join(copy, 'test/simulation/parts.ts')).href

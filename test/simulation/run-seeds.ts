@@ -18,8 +18,14 @@ export interface SeedResult {
   readonly trace?: string;
 }
 
-/** Runs a simulation once for each seed. @throws an error that is no violation */
-export async function runSeeds(order: SeedOrder, onResult: (result: SeedResult) => void): Promise<void> {
+/**
+ * Runs a simulation once for each seed.
+ * @throws an error that is no violation
+ */
+export async function runSeeds(
+  order: SeedOrder,
+  onResult: (result: SeedResult) => void,
+): Promise<void> {
   const { first, runs, step, trace: isTraced } = order;
   const run = await parts[order.part].load();
   for (let seed = first; seed < first + runs; seed += step) {

@@ -4,7 +4,10 @@ interface Task {
   readonly run: () => void;
 }
 
-/** Runs tasks in the order of a simulated time, in ms. Tasks of the same time run in the order of their scheduling. */
+/**
+ * Runs tasks in the order of a simulated time, in ms. Tasks of the same time run in the order
+ * of their scheduling.
+ */
 export class Scheduler {
   now = 0;
   /** A binary heap: the first task is the next one. */
@@ -30,7 +33,10 @@ export class Scheduler {
     this.now = time;
   }
 
-  /** Runs the next task if it is due at this time. @returns false when none is */
+  /**
+   * Runs the next task if it is due at this time.
+   * @returns false when none is
+   */
   runNext(time: number): boolean {
     const next = this.#tasks[0];
     if (!next || next.at > time) return false;
@@ -46,7 +52,9 @@ export class Scheduler {
     if (!last || tasks.length === 0) return;
     let at = 0;
     for (let child = 1; child < tasks.length; child = 2 * at + 1) {
-      if (child + 1 < tasks.length && isBefore(tasks[child + 1] as Task, tasks[child] as Task)) child++;
+      if (child + 1 < tasks.length && isBefore(tasks[child + 1] as Task, tasks[child] as Task)) {
+        child++;
+      }
       if (isBefore(last, tasks[child] as Task)) break;
       tasks[at] = tasks[child] as Task;
       at = child;

@@ -30,9 +30,10 @@ interface Settings {
 }
 
 const settings = readSettings();
-for (const part of settings?.parts ?? [])
+for (const part of settings?.parts ?? []) {
   if (settings?.mutants) await findMutants(part, settings);
   else if (settings) await simulate(part, settings);
+}
 
 /** Returns undefined when there is nothing to run. */
 function readSettings(): Settings | undefined {
@@ -53,9 +54,17 @@ function readSettings(): Settings | undefined {
       return undefined;
     }
     const chosen = part === undefined ? names : names.filter(name => name === part);
-    if (chosen.length === 0) throw new Error(`--part must be one of ${names.join(', ')}; not ${part}`);
+    if (chosen.length === 0) {
+      throw new Error(`--part must be one of ${names.join(', ')}; not ${part}`);
+    }
     const first = wholeNumber('--seed', seed, 0);
-    return { parts: chosen.map(name => parts[name]), first, runs: wholeNumber('--runs', runs, 1), trace, mutants };
+    return {
+      parts: chosen.map(name => parts[name]),
+      first,
+      runs: wholeNumber('--runs', runs, 1),
+      trace,
+      mutants,
+    };
   } catch (error) {
     console.error(`${(error as Error).message}\n\n${usage}`);
     process.exitCode = 2;
@@ -65,8 +74,9 @@ function readSettings(): Settings | undefined {
 
 function wholeNumber(option: string, text: string, min: number): number {
   const value = Number(text);
-  if (!/^\d+$/.test(text) || value < min || value >= 2 ** 32)
+  if (!/^\d+$/.test(text) || value < min || value >= 2 ** 32) {
     throw new Error(`${option} must be a whole number from ${min} to ${2 ** 32 - 1}; not ${text}`);
+  }
   return value;
 }
 
@@ -83,27 +93,43 @@ async function simulate(part: Part, settings: Settings): Promise<void> {
     if (violation !== undefined) {
       violations++;
       console.error(`${part.name}, seed ${seed}: ${violation}`);
-      console.error(`  to replay: npm run -s simulate -- --part ${part.name} --seed ${seed} --runs 1 --trace`);
+      console.error(
+        `  to replay: npm run -s simulate -- --part ${part.name} --seed ${seed} --runs 1 --trace`,
+      );
     }
     if (performance.now() - reportedAt < progressMs) return;
     reportedAt = performance.now();
     console.error(`${part.name}: ${done} of ${runs} runs, ${violations} with a violation`);
   };
-  if (trace || runs < minParallelRuns) await runSeeds({ ...settings, part: part.name, step: 1 }, onResult);
-  else await runOnAllCores(part, settings, onResult);
+  if (trace || runs < minParallelRuns) {
+    await runSeeds({ ...settings, part: part.name, step: 1 }, onResult);
+  } else {
+    await runOnAllCores(part, settings, onResult);
+  }
   const seconds = ((performance.now() - start) / 1_000).toFixed(1);
   console.log(`${part.name}: ${runs} runs in ${seconds} s, ${violations} with a violation`);
   if (violations > 0) process.exitCode = 1;
 }
 
-async function runOnAllCores(part: Part, settings: Settings, onResult: (result: SeedResult) => void): Promise<void> {
+async function runOnAllCores(
+  part: Part,
+  settings: Settings,
+  onResult: (result: SeedResult) => void,
+): Promise<void> {
   const cores = availableParallelism();
   const workers = Array.from({ length: cores }, (_, index) => {
     const { first, runs, trace } = settings;
-    const order: SeedOrder = { part: part.name, first: first + index, runs: runs - index, trace, step: cores };
+    const order: SeedOrder = {
+      part: part.name,
+      first: first + index,
+      runs: runs - index,
+      trace,
+      step: cores,
+    };
     const worker = new Worker(new URL('seed-worker.ts', import.meta.url), {
       workerData: order,
-      resourceLimits: { maxYoungGenerationSizeMb: 64 }, // a run leaves much that is soon unreachable
+      // a run leaves much that is soon unreachable
+      resourceLimits: { maxYoungGenerationSizeMb: 64 },
     });
     worker.on('message', onResult);
     return once(worker, 'exit'); // rejects with an error that is no violation

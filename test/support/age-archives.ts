@@ -36,7 +36,11 @@ export async function makeArchive(
   { guid, slug, adminUrl }: { guid: string; slug: string; adminUrl: string },
   options: MadeOptions = {},
 ): Promise<MadeArchive> {
-  const { identity = await makeIdentity(), macKey = randomBytes(32), installation = randomUUID() } = options;
+  const {
+    identity = await makeIdentity(),
+    macKey = randomBytes(32),
+    installation = randomUUID(),
+  } = options;
   const { recipients = [identity.recipient] } = options;
   const name = `${installation}/tenants/${guid}/20260131T235959.123Z.0a1b2c3d.${randomBytes(3).toString('hex')}.tar.zst.age`;
 
@@ -75,7 +79,10 @@ export function check(archive: MadeArchive, bytes = archive.bytes): Promise<Chec
 }
 
 /** Returns the kind of fault that a check finds; undefined when it finds none. */
-export async function faultOf(archive: MadeArchive, bytes = archive.bytes): Promise<string | undefined> {
+export async function faultOf(
+  archive: MadeArchive,
+  bytes = archive.bytes,
+): Promise<string | undefined> {
   try {
     await check(archive, bytes);
     return undefined;
@@ -99,7 +106,10 @@ export interface TarMember {
 }
 
 /** Returns the members of an archive. */
-export async function membersOf({ bytes, identity }: Pick<MadeArchive, 'bytes' | 'identity'>): Promise<TarMember[]> {
+export async function membersOf({
+  bytes,
+  identity,
+}: Pick<MadeArchive, 'bytes' | 'identity'>): Promise<TarMember[]> {
   const tar = extract();
   Readable.from(unseal(inChunks(bytes), [identity.identity])).pipe(tar);
 

@@ -48,7 +48,9 @@ export class Agent {
       const { rows } = await home.query<{ name: string }>(
         'select datname as name from pg_database where datallowconn and datname <> current_database()',
       );
-      const missing = rows.map(({ name }) => name).filter(name => this.#isWatched(name) && !this.#clients.has(name));
+      const missing = rows
+        .map(({ name }) => name)
+        .filter(name => this.#isWatched(name) && !this.#clients.has(name));
       await Promise.all(missing.map(name => this.#connect(name).catch(() => {})));
     }
     await home.end();

@@ -12,7 +12,8 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const script = (name: string): string => join(root, 'deploy/recovery', name);
 
 /**
- * A server whose write-ahead log is archived as `deploy/base-backup` does, and that `deploy/recovery/host.sh` recovers.
+ * A server whose write-ahead log is archived as `deploy/base-backup` does, and that
+ * `deploy/recovery/host.sh` recovers.
  */
 export interface ArchivedServer extends DedicatedServer {
   /** Has the base backups, the archived log, and below `scratch` what recoveries use. */
@@ -38,13 +39,20 @@ export async function createArchivedServer(extraSettings: string[] = []): Promis
     RECOVERY_COMMAND: script('host.sh'),
   };
   const { hostname, port, username, password } = new URL(server.url);
-  const login = { PGHOST: hostname, PGPORT: port, PGUSER: username, PGPASSWORD: decodeURIComponent(password) };
+  const login = {
+    PGHOST: hostname,
+    PGPORT: port,
+    PGUSER: username,
+    PGPASSWORD: decodeURIComponent(password),
+  };
   return {
     ...server,
     folder,
     environment: { ...server.environment, ...recovery },
     makeBaseBackup: async () =>
-      void (await run(script('host-base-backup.sh'), ['default'], { env: { ...process.env, ...recovery, ...login } })),
+      void (await run(script('host-base-backup.sh'), ['default'], {
+        env: { ...process.env, ...recovery, ...login },
+      })),
     now: async () =>
       (
         await server.sql<{ at: string }>(

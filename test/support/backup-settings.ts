@@ -7,8 +7,12 @@ type KeySettings = Record<'BACKUP_RECIPIENTS' | 'BACKUP_IDENTITY_FILE', string>;
 
 let keys: Promise<KeySettings> | undefined;
 
-/** Returns the settings of a host that archives into a target, and that can open the archives. */
-export async function backupSettings(target: string): Promise<KeySettings & Record<'BACKUP_TARGET', string>> {
+/**
+ * Returns the settings of a host that archives into a target, and that can open the archives.
+ */
+export async function backupSettings(
+  target: string,
+): Promise<KeySettings & Record<'BACKUP_TARGET', string>> {
   keys ??= makeKeys();
 
   return { BACKUP_TARGET: target, ...(await keys) };

@@ -5,7 +5,7 @@ import { checkResponse, type ReceivedHeaders } from './contract.ts';
 export interface ApiResponse {
   status: number;
   headers: ReceivedHeaders;
-  // biome-ignore lint/suspicious/noExplicitAny: the body is whatever the service sent; tests assert what it must be
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert what the service has sent
   body: any;
 }
 
@@ -14,7 +14,10 @@ interface Tokens {
   refreshToken: string;
 }
 
-/** A REST client over real HTTP, with or without a user's token. Throws if a response violates the OpenAPI document. */
+/**
+ * A REST client over real HTTP, with or without a user's token. Throws if a response violates
+ * the OpenAPI document.
+ */
 export class Client {
   readonly url: string;
   readonly tokens: Tokens | undefined;
@@ -48,7 +51,10 @@ export class Client {
 
   /** Sends a JSON merge patch. */
   patch(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<ApiResponse> {
-    return this.send('PATCH', path, body, { 'Content-Type': 'application/merge-patch+json', ...headers });
+    return this.send('PATCH', path, body, {
+      'Content-Type': 'application/merge-patch+json',
+      ...headers,
+    });
   }
 
   delete(path: string, headers: Record<string, string> = {}): Promise<ApiResponse> {
@@ -56,11 +62,19 @@ export class Client {
   }
 
   /** @param body strings and bytes are sent unchanged, anything else is sent as JSON */
-  async send(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<ApiResponse> {
-    const raw = typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body);
+  async send(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<ApiResponse> {
+    const raw =
+      typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body);
     const response = await exchange(method, `${this.url}${path}`, raw, {
       ...(this.tokens ? { Authorization: `Bearer ${this.tokens.accessToken}` } : {}),
-      ...(raw === undefined ? {} : { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(raw) }),
+      ...(raw === undefined
+        ? {}
+        : { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(raw) }),
       ...headers,
     });
     const isJson = /json/.test(response.headers.get('content-type') ?? '');
@@ -72,8 +86,16 @@ export class Client {
 
 const agent = new Agent({ keepAlive: true });
 
-/** Sends a request and receives its response. `fetch` takes twice the CPU time, and lets the service compress. */
-function exchange(method: string, url: string, sent: string | Uint8Array | undefined, headers: OutgoingHttpHeaders) {
+/**
+ * Sends a request and receives its response. `fetch` takes twice the CPU time, and lets the
+ * service compress.
+ */
+function exchange(
+  method: string,
+  url: string,
+  sent: string | Uint8Array | undefined,
+  headers: OutgoingHttpHeaders,
+) {
   return new Promise<ApiResponse>((resolve, reject) => {
     const outgoing = request(url, { method, headers, agent }, response => {
       const chunks: Buffer[] = [];
@@ -82,7 +104,11 @@ function exchange(method: string, url: string, sent: string | Uint8Array | undef
         .on('error', reject)
         .on('end', () => {
           const { statusCode: status = 0, rawHeaders } = response;
-          resolve({ status, headers: new ResponseHeaders(rawHeaders), body: Buffer.concat(chunks).toString() });
+          resolve({
+            status,
+            headers: new ResponseHeaders(rawHeaders),
+            body: Buffer.concat(chunks).toString(),
+          });
         });
     });
     outgoing.on('error', reject).end(sent);

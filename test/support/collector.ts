@@ -23,7 +23,8 @@ export interface Collector {
 }
 
 export function attributesOf(span: Span | undefined): Record<string, unknown> {
-  const entries = span?.attributes.map(({ key, value }) => [key, value.stringValue ?? value.intValue]) ?? [];
+  const entries =
+    span?.attributes.map(({ key, value }) => [key, value.stringValue ?? value.intValue]) ?? [];
   return Object.fromEntries(entries);
 }
 
@@ -35,12 +36,14 @@ export async function startCollector(): Promise<Collector> {
     let body = '';
     for await (const chunk of request) body += chunk;
     bodies.push(body);
-    for (const { scopeSpans } of JSON.parse(body).resourceSpans)
+    for (const { scopeSpans } of JSON.parse(body).resourceSpans) {
       for (const scope of scopeSpans) spans.push(...scope.spans);
+    }
     response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
   });
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
-  const ofTrace = (traceId?: string): Span[] => spans.filter(span => traceId === undefined || span.traceId === traceId);
+  const ofTrace = (traceId?: string): Span[] =>
+    spans.filter(span => traceId === undefined || span.traceId === traceId);
   return { server, url: `http://127.0.0.1:${port}`, bodies, spans: ofTrace };
 }

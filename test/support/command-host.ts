@@ -2,8 +2,9 @@ import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 
-// A process that runs scripts of this project one after another, each as if it were alone: `run-command.ts` starts it.
-// The log of a service, which writes to the file descriptor, is not in the result.
+// A process that runs scripts of this project one after another, each as if it were alone:
+// `run-command.ts` starts it. The log of a service, which writes to the file descriptor, is not
+// in the result.
 
 /** A script of the command line, with what a new process would get. */
 export interface CommandRequest {
@@ -45,7 +46,13 @@ process.on('message', (request: CommandRequest) => {
 });
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 
-async function run({ id, script, args, environment, input }: CommandRequest): Promise<CommandResult> {
+async function run({
+  id,
+  script,
+  args,
+  environment,
+  input,
+}: CommandRequest): Promise<CommandResult> {
   const openBefore = process.getActiveResourcesInfo().length;
   const listenersBefore = processEvents.map(event => process.listeners(event as 'exit'));
   output = { stdout: '', stderr: '' };
@@ -53,13 +60,17 @@ async function run({ id, script, args, environment, input }: CommandRequest): Pr
   process.argv = [process.execPath, script, ...args];
   process.env = { ...environment };
   process.exitCode = undefined;
-  Object.defineProperty(process, 'stdin', { value: Readable.from([Buffer.from(input)]), configurable: true });
+  Object.defineProperty(process, 'stdin', {
+    value: Readable.from([Buffer.from(input)]),
+    configurable: true,
+  });
   process.exit = (status): never => {
     code ??= Number(status ?? process.exitCode ?? 0);
     throw exitCalled;
   };
   try {
-    await import(`${pathToFileURL(script).href}?run=${id}`); // another module each time, on modules that are loaded once
+    // another module each time, on modules that are loaded once
+    await import(`${pathToFileURL(script).href}?run=${id}`);
   } catch (error) {
     if (error !== exitCalled) {
       output.stderr += `${(error as Error).stack}\n`;
@@ -70,16 +81,21 @@ async function run({ id, script, args, environment, input }: CommandRequest): Pr
     output.stderr += `The command leaves open: ${process.getActiveResourcesInfo().join(', ')}\n`;
     code = null;
   }
-  for (const [index, event] of processEvents.entries())
-    for (const listener of process.listeners(event as 'exit'))
+  for (const [index, event] of processEvents.entries()) {
+    for (const listener of process.listeners(event as 'exit')) {
       if (!listenersBefore[index]?.includes(listener)) {
         if (event === 'exit') listener(0);
         process.off(event, listener);
       }
+    }
+  }
   return { id, code: code === undefined ? Number(process.exitCode ?? 0) : code, ...output };
 }
 
-/** Waits until nothing is open that would keep a process alive, beside what was open before the command. */
+/**
+ * Waits until nothing is open that would keep a process alive, beside what was open before the
+ * command.
+ */
 async function hasEnded(openBefore: number): Promise<boolean> {
   const deadline = performance.now() + maxLingerMs;
   while (process.getActiveResourcesInfo().length > openBefore) {

@@ -5,7 +5,8 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 /**
- * Returns the folder of the build that a script belongs to: this one, or a copy such as `makeNextBuild` makes.
+ * Returns the folder of the build that a script belongs to: this one, or a copy such as
+ * `makeNextBuild` makes.
  * @param script the path of a program of a build, in `scripts` or `src`
  */
 export function buildOf(script: string): string {
@@ -13,8 +14,9 @@ export function buildOf(script: string): string {
 }
 
 /**
- * Returns the options of Node with which the npm scripts of a build start a program. Those of another build would not
- * find the compiled code of its files, which takes up to 0.5 s of CPU time.
+ * Returns the options of Node with which the npm scripts of a build start a program. Those of
+ * another build would not find the compiled code of its files, which takes up to 0.5 s of CPU
+ * time.
  */
 export function nodeOptions(build = root): string[] {
   return ['require-node.js', 'v8-flags.ts'].flatMap(file => [
@@ -44,8 +46,8 @@ export interface RunningScript {
 }
 
 /**
- * Starts a script of this project. Its environment has only `PATH`, `TEST_RUN` (see guardian.ts) and the given
- * variables.
+ * Starts a script of this project. Its environment has only `PATH`, `TEST_RUN` (see
+ * guardian.ts) and the given variables.
  * @param redirection in the syntax of the shell, such as `>/dev/full`
  */
 export function startScript(
@@ -57,10 +59,17 @@ export function startScript(
   const command = [...nodeOptions(buildOf(script)), script, ...args];
   return redirection === undefined
     ? startProgram(process.execPath, command, environment)
-    : startProgram('sh', ['-c', `exec "$0" "$@" ${redirection}`, process.execPath, ...command], environment);
+    : startProgram(
+        'sh',
+        ['-c', `exec "$0" "$@" ${redirection}`, process.execPath, ...command],
+        environment,
+      );
 }
 
-/** Starts `npm` with the given arguments as the leader of a process group, like a shell with job control does. */
+/**
+ * Starts `npm` with the given arguments as the leader of a process group, like a shell with job
+ * control does.
+ */
 export function startNpm(args: string[], environment: Record<string, string>): RunningScript {
   // npm neither reads the settings of the user nor asks the registry for a newer npm.
   const settings = { npm_config_userconfig: '/dev/null', npm_config_update_notifier: 'false' };

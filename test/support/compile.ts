@@ -1,14 +1,17 @@
 import ts from 'typescript';
 
-/** The files of TypeScript's own library and of packages, which all programs of a process share. */
+/**
+ * The files of TypeScript's own library and of packages, which all programs of a process share.
+ */
 const sharedFiles = new Map<string, ts.SourceFile>();
 
 /** True for the files of packages, but not for those of the client that a test has built. */
-const isShared = (file: string): boolean => /\/node_modules\/(?!sales-back-office-client\/)/.test(file);
+const isShared = (file: string): boolean =>
+  /\/node_modules\/(?!sales-back-office-client\/)/.test(file);
 
 /**
- * Compiles as `tsc` does, in this process: a process of its own would read TypeScript and its library again. Checks no
- * shared file, which takes several seconds of CPU time.
+ * Compiles as `tsc` does, in this process: a process of its own would read TypeScript and its
+ * library again. Checks no shared file, which takes several seconds of CPU time.
  * @throws with the messages of the compiler
  */
 export function compile(files: string[], options: ts.CompilerOptions): void {
@@ -28,7 +31,10 @@ export function compile(files: string[], options: ts.CompilerOptions): void {
   const messages = [
     ...program.getOptionsDiagnostics(),
     ...program.getGlobalDiagnostics(),
-    ...checked.flatMap(file => [...program.getSyntacticDiagnostics(file), ...program.getSemanticDiagnostics(file)]),
+    ...checked.flatMap(file => [
+      ...program.getSyntacticDiagnostics(file),
+      ...program.getSemanticDiagnostics(file),
+    ]),
     ...emitted,
   ];
   if (messages.length > 0) throw new Error(ts.formatDiagnostics(messages, host));

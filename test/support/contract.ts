@@ -52,7 +52,8 @@ interface ReceivedResponse {
 export const routes = documentedRoutes();
 export const document = openApiDocument(routes) as unknown as Document;
 
-// Not strict: formats that JSON Schema does not define, and keywords of OpenAPI, count as annotations.
+// Not strict: formats that JSON Schema does not define, and keywords of OpenAPI, count as
+// annotations.
 const ajv = new Ajv2020({ strict: false, allErrors: true });
 formats.default(ajv);
 ajv.addFormat('idn-email', true); // ajv-formats does not have it
@@ -71,8 +72,9 @@ export const seenStatuses = new Map<string, Set<number>>();
 const headersOfAny = ['Deprecation', 'Sunset', 'Preference-Applied'];
 
 /**
- * Checks a response against the OpenAPI document: the operation must document its status, and for that status its
- * headers, media type and body. The suite's `Client` passes every response to this function.
+ * Checks a response against the OpenAPI document: the operation must document its status, and
+ * for that status its headers, media type and body. The suite's `Client` passes every response
+ * to this function.
  *
  * @throws {Error} when the response violates the document
  */
@@ -80,7 +82,8 @@ export function checkResponse(method: string, url: string, response: ReceivedRes
   const path = new URL(url).pathname;
   const found = paths.find(({ pattern }) => pattern.test(path));
   const operation = found?.operations[method === 'HEAD' ? 'get' : method.toLowerCase()];
-  const contractError = (text: string) => new Error(`${method} ${path} returned ${response.status}: ${text}`);
+  const contractError = (text: string) =>
+    new Error(`${method} ${path} returned ${response.status}: ${text}`);
   const type = response.headers.get('content-type')?.split(';')[0] ?? '';
   const { status } = response;
   if (type === 'application/problem+json') checkProblem(method, response, contractError);
@@ -89,22 +92,30 @@ export function checkResponse(method: string, url: string, response: ReceivedRes
   const key = `${method} ${found.path}`;
   seenStatuses.set(key, (seenStatuses.get(key) ?? new Set()).add(status));
   const documented = operation.responses[status];
-  if (!documented)
-    throw contractError(`only these statuses are documented: ${Object.keys(operation.responses).join(', ')}`);
+  if (!documented) {
+    throw contractError(
+      `only these statuses are documented: ${Object.keys(operation.responses).join(', ')}`,
+    );
+  }
   const shared = documented.$ref?.split('/').at(-1);
-  const { headers = {}, ...contents } = (shared && document.components.responses[shared]) || documented;
+  const { headers = {}, ...contents } =
+    (shared && document.components.responses[shared]) || documented;
   const place = contents['x-other-content']?.[type] ? 'x-other-content' : 'content';
   const content = contents[place];
   const others = exposedHeaders.filter(
     name => response.headers.has(name) && !(name in headers) && !headersOfAny.includes(name),
   );
-  if (others.length > 0) throw contractError(`these headers are not documented: ${others.join(', ')}`);
+  if (others.length > 0) {
+    throw contractError(`these headers are not documented: ${others.join(', ')}`);
+  }
   if (method === 'HEAD') return;
   if (!content) {
     if (response.body !== '') throw contractError('the document allows no body');
     return;
   }
-  if (!content[type]) throw contractError(`the documented media type is ${Object.keys(content)}, not ${type}`);
+  if (!content[type]) {
+    throw contractError(`the documented media type is ${Object.keys(content)}, not ${type}`);
+  }
   const pointer = shared
     ? `/components/responses/${shared}`
     : `/paths/${pointerTo(found.path)}/${method.toLowerCase()}/responses/${status}`;
@@ -119,14 +130,24 @@ function checkProblem(
 ): void {
   if (body === '') return; // HEAD
   check('/components/schemas/Problem', body, contractError);
-  const { status: stated, traceId, detail } = body as { status: number; traceId: string; detail?: string };
+  const {
+    status: stated,
+    traceId,
+    detail,
+  } = body as { status: number; traceId: string; detail?: string };
   if (stated !== status) throw contractError(`the body states status ${stated}`);
-  if (traceId !== headers.get('x-request-id')) throw contractError('traceId differs from X-Request-Id');
+  if (traceId !== headers.get('x-request-id')) {
+    throw contractError('traceId differs from X-Request-Id');
+  }
   if (status === 503 && detail === outcomeUnknownDetail) {
-    if (headers.has('retry-after')) throw contractError('Retry-After on a change that may have been made');
+    if (headers.has('retry-after')) {
+      throw contractError('Retry-After on a change that may have been made');
+    }
     if (method === 'GET' || method === 'HEAD') throw contractError('a read has no unknown outcome');
   } else if (status === 503 || status === 429) {
-    if (!(Number(headers.get('retry-after')) >= 1)) throw contractError('Retry-After is missing or below 1');
+    if (!(Number(headers.get('retry-after')) >= 1)) {
+      throw contractError('Retry-After is missing or below 1');
+    }
   }
 }
 

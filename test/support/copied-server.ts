@@ -18,8 +18,8 @@ export interface CopiedServer {
 }
 
 /**
- * Keeps the owner and the rights, which PostgreSQL checks. `fs.cp` takes ten times the CPU time. A file that is removed
- * meanwhile is left out: the write-ahead log says that it is gone.
+ * Keeps the owner and the rights, which PostgreSQL checks. `fs.cp` takes ten times the CPU
+ * time. A file that is removed meanwhile is left out: the write-ahead log says that it is gone.
  */
 async function copy(from: string, names: string[], to: string): Promise<void> {
   const paths = names.map(name => join(from, name));
@@ -36,7 +36,10 @@ interface CopyOptions {
   recovers?: boolean;
 }
 
-/** Copies the files of a server on this machine while it is used, and starts a server on the copy. */
+/**
+ * Copies the files of a server on this machine while it is used, and starts a server on the
+ * copy.
+ */
 export async function copyServer(
   url: string,
   { extraSettings = [], recovers = false }: CopyOptions = {},
@@ -52,7 +55,9 @@ export async function copyServer(
     const { uid, gid } = await stat(source);
     await chown(data, uid, gid);
     // The write-ahead log is copied at the end; its files come and go meanwhile.
-    const names = (await readdir(source)).filter(name => !['pg_wal', 'postmaster.pid'].includes(name));
+    const names = (await readdir(source)).filter(
+      name => !['pg_wal', 'postmaster.pid'].includes(name),
+    );
     await copy(source, names, data);
     const { rows: stopped } = await client.query<{ label: string }>(
       'select labelfile as label from pg_backup_stop(wait_for_archive => false)',

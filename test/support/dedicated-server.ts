@@ -14,7 +14,10 @@ import { makeServerFolder } from './server-folder.ts';
 import { copyDedicatedTemplate, dedicatedControl } from './server-templates.ts';
 import { quickSettings } from './test-server.ts';
 
-/** A PostgreSQL server with one installation and nothing else, so that a test can count its databases and roles. */
+/**
+ * A PostgreSQL server with one installation and nothing else, so that a test can count its
+ * databases and roles.
+ */
 export interface DedicatedServer {
   readonly installation: Installation;
   /** Environment variables that make the command line use this installation. */
@@ -34,7 +37,9 @@ export interface DedicatedServer {
 }
 
 /** @param extraSettings further settings of the server, `name=value` */
-export async function createDedicatedServer(extraSettings: string[] = []): Promise<DedicatedServer> {
+export async function createDedicatedServer(
+  extraSettings: string[] = [],
+): Promise<DedicatedServer> {
   const folder = await makeServerFolder('dedicated');
   await copyDedicatedTemplate(folder);
   const settings = [...quickSettings, 'autovacuum=off', 'max_connections=120', ...extraSettings];

@@ -1,4 +1,7 @@
-/** Returns the error that a promise rejects with. @throws when the promise resolves */
+/**
+ * Returns the error that a promise rejects with.
+ * @throws when the promise resolves
+ */
 export async function errorOf(promise: Promise<unknown>): Promise<Error & { code?: string }> {
   const error = await promise.then(
     () => undefined,

@@ -2,10 +2,16 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** Below the ports that systems give to outgoing connections, one of which could take the port before it is used. */
+/**
+ * Below the ports that systems give to outgoing connections, one of which could take the port
+ * before it is used.
+ */
 const [firstPort, lastPort] = [20_000, 32_000];
 
-/** Returns a loopback port that was free at the time of the call, and that no outgoing connection takes afterwards. */
+/**
+ * Returns a loopback port that was free at the time of the call, and that no outgoing
+ * connection takes afterwards.
+ */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = randomInt(firstPort, lastPort);

@@ -16,8 +16,9 @@ import { controlTemplate, quickSettings, server } from './test-server.ts';
 import { makeWorldTemplate } from './world-template.ts';
 
 // On a busy machine, PostgreSQL may take seconds to accept a connection.
-for (const kind of ['operator', 'migrations', 'move', 'doctor'] as const)
+for (const kind of ['operator', 'migrations', 'move', 'doctor'] as const) {
   Object.assign(timeLimits[kind], { connectMs: 30_000 });
+}
 // Below the 9 s that requests wait in test/operator/databases.
 Object.assign(timeLimits.move, { lockMs: 8_000 });
 
@@ -34,10 +35,14 @@ export async function mochaGlobalSetup(): Promise<void> {
   });
 }
 
-/** Starts one PostgreSQL for the whole suite, with the databases that every world is copied from. */
+/**
+ * Starts one PostgreSQL for the whole suite, with the databases that every world is copied
+ * from.
+ */
 async function startServer(): Promise<void> {
   const { connectMs } = timeLimits.control;
-  Object.assign(timeLimits.control, { connectMs: 30_000 }); // until its end: tests need the limit of the service
+  // until its end: tests need the limit of the service
+  Object.assign(timeLimits.control, { connectMs: 30_000 });
   folder = await makeServerFolder('test');
   postgres = await startEmbeddedPostgres(folder, {
     // Without autovacuum the server itself neither connects to a database nor writes to it.
@@ -49,7 +54,9 @@ async function startServer(): Promise<void> {
   const url = databaseUrl(postgres.url, controlTemplate);
   await withConnection(postgres.url, client => client.query(`create database ${controlTemplate}`));
   await migrateControl(url);
-  await withConnection(url, client => client.query('update servers set prefix = $1', [server.prefix]));
+  await withConnection(url, client =>
+    client.query('update servers set prefix = $1', [server.prefix]),
+  );
   // Makes the template and stores its schema fingerprint, so that no world has to compute it.
   const control = openControlDatabase(url);
   await headFingerprint(
@@ -69,14 +76,18 @@ export async function mochaGlobalTeardown(): Promise<void> {
 }
 
 /**
- * Names this run for all processes that it starts, and lets its guardian know when it ends. See guardian.ts. On SIGINT,
- * mocha would end its workers and then wait for ever: this process exits, and the guardian does the rest.
+ * Names this run for all processes that it starts, and lets its guardian know when it ends. See
+ * guardian.ts. On SIGINT, mocha would end its workers and then wait for ever: this process
+ * exits, and the guardian does the rest.
  */
 function startGuardian(): void {
   const run = String(process.pid);
   const script = fileURLToPath(new URL('guardian.ts', import.meta.url));
   // In a session of its own, so that no signal to the run reaches it.
-  const guardian = spawn(process.execPath, [script, run], { detached: true, stdio: ['pipe', 'ignore', 'inherit'] });
+  const guardian = spawn(process.execPath, [script, run], {
+    detached: true,
+    stdio: ['pipe', 'ignore', 'inherit'],
+  });
   guardian.unref();
   (guardian.stdin as Socket).unref();
   process.env.TEST_RUN = run; // after the start of the guardian, which would end itself otherwise

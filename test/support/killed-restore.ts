@@ -1,17 +1,21 @@
 /*
- * A script that runs a restore, and kills its own process before one of its steps, as kill -9 does, or stops it, as
- * kill -STOP does:
+ * A script that runs a restore, and kills its own process before one of its steps, as kill -9
+ * does, or stops it, as kill -STOP does:
  *
  *   node test/support/killed-restore.ts beside|swap|back|lost|purge SLUG STEP [SIGKILL|SIGSTOP]
  *   node test/support/killed-restore.ts control ARCHIVE STEP
  *
- * `beside` and `lost` restore the newest archive of the tenant. No process outlives it, as one does the command line.
+ * `beside` and `lost` restore the newest archive of the tenant. No process outlives it, as one
+ * does the command line.
  */
 import { argv } from 'node:process';
 import { openInstallation } from '../../src/control/installation.ts';
 import { readConfig } from '../../src/lib/config/config.ts';
 import { findArchive, restoreArchive } from '../../src/operator/backup/restore/restore-archive.ts';
-import { restoreDatabase, switchDatabase } from '../../src/operator/databases/restored-databases.ts';
+import {
+  restoreDatabase,
+  switchDatabase,
+} from '../../src/operator/databases/restored-databases.ts';
 import {
   archivedControl,
   findNamedControl,

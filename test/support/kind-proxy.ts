@@ -38,7 +38,10 @@ interface Connection {
   isFrozen: boolean;
 }
 
-/** The type of the message with a notification (PostgreSQL, "Message Formats"), which comes in a packet of its own. */
+/**
+ * The type of the message with a notification (PostgreSQL, "Message Formats"), which comes in a
+ * packet of its own.
+ */
 const notification = 'A'.charCodeAt(0);
 
 export async function startKindProxy(target: string): Promise<KindProxy> {
@@ -100,7 +103,9 @@ export async function startKindProxy(target: string): Promise<KindProxy> {
       else faults.delete(kind);
       // A connection that was frozen has lost bytes, and one that leads elsewhere stays there.
       const { isCut, elsewhere, server: url } = fault ?? {};
-      if (!fault || isCut || elsewhere !== undefined || url !== undefined) endAll(each => each === kind);
+      if (!fault || isCut || elsewhere !== undefined || url !== undefined) {
+        endAll(each => each === kind);
+      }
     },
     close: () => {
       server.close();

@@ -1,7 +1,7 @@
 /**
- * SQL that fills a tenant's lists: 100,000 rows in those without a maximum, and as many as the maximum permits in the
- * others. The texts are made of 3,000 words, and each value comes from the number of its row, so that every run has
- * the same rows.
+ * SQL that fills a tenant's lists: 100,000 rows in those without a maximum, and as many as the
+ * maximum permits in the others. The texts are made of 3,000 words, and each value comes from
+ * the number of its row, so that every run has the same rows.
  */
 export function largeTenantSql(rows = 100_000): string[] {
   return [

@@ -1,4 +1,7 @@
-import { type ListContract, operatorsOf } from '../../src/lib/http/list-parameters/list-contract.ts';
+import {
+  type ListContract,
+  operatorsOf,
+} from '../../src/lib/http/list-parameters/list-contract.ts';
 import type { ListField } from '../../src/lib/http/list-parameters/list-field.ts';
 
 type Listed = Readonly<Record<string, unknown>>;
@@ -6,16 +9,23 @@ type Listed = Readonly<Record<string, unknown>>;
 const absentText = 'qqzqxjq';
 
 /**
- * Returns the query of a page for every parameter that a list documents: each sort in both directions, each filter with
- * each operator, with the value of a record and with one that no record has, and `q` of several lengths.
+ * Returns the query of a page for every parameter that a list documents: each sort in both
+ * directions, each filter with each operator, with the value of a record and with one that no
+ * record has, and `q` of several lengths.
  * @param record of the list
  */
 export function listQueries(list: ListContract, record: Listed): string[] {
   const fields = [...new Set(list.fields.values())];
-  const sorts = fields.filter(({ isSortable }) => isSortable).flatMap(({ name }) => [`sort=${name}`, `sort=-${name}`]);
-  const texts = list.search.map(({ name }) => String(record[name] ?? '')).filter(text => text !== '');
+  const sorts = fields
+    .filter(({ isSortable }) => isSortable)
+    .flatMap(({ name }) => [`sort=${name}`, `sort=-${name}`]);
+  const texts = list.search
+    .map(({ name }) => String(record[name] ?? ''))
+    .filter(text => text !== '');
   const found = texts.flatMap(text => [text.slice(0, 1), text.slice(0, 2), text.slice(0, 3), text]);
-  const searches = [...new Set([...found, 'j', 'zq', 'er', '-5', 'the', absentText])].map(text => `q=${encode(text)}`);
+  const searches = [...new Set([...found, 'j', 'zq', 'er', '-5', 'the', absentText])].map(
+    text => `q=${encode(text)}`,
+  );
   return [...sorts, ...fields.flatMap(field => filtersBy(field, record[field.name])), ...searches];
 }
 
@@ -24,9 +34,13 @@ function filtersBy(field: ListField, value: unknown): string[] {
   const operands = [present, ...absentOf(field)];
   const equal = operands.map(operand => `filter[${field.name}]=${encode(operand)}`);
   const others = operatorsOf(field).flatMap(operator => {
-    if (operator === 'null') return [true, false].map(flag => `filter[${field.name}][null]=${flag}`);
+    if (operator === 'null') {
+      return [true, false].map(flag => `filter[${field.name}][null]=${flag}`);
+    }
     const part = operator === 'prefix' || operator === 'contains' ? present.slice(0, 4) : present;
-    return [part, ...absentOf(field)].map(operand => `filter[${field.name}][${operator}]=${encode(operand)}`);
+    return [part, ...absentOf(field)].map(
+      operand => `filter[${field.name}][${operator}]=${encode(operand)}`,
+    );
   });
   return [...new Set([...equal, ...others])];
 }

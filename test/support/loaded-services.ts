@@ -17,7 +17,10 @@ export interface LoadedService extends ServiceProcess {
   readonly listeningAt: number;
   /** When a request succeeded first; undefined until then. */
   servedAt: number | undefined;
-  /** True from its end on: it gets no further requests, as from a balancer, and those that it has must succeed. */
+  /**
+   * True from its end on: it gets no further requests, as from a balancer, and those that it
+   * has must succeed.
+   */
   isEnding: boolean;
 }
 
@@ -33,13 +36,15 @@ interface Seen {
 }
 
 /**
- * Processes of the service under load, whose connections to each server are counted every 50 ms.
- * Close it before the servers.
+ * Processes of the service under load, whose connections to each server are counted every 50
+ * ms. Close it before the servers.
  */
 export class LoadedServices {
   /** Responses by their status; `cut` are those without one. */
   readonly counts = new Map<string, number>();
-  /** Failures that no client could handle: other than 503 with the advice to repeat the request. */
+  /**
+   * Failures that no client could handle: other than 503 with the advice to repeat the request.
+   */
   readonly wrong: string[] = [];
   /** Those that run and serve. */
   services: LoadedService[] = [];
@@ -77,7 +82,11 @@ export class LoadedServices {
     return this.#seen.map(({ aboveMs }) => Math.round(aboveMs));
   }
 
-  /** Counts the connections to a server from now on. @param url superuser's @returns the session that counts them */
+  /**
+   * Counts the connections to a server from now on.
+   * @param url superuser's
+   * @returns the session that counts them
+   */
   async watch(url: string): Promise<pg.Client> {
     const session = new pg.Client({ connectionString: url, application_name: 'sampler' });
     await session.connect();
@@ -90,7 +99,10 @@ export class LoadedServices {
   }
 
   /** Starts a process, with load once it listens. */
-  async start(environment: Readonly<Record<string, string>>, clients = clientsPerProcess): Promise<LoadedService> {
+  async start(
+    environment: Readonly<Record<string, string>>,
+    clients = clientsPerProcess,
+  ): Promise<LoadedService> {
     const service = this.load(await this.#processes.start(environment), clients);
     this.services.push(service);
 
@@ -99,7 +111,12 @@ export class LoadedServices {
 
   /** Puts load on a process until it ends. */
   load(process: ServiceProcess, clients = clientsPerProcess): LoadedService {
-    const service = { ...process, listeningAt: performance.now(), servedAt: undefined, isEnding: false };
+    const service = {
+      ...process,
+      listeningAt: performance.now(),
+      servedAt: undefined,
+      isEnding: false,
+    };
     for (let n = 0; n < clients; n++) this.#background.push(this.#request(service));
 
     return service;
@@ -156,7 +173,8 @@ export class LoadedServices {
   /** Sends one request after the other: a tenth are changes, and no list comes from memory. */
   async #request(service: LoadedService): Promise<void> {
     const { process: child } = service;
-    const isServing = (): boolean => !service.isEnding && child.exitCode === null && child.signalCode === null;
+    const isServing = (): boolean =>
+      !service.isEnding && child.exitCode === null && child.signalCode === null;
     while (this.#isRunning && isServing()) {
       const tenant = this.#tenants[Math.floor(Math.random() * this.#tenants.length)] as TestTenant;
       const administrator = this.#clients.get(tenant);
@@ -167,7 +185,9 @@ export class LoadedServices {
 
       const client = administrator.at(service.url);
       const isWrite = Math.random() < 0.1;
-      const sent = isWrite ? client.post(path, { Title: `title ${this.#written++}` }) : client.get(path, uncached);
+      const sent = isWrite
+        ? client.post(path, { Title: `title ${this.#written++}` })
+        : client.get(path, uncached);
       const response = await sent.catch(() => undefined);
       if (response?.body?.code === 'token_expired') {
         if (this.#clients.get(tenant) === administrator) this.#clients.delete(tenant);
@@ -190,10 +210,15 @@ export class LoadedServices {
     }
   }
 
-  /** Logs in an administrator, once for all who wait for that: an access token is valid for 15 minutes. */
+  /**
+   * Logs in an administrator, once for all who wait for that: an access token is valid for 15
+   * minutes.
+   */
   async #logIn(tenant: TestTenant, url: string): Promise<void> {
     const logIn = async (): Promise<void> => {
-      const login = new Client(url).post('/api/v1/auth/login', tenant.admin, { 'X-Tenant': tenant.guid });
+      const login = new Client(url).post('/api/v1/auth/login', tenant.admin, {
+        'X-Tenant': tenant.guid,
+      });
       const response = await login.catch(() => undefined);
       if (response?.status === 200) this.#clients.set(tenant, new Client(url, response.body));
       else await delay(100);

@@ -7,7 +7,10 @@ import { eventually } from './eventually.ts';
 
 const [hostAddress, guestAddress, width] = ['10.213.77.1', '10.213.77.2', 30];
 
-/** A machine with a network of its own, which can vanish without closing its connections. Linux, as root. */
+/**
+ * A machine with a network of its own, which can vanish without closing its connections. Linux,
+ * as root.
+ */
 export class LostMachine {
   readonly #name = `lost${process.pid}`;
   readonly #programs: RunningScript[] = [];
@@ -32,7 +35,8 @@ export class LostMachine {
   }
 
   /**
-   * Opens a connection from there, with the code that commands use, and keeps it in a transaction.
+   * Opens a connection from there, with the code that commands use, and keeps it in a
+   * transaction.
    * @param url superuser's, of a server that listens on all addresses
    * @returns the process id of its backend
    */
@@ -44,7 +48,15 @@ export class LostMachine {
 
     const program = startProgram(
       'ip',
-      ['netns', 'exec', this.#name, process.execPath, ...nodeOptions(buildOf(script)), script, target.href],
+      [
+        'netns',
+        'exec',
+        this.#name,
+        process.execPath,
+        ...nodeOptions(buildOf(script)),
+        script,
+        target.href,
+      ],
       {},
     );
     this.#programs.push(program);

@@ -102,12 +102,14 @@ export async function startMailServer({ hideSMTPUTF8 = false } = {}): Promise<Ma
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.server.address() as AddressInfo;
 
-  const messagesTo = (address: string) => messages.filter(({ to }) => to.length === 1 && to[0] === address);
+  const messagesTo = (address: string) =>
+    messages.filter(({ to }) => to.length === 1 && to[0] === address);
   return {
     url: `smtp://127.0.0.1:${port}`,
     messages,
     messagesTo,
-    waitForToken: (address, count = 1) => eventually(() => tokenIn(messagesTo(address)[count - 1]?.content)),
+    waitForToken: (address, count = 1) =>
+      eventually(() => tokenIn(messagesTo(address)[count - 1]?.content)),
     refuse: (address, refusal = patience) => void refusals.set(address, { ...refusal }),
     accept: address => void refusals.delete(address),
     hold: address => {
@@ -149,5 +151,7 @@ export function readable(content = ''): string {
   return content
     .replaceAll('\r\n', '\n')
     .replaceAll('=\n', '')
-    .replaceAll(/=([0-7][0-9A-F])/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
+    .replaceAll(/=([0-7][0-9A-F])/g, (_, code: string) =>
+      String.fromCharCode(Number.parseInt(code, 16)),
+    );
 }

@@ -13,5 +13,8 @@ export async function mailsSettled(world: World): Promise<void> {
 
 /** Lets all mails that wait for their next attempt be tried at once. */
 export async function tryMailsNow(world: World): Promise<void> {
-  await controlSql(world, `update mail_deliveries set next_attempt_at = now() where state = 'waiting'`);
+  await controlSql(
+    world,
+    `update mail_deliveries set next_attempt_at = now() where state = 'waiting'`,
+  );
 }

@@ -14,8 +14,14 @@ export interface MixedWrites {
   readonly acknowledged: readonly string[];
 }
 
-/** Writes steadily until `until` resolves: every fifth time an entity, otherwise an activity. */
-export async function writeSteadily(client: Client, perSecond: number, until: Promise<unknown>): Promise<MixedWrites> {
+/**
+ * Writes steadily until `until` resolves: every fifth time an entity, otherwise an activity.
+ */
+export async function writeSteadily(
+  client: Client,
+  perSecond: number,
+  until: Promise<unknown>,
+): Promise<MixedWrites> {
   const acknowledged: string[] = [];
   const served = await sendSteadily(perSecond, until, async number => {
     const text = `drill ${number} of ${Math.random()}`;
@@ -28,9 +34,17 @@ export async function writeSteadily(client: Client, perSecond: number, until: Pr
   return { served, failed: failuresOf(served), acknowledged };
 }
 
-/** Returns the acknowledged writes that are lost or were made twice, of databases that have all of them together. */
-export async function lostOrDoubled({ acknowledged }: MixedWrites, databases: readonly pg.Client[]): Promise<string[]> {
+/**
+ * Returns the acknowledged writes that are lost or were made twice, of databases that have all
+ * of them together.
+ */
+export async function lostOrDoubled(
+  { acknowledged }: MixedWrites,
+  databases: readonly pg.Client[],
+): Promise<string[]> {
   const rows: { Title: string }[] = [];
-  for (const database of databases) rows.push(...(await database.query<{ Title: string }>(select)).rows);
+  for (const database of databases) {
+    rows.push(...(await database.query<{ Title: string }>(select)).rows);
+  }
   return notWrittenOnce(acknowledged, rows);
 }

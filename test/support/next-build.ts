@@ -10,13 +10,19 @@ import { endCommands } from './run-command.ts';
 
 /** A copy of this project with one more migration, as the next release would have. */
 export interface NextBuild extends CopiedBuild {
-  /** Name of the last migration of this build, for the kind of database that the next build changes. */
+  /**
+   * Name of the last migration of this build, for the kind of database that the next build
+   * changes.
+   */
   readonly currentHead: string;
   /** Name of the last migration of the next build. */
   readonly head: string;
 }
 
-/** Creates a table with one row per run of the migration. Takes 60 ms, so that a test can interrupt it. */
+/**
+ * Creates a table with one row per run of the migration. Takes 60 ms, so that a test can
+ * interrupt it.
+ */
 const migration = `
 import { Migration } from '@mikro-orm/migrations';
 import { grant } from './sql.ts';
@@ -49,7 +55,11 @@ export async function copyBuild(...parts: string[]): Promise<CopiedBuild> {
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-next-'));
   const configuration = ['package.json', 'mikro-orm.config.ts', '.mocharc.json'];
   // `fs.cp` takes ten times the CPU time.
-  await promisify(execFile)('cp', ['-a', ...[...parts, ...configuration].map(part => join(root, part)), folder]);
+  await promisify(execFile)('cp', [
+    '-a',
+    ...[...parts, ...configuration].map(part => join(root, part)),
+    folder,
+  ]);
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
   return {
     file: path => join(folder, path),
@@ -61,10 +71,14 @@ export async function copyBuild(...parts: string[]): Promise<CopiedBuild> {
 }
 
 /**
- * Makes the next build. No other one has the same template: its name is a digest of the migrations, and the locks under
- * which it is made and read belong to the control database, which each world has for itself.
+ * Makes the next build. No other one has the same template: its name is a digest of the
+ * migrations, and the locks under which it is made and read belong to the control database,
+ * which each world has for itself.
  */
-export async function makeNextBuild(text = migration, kind: MigrationFolder = 'tenant'): Promise<NextBuild> {
+export async function makeNextBuild(
+  text = migration,
+  kind: MigrationFolder = 'tenant',
+): Promise<NextBuild> {
   const build = await copyBuild('src', 'migrations', 'scripts');
   const names = await migrationNames(kind);
   const head = `${String(names.length + 1).padStart(4, '0')}-labels`;

@@ -12,9 +12,10 @@ interface Comparison<T> {
 }
 
 /**
- * Runs work several times, with calm before and after each, and prints how long the requests of others take. A 99th
- * percentile of a few milliseconds varies from one minute to the next by as much as the work changes it. So each run
- * is compared with the calm around it, and the median of the ratios counts.
+ * Runs work several times, with calm before and after each, and prints how long the requests of
+ * others take. A 99th percentile of a few milliseconds varies from one minute to the next by as
+ * much as the work changes it. So each run is compared with the calm around it, and the median
+ * of the ratios counts.
  * @returns what the runs returned, and how many requests of others failed
  */
 export async function compareWithCalm<T>({ calmMs, rounds, load, work }: Comparison<T>) {
@@ -40,6 +41,8 @@ export async function compareWithCalm<T>({ calmMs, rounds, load, work }: Compari
   }
   console.table(table);
   const sorted = ratios.toSorted((a, b) => a - b);
-  console.log(`      p99 of others / p99 in the calm around it: median ${sorted[Math.floor(rounds / 2)]}`);
+  console.log(
+    `      p99 of others / p99 in the calm around it: median ${sorted[Math.floor(rounds / 2)]}`,
+  );
   return { results, failed };
 }

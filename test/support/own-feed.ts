@@ -12,7 +12,10 @@ export interface OwnFeed {
 }
 
 /** @param url of the control database, for the connection of the feed alone */
-export function createOwnFeed({ installation, log }: World, url = installation.controlUrl): OwnFeed {
+export function createOwnFeed(
+  { installation, log }: World,
+  url = installation.controlUrl,
+): OwnFeed {
   const { pool, secrets } = installation;
   const beat = new Beat({ pool, process: newProcess('command'), budget: 32, secrets, log });
   const feed = new ChangeFeed({ url, beat, log });
@@ -31,8 +34,14 @@ export function createOwnFeed({ installation, log }: World, url = installation.c
   };
 }
 
-/** A change feed that is never started: nothing is in memory, and every look-up queries the control database. */
-export function createIdleFeed({ installation, log }: Pick<World, 'installation' | 'log'>): ChangeFeed {
+/**
+ * A change feed that is never started: nothing is in memory, and every look-up queries the
+ * control database.
+ */
+export function createIdleFeed({
+  installation,
+  log,
+}: Pick<World, 'installation' | 'log'>): ChangeFeed {
   return new ChangeFeed({ url: installation.controlUrl, beat: noBeat, log });
 }
 

@@ -48,9 +48,11 @@ export async function startOwnServer(
     const parent = await readPid();
     const all = [parent, ...(await childrenOf(parent))];
     process.kill(parent, 'SIGKILL');
-    await eventually(() => signal(all, 0).length === 0); // they end when they notice that it is gone
+    // they end when they notice that it is gone
+    await eventually(() => signal(all, 0).length === 0);
 
-    await postgres.leave(); // would join the restarted server as a second user, who keeps it running
+    // would join the restarted server as a second user, who keeps it running
+    await postgres.leave();
   }
 
   return {
@@ -84,7 +86,10 @@ async function childrenOf(pid: number): Promise<number[]> {
   return stdout.split('\n').flatMap(line => Number(line) || []);
 }
 
-/** Sends a signal to processes. @returns those that exist */
+/**
+ * Sends a signal to processes.
+ * @returns those that exist
+ */
 function signal(pids: readonly number[], name: NodeJS.Signals | 0): number[] {
   return pids.filter(pid => {
     try {

@@ -1,6 +1,6 @@
-// Loaded into worker processes with `--import`, so that no verdict depends on the speed of the machine: a worker waits
-// for the counts of Redis however long they take. From SIGUSR2 on, which it reports by a line, it waits
-// as long as in production.
+// Loaded into worker processes with `--import`, so that no verdict depends on the speed of the
+// machine: a worker waits for the counts of Redis however long they take. From SIGUSR2 on,
+// which it reports by a line, it waits as long as in production.
 
 const maxReplyMs = 80;
 const { setTimeout } = globalThis;

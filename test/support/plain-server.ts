@@ -20,8 +20,11 @@ export interface PlainServer {
  * @param attributes of the login `operator`, such as `createdb createrole`
  */
 export async function createPlainServer(attributes: string): Promise<PlainServer> {
-  // Two of them are servers of one installation, which are told apart by their system identifiers.
-  const server = await startOwnServer('plain', [...quickSettings, 'autovacuum=off'], { isNew: true });
+  // Two of them are servers of one installation, which are told apart by their system
+  // identifiers.
+  const server = await startOwnServer('plain', [...quickSettings, 'autovacuum=off'], {
+    isNew: true,
+  });
   const password = randomBytes(18).toString('base64url');
   const sql = <Row extends object>(text: string): Promise<Row[]> =>
     withConnection(server.url, async client => (await client.query(text)).rows as Row[]);

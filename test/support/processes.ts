@@ -1,7 +1,10 @@
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** A process of this machine, as /proc shows it (Linux only). What this user may not read is empty. */
+/**
+ * A process of this machine, as /proc shows it (Linux only). What this user may not read is
+ * empty.
+ */
 export interface SeenProcess {
   readonly pid: number;
   readonly parent: number;
@@ -24,10 +27,17 @@ export async function seeProcesses(): Promise<SeenProcess[]> {
 }
 
 async function seeProcess(pid: number): Promise<SeenProcess | undefined> {
-  const read = (name: string): Promise<string> => readFile(`/proc/${pid}/${name}`, 'utf8').catch(() => '');
-  const follow = (name: string): Promise<string> => readlink(`/proc/${pid}/${name}`).catch(() => '');
-  const [stat, command, environment] = [await read('stat'), await read('cmdline'), await read('environ')];
-  // The name before the state stands in brackets, and may have any character. Z: ended, and not waited for.
+  const read = (name: string): Promise<string> =>
+    readFile(`/proc/${pid}/${name}`, 'utf8').catch(() => '');
+  const follow = (name: string): Promise<string> =>
+    readlink(`/proc/${pid}/${name}`).catch(() => '');
+  const [stat, command, environment] = [
+    await read('stat'),
+    await read('cmdline'),
+    await read('environ'),
+  ];
+  // The name before the state stands in brackets, and may have any character. Z: ended, and not
+  // waited for.
   const [state, parent] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   if (!state || state === 'Z') return undefined;
   const [program, workingFolder] = [await follow('exe'), await follow('cwd')];
@@ -36,15 +46,17 @@ async function seeProcess(pid: number): Promise<SeenProcess | undefined> {
 }
 
 /**
- * Ends processes, also those that they start meanwhile, and returns when none is left. SIGQUIT lets PostgreSQL remove
- * its shared memory; SIGCONT lets a stopped process receive it. What remains after 20 s gets SIGKILL.
+ * Ends processes, also those that they start meanwhile, and returns when none is left. SIGQUIT
+ * lets PostgreSQL remove its shared memory; SIGCONT lets a stopped process receive it. What
+ * remains after 20 s gets SIGKILL.
  */
 export async function endProcesses(isMeant: (process: SeenProcess) => boolean): Promise<void> {
   const killAt = performance.now() + graceMs;
   for (;;) {
     const left = (await seeProcesses()).filter(seen => seen.pid !== process.pid && isMeant(seen));
     if (left.length === 0) return;
-    const signals = performance.now() < killAt ? (['SIGQUIT', 'SIGCONT'] as const) : (['SIGKILL'] as const);
+    const signals =
+      performance.now() < killAt ? (['SIGQUIT', 'SIGCONT'] as const) : (['SIGKILL'] as const);
     for (const { pid } of left) for (const signal of signals) signalProcess(pid, signal);
     await sleep(pollMs);
   }

@@ -11,7 +11,9 @@ import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { eventually } from './eventually.ts';
 import { postgresUrl } from './test-server.ts';
 
-/** One step of a schedule: of a writer, which may hold a transaction open, or of a backup run. */
+/**
+ * One step of a schedule: of a writer, which may hold a transaction open, or of a backup run.
+ */
 interface Step {
   readonly kind: string;
   readonly writer: number;
@@ -22,13 +24,17 @@ const steps = (writer: fc.Arbitrary<number>, ...kinds: string[]) =>
   fc.record({ kind: fc.constantFrom(...kinds), writer });
 
 /**
- * A schedule of writers, and of backup runs. `run` lets the run take its next step: it polls the counters, takes a
- * snapshot if it needs one, and completes the archive. A `poll` is that of a new run, after the one under way was
- * killed. Writers that connect, insert a row and end at once, and resets, let counters return to earlier values.
+ * A schedule of writers, and of backup runs. `run` lets the run take its next step: it polls
+ * the counters, takes a snapshot if it needs one, and completes the archive. A `poll` is that
+ * of a new run, after the one under way was killed. Writers that connect, insert a row and end
+ * at once, and resets, let counters return to earlier values.
  */
 export const schedule = fc.array(
   fc.oneof(
-    { weight: 4, arbitrary: steps(writers, 'connect', 'begin', 'insert', 'commit', 'abort', 'end') },
+    {
+      weight: 4,
+      arbitrary: steps(writers, 'connect', 'begin', 'insert', 'commit', 'abort', 'end'),
+    },
     { weight: 4, arbitrary: steps(fc.constant(0), 'run', 'run', 'run', 'poll') },
     { weight: 2, arbitrary: steps(writers, 'write', 'reset', 'truncate') },
   ),
@@ -38,7 +44,10 @@ export const schedule = fc.array(
 /** How a backup run proves that a database has not changed. */
 export interface ProofMethod {
   readonly isProved: (proof: string | null, now: ChangeCounters | undefined) => boolean;
-  /** False for a fault: the counters that are stored with an archive are those of its completion. */
+  /**
+   * False for a fault: the counters that are stored with an archive are those of its
+   * completion.
+   */
   readonly pollsBefore: boolean;
 }
 
@@ -49,9 +58,10 @@ export interface ProofDatabase {
   readonly url: string;
   poll(): Promise<ChangeCounters | undefined>;
   /**
-   * Runs the steps one after the other, and then an archive and polls while nobody writes, which prove the database
-   * unchanged in the end.
-   * @returns how often the database was proved unchanged, and how often it had changed in spite of the proof
+   * Runs the steps one after the other, and then an archive and polls while nobody writes,
+   * which prove the database unchanged in the end.
+   * @returns how often the database was proved unchanged, and how often it had changed in spite
+   *   of the proof
    */
   run(steps: readonly Step[], method?: ProofMethod): Promise<{ proved: number; missed: number }>;
   close(): Promise<void>;
@@ -95,16 +105,22 @@ export async function createProofDatabase(): Promise<ProofDatabase> {
       } else if (kind === 'end') {
         await session?.end();
         sessions[writer] = undefined;
-      } else if (kind === 'insert') await session?.query('insert into entries values (1)').catch(() => {});
-      else if (kind === 'truncate') await session?.query('truncate entries').catch(() => {});
-      else if (kind === 'write') await execute(`set lock_timeout = 50; insert into entries values (1)`).catch(() => {});
-      else if (kind === 'reset') await execute('select pg_stat_reset()');
-      else if (kind === 'poll' || (kind === 'run' && !planned)) {
+      } else if (kind === 'insert') {
+        await session?.query('insert into entries values (1)').catch(() => {});
+      } else if (kind === 'truncate') {
+        await session?.query('truncate entries').catch(() => {});
+      } else if (kind === 'write') {
+        await execute(`set lock_timeout = 50; insert into entries values (1)`).catch(() => {});
+      } else if (kind === 'reset') {
+        await execute('select pg_stat_reset()');
+      } else if (kind === 'poll' || (kind === 'run' && !planned)) {
         const counters = await poll();
         planned = undefined;
-        if (!archive || !method.isProved(archive.proof, counters)) planned = { proof: counters?.fingerprint ?? null };
-        else {
-          // What the poll proved was visible when it began: nothing ran between it and this read.
+        if (!archive || !method.isProved(archive.proof, counters)) {
+          planned = { proof: counters?.fingerprint ?? null };
+        } else {
+          // What the poll proved was visible when it began: nothing ran between it and this
+          // read.
           const rows = await readRows();
           if (rows === undefined) return;
           result.proved++;
@@ -119,7 +135,9 @@ export async function createProofDatabase(): Promise<ProofDatabase> {
         const proof = method.pollsBefore ? planned.proof : ((await poll())?.fingerprint ?? null);
         archive = { proof, rows: planned.rows };
         planned = undefined;
-      } else if (session) await session.query(kind === 'abort' ? 'rollback' : kind).catch(() => {});
+      } else if (session) {
+        await session.query(kind === 'abort' ? 'rollback' : kind).catch(() => {});
+      }
     };
     for (const step of steps) await take(step);
     await Promise.all(sessions.map(session => session?.end()));

@@ -3,8 +3,8 @@ import { Random } from '../simulation/random.ts';
 import { laterObject } from './use.ts';
 
 /**
- * Returns the random numbers of each test of a `describe`. A test that fails prints their seed, and a run with
- * `TEST_SEED=<seed>` draws the same ones.
+ * Returns the random numbers of each test of a `describe`. A test that fails prints their seed,
+ * and a run with `TEST_SEED=<seed>` draws the same ones.
  */
 export function useRandom(): Random {
   let seed: number;

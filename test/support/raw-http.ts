@@ -5,7 +5,9 @@ export interface RawResult {
   text: string;
   /** The status of every response on the connection, in order. */
   statuses: number[];
-  /** True if the service closed the connection before `withinMs` had passed or `until` matched. */
+  /**
+   * True if the service closed the connection before `withinMs` had passed or `until` matched.
+   */
   closed: boolean;
 }
 
@@ -17,7 +19,10 @@ interface RawOptions {
   exposeWrite?: (write: (bytes: string) => void) => void;
 }
 
-/** Sends bytes that no HTTP client would send, on a new connection, and collects the response bytes until it closes. */
+/**
+ * Sends bytes that no HTTP client would send, on a new connection, and collects the response
+ * bytes until it closes.
+ */
 export function sendRaw(
   url: string,
   chunks: string | Uint8Array | (string | Uint8Array)[],
@@ -30,7 +35,11 @@ export function sendRaw(
     const end = (closed: boolean): void => {
       clearTimeout(timer);
       socket.destroy();
-      resolve({ text, statuses: [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(match => Number(match[1])), closed });
+      resolve({
+        text,
+        statuses: [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(match => Number(match[1])),
+        closed,
+      });
     };
     const timer = setTimeout(() => end(false), withinMs);
     socket.on('data', data => {

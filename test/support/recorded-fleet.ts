@@ -28,7 +28,11 @@ export const fleetSql = [
 
 /** Statements that record a failed migration, a finding and a faulty archive of each tenant. */
 export const failuresSql = [
-  runSql('failed', `'failed'`, `'Relation "labels" of ' || slug || ' exists already' || repeat(' and more', 100)`),
+  runSql(
+    'failed',
+    `'failed'`,
+    `'Relation "labels" of ' || slug || ' exists already' || repeat(' and more', 100)`,
+  ),
   `update tenants set schema_version = '0001-first'`,
   `insert into doctor_reports (made_by, report) select 'drill', jsonb_build_object(
      'healthy', false, 'servers', 1, 'tenants', ${recordedTenants}, 'findings', (

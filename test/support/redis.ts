@@ -25,7 +25,11 @@ export interface TestRedis {
 export async function startRedis(options: readonly string[] = []): Promise<TestRedis> {
   const port = await freePort();
   const url = `redis://127.0.0.1:${port}`;
-  const admin = new Redis(url, { lazyConnect: true, retryStrategy: () => 10, connectTimeout: 1_000 });
+  const admin = new Redis(url, {
+    lazyConnect: true,
+    retryStrategy: () => 10,
+    connectTimeout: 1_000,
+  });
   admin.on('error', () => {}); // tests kill the server on purpose
   let server: ChildProcess | undefined;
 
@@ -33,9 +37,19 @@ export async function startRedis(options: readonly string[] = []): Promise<TestR
     url,
     admin,
     start: async () => {
-      // A title of the process would overwrite the environment, by which guardian.ts finds the server.
+      // A title of the process would overwrite the environment, by which guardian.ts finds the
+      // server.
       const title = ['--set-proc-title', 'no'];
-      const common = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
+      const common = [
+        '--port',
+        String(port),
+        '--bind',
+        '127.0.0.1',
+        '--save',
+        '',
+        '--appendonly',
+        'no',
+      ];
       const settings = [...common, ...title, ...options];
       server = spawn('redis-server', settings, { stdio: 'ignore' });
       if (admin.status === 'wait') await admin.connect().catch(() => {});

@@ -11,15 +11,18 @@ import { createWorld, useLogin } from './world.ts';
 const path = '/api/v1/EntityStatus';
 
 /**
- * Makes a world whose tenant acme has a restored database beside its own. Both have the status `restored`, and only its
- * own has the status `later`.
+ * Makes a world whose tenant acme has a restored database beside its own. Both have the status
+ * `restored`, and only its own has the status `later`.
  */
 export function useRestoredTenant() {
   const archives = useServerFolder('archives');
-  const world = use(async () => createWorld({ ACQUIRE_TIMEOUT_MS: '2000', ...(await backupSettings(archives)) }));
+  const world = use(async () =>
+    createWorld({ ACQUIRE_TIMEOUT_MS: '2000', ...(await backupSettings(archives)) }),
+  );
   const acme = useLogin(world, 'acme');
   const globex = useLogin(world, 'globex');
-  const command = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
+  const command = (...args: string[]) =>
+    runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
   const run = (...args: string[]) => succeed(world.environment, 'tenant', [...args, '--json']);
   /** Returns the status of the response. */
   const post = async (Title: string): Promise<number> => (await acme.post(path, { Title })).status;
@@ -32,11 +35,20 @@ export function useRestoredTenant() {
   });
 
   return {
-    ...{ world, globex, command, run, post },
-    /** Returns the titles of the statuses that a tenant has; one text with the status of the response if it fails. */
+    world,
+    globex,
+    command,
+    run,
+    post,
+    /**
+     * Returns the titles of the statuses that a tenant has; one text with the status of the
+     * response if it fails.
+     */
     titles: async (client: Client = acme): Promise<string[]> => {
       const { status, body } = await client.get(path, { 'Cache-Control': 'no-cache' });
-      return status === 200 ? body.map(({ Title }: { Title: string }) => Title) : [`status ${status}`];
+      return status === 200
+        ? body.map(({ Title }: { Title: string }) => Title)
+        : [`status ${status}`];
     },
     /** Returns what `doctor` finds wrong with acme: the names of the checks. */
     checks: async (): Promise<string[]> =>
@@ -46,6 +58,7 @@ export function useRestoredTenant() {
     /** Runs a restore until it kills its process before this step: see `killed-restore.ts`. */
     killBefore: (kind: string, step: string) =>
       startScript(killedRestore, [kind, 'acme', step], world.environment).ended,
-    pause: (kind: string, step: string, slug = 'acme') => pauseRun(world, world.environment, [kind, slug, step]),
+    pause: (kind: string, step: string, slug = 'acme') =>
+      pauseRun(world, world.environment, [kind, slug, step]),
   };
 }

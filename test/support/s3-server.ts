@@ -8,12 +8,21 @@ import { refused, type S3Response, S3Store } from './s3-store.ts';
 
 /** What a sick store does with a request in place of its response. */
 export type S3Fault =
-  | { readonly kind: 'silent' | 'no answer' | 'silent in the body' | 'cut in the body' | 'error in the document' }
+  | {
+      readonly kind:
+        | 'silent'
+        | 'no answer'
+        | 'silent in the body'
+        | 'cut in the body'
+        | 'error in the document';
+    }
   | { readonly kind: 'slow'; readonly pieces: number; readonly pauseMs: number }
   | { readonly kind: 'status'; readonly status: number; readonly code: string }
   | { readonly kind: 'redirect'; readonly status: number; readonly location: string };
 
-/** A store with the protocol of S3, and one bucket. It checks every request as Amazon's does. */
+/**
+ * A store with the protocol of S3, and one bucket. It checks every request as Amazon's does.
+ */
 export interface S3Server {
   /** Settings for a target in the bucket, with a temporary login. */
   readonly environment: Readonly<Record<string, string>>;
@@ -42,9 +51,11 @@ const login: S3Login = {
 export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3Server> {
   const store = new S3Store(maxKeys);
   const listener = createServer((request, response) => {
-    void answer(request, response).catch(() => response.destroy()); // the client has closed the connection
+    // the client has closed the connection
+    void answer(request, response).catch(() => response.destroy());
   });
-  listener.keepAliveTimeout = 60_000; // longer than a pause between two attempts, which must not meet a closing connection
+  // longer than a pause between two attempts, which must not meet a closing connection
+  listener.keepAliveTimeout = 60_000;
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const { method = '', url = '', headers } = request;
     server.requests.push(`${method} ${url}`);
@@ -52,13 +63,17 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
     const signed = { method, url, headers, body: await buffer(request) };
     const right = refuse(fault) ?? respond(signed);
     const isDocument = right.headers?.['content-type'] === 'application/xml';
-    const changed = isDocument ? { ...right, body: Buffer.from(server.changeBody(right.body.toString())) } : right;
+    const changed = isDocument
+      ? { ...right, body: Buffer.from(server.changeBody(right.body.toString())) }
+      : right;
     await send(response, fault, changed);
   };
   const respond = (request: SignedRequest): S3Response => {
     const refusal = refuseSignature(request, server.logins, Date.now() + server.clockOffsetMs);
     if (refusal) return refused(refusal);
-    if (request.method === 'PUT' && !request.headers['content-length']) return refused([411, 'MissingContentLength']);
+    if (request.method === 'PUT' && !request.headers['content-length']) {
+      return refused([411, 'MissingContentLength']);
+    }
     const [path = '', query = ''] = request.url.split(/\?(.*)/s);
     const [, name, ...key] = path.split('/').map(decodeURIComponent);
     if (name !== bucket) return refused([404, 'NoSuchBucket']);
@@ -96,31 +111,44 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
   return Object.assign(server, { environment });
 }
 
-async function send(response: ServerResponse, fault: S3Fault | undefined, right: S3Response): Promise<void> {
+async function send(
+  response: ServerResponse,
+  fault: S3Fault | undefined,
+  right: S3Response,
+): Promise<void> {
   if (fault?.kind === 'silent') return;
   if (fault?.kind === 'no answer') return void response.destroy();
   if (fault?.kind === 'redirect') {
-    response.writeHead(fault.status, { location: fault.location }).end(refused([fault.status, 'Redirect']).body);
+    response
+      .writeHead(fault.status, { location: fault.location })
+      .end(refused([fault.status, 'Redirect']).body);
     return;
   }
   const { status, headers, body } = right;
   response.writeHead(status, { 'content-length': body.length, ...headers });
   const half = Math.floor(body.length / 2);
-  if (fault?.kind === 'silent in the body') response.write(body.subarray(0, half));
-  else if (fault?.kind === 'cut in the body') response.write(body.subarray(0, half), () => response.destroy());
-  else if (fault?.kind === 'slow') {
+  if (fault?.kind === 'silent in the body') {
+    response.write(body.subarray(0, half));
+  } else if (fault?.kind === 'cut in the body') {
+    response.write(body.subarray(0, half), () => response.destroy());
+  } else if (fault?.kind === 'slow') {
     const size = Math.ceil(body.length / fault.pieces);
     for (let at = 0; at < body.length; at += size) {
       await pause(fault.pauseMs);
       response.write(body.subarray(at, at + size));
     }
     response.end();
-  } else response.end(body);
+  } else {
+    response.end(body);
+  }
 }
 
 /** A request that is refused changes nothing. */
 function refuse(fault: S3Fault | undefined): S3Response | undefined {
   if (fault?.kind === 'status') return refused([fault.status, fault.code]);
-  // S3 begins the response to the end of an upload before it knows whether it can put the parts together.
-  return fault?.kind === 'error in the document' ? { ...refused([500, 'InternalError']), status: 200 } : undefined;
+  // S3 begins the response to the end of an upload before it knows whether it can put the parts
+  // together.
+  return fault?.kind === 'error in the document'
+    ? { ...refused([500, 'InternalError']), status: 200 }
+    : undefined;
 }

@@ -12,7 +12,10 @@ export interface S3Response {
 
 const minPartBytes = 5 * 1024 * 1024;
 
-/** How a store treats a write with a condition: as Amazon's does, without looking at it, or not at all. */
+/**
+ * How a store treats a write with a condition: as Amazon's does, without looking at it, or not
+ * at all.
+ */
 export type ConditionSupport = 'heeded' | 'ignored' | 'refused';
 
 /** A version of an object; without bytes: a marker that it was deleted. */
@@ -25,7 +28,10 @@ interface Version {
 /** The objects, their versions and the unfinished uploads of one bucket, in memory. */
 export class S3Store {
   readonly objects = new Map<string, Buffer>();
-  readonly uploads = new Map<string, { readonly key: string; readonly parts: Map<number, Buffer> }>();
+  readonly uploads = new Map<
+    string,
+    { readonly key: string; readonly parts: Map<number, Buffer> }
+  >();
   /** The oldest first. Undefined: the bucket keeps no versions. */
   versions: Version[] | undefined;
   conditions: ConditionSupport = 'heeded';
@@ -66,7 +72,9 @@ export class S3Store {
       case 'GET object': {
         const bytes = this.objects.get(key);
         if (!bytes) return refused([404, 'NoSuchKey']);
-        const checksum = headers['x-amz-checksum-mode'] ? { 'x-amz-checksum-crc32': this.#sums.get(key) ?? '' } : {};
+        const checksum = headers['x-amz-checksum-mode']
+          ? { 'x-amz-checksum-crc32': this.#sums.get(key) ?? '' }
+          : {};
         return { status: 200, headers: { etag: etagOf(bytes), ...checksum }, body: bytes };
       }
       case 'PUT object':
@@ -84,13 +92,18 @@ export class S3Store {
       case 'POST object uploadId':
         return this.#complete(id, body.toString());
       case 'DELETE object uploadId':
-        return this.uploads.delete(id ?? '') ? { status: 204, body: Buffer.alloc(0) } : refused([404, 'NoSuchUpload']);
+        return this.uploads.delete(id ?? '')
+          ? { status: 204, body: Buffer.alloc(0) }
+          : refused([404, 'NoSuchUpload']);
       default:
         return refused([501, 'NotImplemented']);
     }
   }
 
-  /** The checksums that the store has computed of its objects: a test that damages an object leaves them. */
+  /**
+   * The checksums that the store has computed of its objects: a test that damages an object
+   * leaves them.
+   */
   readonly #sums = new Map<string, string>();
 
   #put(key: string, body: Buffer): S3Response {
@@ -134,13 +147,19 @@ export class S3Store {
   #listVersions(query: ReadonlyMap<string, string>): S3Response {
     const prefix = query.get('prefix') ?? '';
     const all: Version[] =
-      this.versions ?? [...this.objects].map(([key, bytes]): Version => ({ id: 'null', key, bytes }));
+      this.versions ??
+      [...this.objects].map(([key, bytes]): Version => ({ id: 'null', key, bytes }));
     const after = `${query.get('key-marker') ?? ''}\0${query.get('version-id-marker') ?? ''}`;
     const places = all
       .filter(({ key }) => key.startsWith(prefix))
       .map(each => ({ each, place: `${each.key}\0${each.id}` }));
-    const left = places.sort((a, b) => (a.place < b.place ? -1 : 1)).filter(({ place }) => place > after);
-    const page = left.slice(0, Math.min(Number(query.get('max-keys') ?? this.#maxKeys), this.#maxKeys));
+    const left = places
+      .sort((a, b) => (a.place < b.place ? -1 : 1))
+      .filter(({ place }) => place > after);
+    const page = left.slice(
+      0,
+      Math.min(Number(query.get('max-keys') ?? this.#maxKeys), this.#maxKeys),
+    );
     const last = page.at(-1)?.each;
 
     return document(
@@ -158,8 +177,13 @@ export class S3Store {
 
   #list(query: ReadonlyMap<string, string>): S3Response {
     const after = Buffer.from(query.get('continuation-token') ?? '', 'base64').toString();
-    const keys = sorted(this.objects.keys()).filter(key => key > after && key.startsWith(query.get('prefix') ?? ''));
-    const page = keys.slice(0, Math.min(Number(query.get('max-keys') ?? this.#maxKeys), this.#maxKeys));
+    const keys = sorted(this.objects.keys()).filter(
+      key => key > after && key.startsWith(query.get('prefix') ?? ''),
+    );
+    const page = keys.slice(
+      0,
+      Math.min(Number(query.get('max-keys') ?? this.#maxKeys), this.#maxKeys),
+    );
     const next = Buffer.from(page.at(-1) ?? '').toString('base64');
     return document(
       'ListBucketResult',
@@ -176,14 +200,18 @@ export class S3Store {
   #listUploads(query: ReadonlyMap<string, string>): S3Response {
     const after = `${query.get('key-marker') ?? ''}\0${query.get('upload-id-marker') ?? ''}`;
     const places = [...this.uploads].map(([id, { key }]) => `${key}\0${id}`);
-    const left = places.sort().filter(place => place > after && place.startsWith(query.get('prefix') ?? ''));
+    const left = places
+      .sort()
+      .filter(place => place > after && place.startsWith(query.get('prefix') ?? ''));
     const page = left.slice(0, this.#maxKeys).map(place => place.split('\0').map(escapeXml));
     const [key, id] = page.at(-1) ?? [];
     return document(
       'ListMultipartUploadsResult',
       `<IsTruncated>${page.length < left.length}</IsTruncated>`,
       `<NextKeyMarker>${key}</NextKeyMarker><NextUploadIdMarker>${id}</NextUploadIdMarker>`,
-      ...page.map(([name, upload]) => `<Upload><Key>${name}</Key><UploadId>${upload}</UploadId></Upload>`),
+      ...page.map(
+        ([name, upload]) => `<Upload><Key>${name}</Key><UploadId>${upload}</UploadId></Upload>`,
+      ),
     );
   }
 
@@ -213,8 +241,12 @@ export class S3Store {
     for (const [at, { number, etag }] of named.entries()) {
       const part = upload.parts.get(number);
       if (!part || etagOf(part) !== etag) return refused([400, 'InvalidPart']);
-      if (at > 0 && number <= (named[at - 1]?.number ?? 0)) return refused([400, 'InvalidPartOrder']);
-      if (at < named.length - 1 && part.length < minPartBytes) return refused([400, 'EntityTooSmall']);
+      if (at > 0 && number <= (named[at - 1]?.number ?? 0)) {
+        return refused([400, 'InvalidPartOrder']);
+      }
+      if (at < named.length - 1 && part.length < minPartBytes) {
+        return refused([400, 'EntityTooSmall']);
+      }
       parts.push(part);
     }
     this.#put(upload.key, Buffer.concat(parts));

@@ -4,7 +4,8 @@ import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { postgresUrl } from './test-server.ts';
 
 /**
- * Returns a function that creates an empty database and returns its URL. In a `describe`: drops them all at its end.
+ * Returns a function that creates an empty database and returns its URL. In a `describe`: drops
+ * them all at its end.
  */
 export function useScratchDatabases(): () => Promise<string> {
   const made: string[] = [];

@@ -6,16 +6,20 @@ import { dirname, join } from 'node:path';
 import { useFolder } from './use.ts';
 
 const memoryFolder = '/dev/shm'; // Linux only; a container often has 64 MB of it
-/** The suite takes at most 4 GB: seven workers with up to 60 databases of 8.5 MB, and 256 MB of write-ahead log. */
+/**
+ * The suite takes at most 4 GB: seven workers with up to 60 databases of 8.5 MB, and 256 MB of
+ * write-ahead log.
+ */
 const minFreeBytes = 5 * 1024 ** 3;
 
 /** Where the folders of a run may lie. */
 export const folderParents = [memoryFolder, tmpdir()];
 
 /**
- * Creates a folder for the data of a PostgreSQL server of the tests: in memory if enough is free, otherwise in the
- * temporary folder. A database is about 300 files, and `create database` takes 0.03 s of CPU time in memory against 0.1
- * to 0.2 s on ext4. Its name has the number of the run, whose guardian removes what the run leaves.
+ * Creates a folder for the data of a PostgreSQL server of the tests: in memory if enough is
+ * free, otherwise in the temporary folder. A database is about 300 files, and `create database`
+ * takes 0.03 s of CPU time in memory against 0.1 to 0.2 s on ext4. Its name has the number of
+ * the run, whose guardian removes what the run leaves.
  */
 export async function makeServerFolder(name: string): Promise<string> {
   const folder = serverFolder(name);
@@ -24,14 +28,20 @@ export async function makeServerFolder(name: string): Promise<string> {
   return folder;
 }
 
-/** Makes such a folder before the tests of a `describe`, and removes it after them. @returns its path */
+/**
+ * Makes such a folder before the tests of a `describe`, and removes it after them.
+ * @returns its path
+ */
 export function useServerFolder(name: string): string {
   return useFolder(serverFolder(name));
 }
 
 function serverFolder(name: string): string {
   const parent = hasFreeMemory() ? memoryFolder : tmpdir();
-  return join(parent, `backoffice-${name}-${process.env.TEST_RUN ?? process.pid}-${randomUUID().slice(0, 8)}`);
+  return join(
+    parent,
+    `backoffice-${name}-${process.env.TEST_RUN ?? process.pid}-${randomUUID().slice(0, 8)}`,
+  );
 }
 
 /** @param name without the path */
@@ -50,12 +60,15 @@ function hasFreeMemory(): boolean {
   return bavail * bsize >= minFreeBytes;
 }
 
-/** A run that takes longer is not one: its processes may be in another namespace, where nobody here sees them. */
+/**
+ * A run that takes longer is not one: its processes may be in another namespace, where nobody
+ * here sees them.
+ */
 const maxRunMs = 3 * 3_600_000;
 
 /**
- * Removes the folders of killed runs without a guardian (the guardian of a run can be killed too), whose memory would
- * stay in use. A server that still runs there ends then.
+ * Removes the folders of killed runs without a guardian (the guardian of a run can be killed
+ * too), whose memory would stay in use. A server that still runs there ends then.
  */
 async function removeAbandoned(parent: string): Promise<void> {
   for (const name of await readdir(parent)) {

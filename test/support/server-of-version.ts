@@ -37,7 +37,11 @@ async function binariesOf(major: number): Promise<Binaries | undefined> {
   return load().catch(async () => {
     await mkdir(folder, { recursive: true });
     const options = ['--no-save', '--no-audit', '--no-fund', '--prefix', folder];
-    const isInstalled = await promisify(execFile)('npm', ['install', ...options, `${name}@${version}`]).then(
+    const isInstalled = await promisify(execFile)('npm', [
+      'install',
+      ...options,
+      `${name}@${version}`,
+    ]).then(
       () => true,
       () => false,
     );
@@ -51,8 +55,8 @@ export async function startServerOfVersion(major: number): Promise<ServerOfVersi
   if (!binaries) return undefined;
 
   const folder = await makeServerFolder(`postgres-${major}`);
-  const [data, certificate, key, secret] = ['data', 'server.crt', 'server.key', 'secret'].map(name =>
-    join(folder, name),
+  const [data, certificate, key, secret] = ['data', 'server.crt', 'server.key', 'secret'].map(
+    name => join(folder, name),
   ) as [string, string, string, string];
   const [password, operator] = [randomBytes(12).toString('hex'), randomBytes(12).toString('hex')];
   await makeCertificate('localhost', [certificate, key]);
@@ -60,7 +64,9 @@ export async function startServerOfVersion(major: number): Promise<ServerOfVersi
   await writeFile(secret, password);
   const runner = await createRunner(data);
   if (runner.uid !== undefined) {
-    for (const path of [folder, certificate, key, secret]) await chown(path, runner.uid, runner.uid);
+    for (const path of [folder, certificate, key, secret]) {
+      await chown(path, runner.uid, runner.uid);
+    }
   }
 
   const initialised = [
@@ -99,8 +105,14 @@ export async function startServerOfVersion(major: number): Promise<ServerOfVersi
   const urlOf = (user: string, word: string, database: string): string =>
     `postgresql://${user}:${word}@localhost:${port}/${database}?sslmode=verify-full&sslrootcert=${certificate}`;
   const superuser = <T>(text: string): Promise<T> =>
-    withConnection(urlOf('postgres', password, 'postgres'), async client => (await client.query(text)) as T);
-  await eventually(() => output.includes('ready to accept connections') || server.exitCode !== null, 60_000);
+    withConnection(
+      urlOf('postgres', password, 'postgres'),
+      async client => (await client.query(text)) as T,
+    );
+  await eventually(
+    () => output.includes('ready to accept connections') || server.exitCode !== null,
+    60_000,
+  );
   if (server.exitCode !== null) throw new Error(`PostgreSQL ${major} has ended: ${output}`);
   await superuser(`create role operator login createdb createrole password '${operator}'`);
   await superuser('create database backoffice owner operator');

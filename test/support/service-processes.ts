@@ -11,7 +11,8 @@ export interface ServiceProcess extends RunningScript {
 /** Processes of the service that a test starts, kills and starts again. */
 export interface ServiceProcesses {
   /**
-   * Starts a process, and waits until it listens: on free ports, unless the environment names others.
+   * Starts a process, and waits until it listens: on free ports, unless the environment names
+   * others.
    * @param script `src/main.ts` of another build
    */
   start(environment: Readonly<Record<string, string>>, script?: string): Promise<ServiceProcess>;
@@ -21,7 +22,10 @@ export interface ServiceProcesses {
 
 const startMs = 120_000;
 
-/** Returns processes that are killed after the tests of a `describe`, before what was made earlier is closed. */
+/**
+ * Returns processes that are killed after the tests of a `describe`, before what was made
+ * earlier is closed.
+ */
 export function useServiceProcesses(): ServiceProcesses {
   const processes = createServiceProcesses();
   use(async () => ({ close: processes.killAll }));
@@ -38,7 +42,11 @@ export function createServiceProcesses(): ServiceProcesses {
       const hasEnded = () => running.process.exitCode !== null;
       await eventually(() => listening() || hasEnded(), startMs).catch(() => {});
       const port = Number(listening());
-      if (!port) throw new Error(`a service does not listen: ${JSON.stringify([hasEnded(), running.output])}`);
+      if (!port) {
+        throw new Error(
+          `a service does not listen: ${JSON.stringify([hasEnded(), running.output])}`,
+        );
+      }
       return { ...running, port, url: `http://127.0.0.1:${port}` };
     },
     killAll: async () => {

@@ -2,22 +2,30 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { postgresUrl } from './test-server.ts';
 
-/** A TCP proxy in front of a PostgreSQL server, which can stop passing bytes, like a network that is lost. */
+/**
+ * A TCP proxy in front of a PostgreSQL server, which can stop passing bytes, like a network
+ * that is lost.
+ */
 export interface SilentProxy {
   /** Returns the URL with the address of the proxy in place of the server's. */
   through(url: string): string;
   /**
-   * Passes no more bytes, in either direction, on present and later connections to a database; their sockets stay open.
-   * @param matches returns true for the bytes of a packet that is the last one passed; absent: nothing is passed any
-   *   more
+   * Passes no more bytes, in either direction, on present and later connections to a database;
+   * their sockets stay open.
+   * @param matches returns true for the bytes of a packet that is the last one passed; absent:
+   *   nothing is passed any more
    */
   silence(database: string, matches?: (packet: Buffer) => boolean): void;
   /**
-   * Holds back the first packet to a database that matches, and what follows it on its connection. Other connections
-   * go on.
-   * @returns a function that passes what was held back; `isHolding` becomes true when a packet has matched
+   * Holds back the first packet to a database that matches, and what follows it on its
+   * connection. Other connections go on.
+   * @returns a function that passes what was held back; `isHolding` becomes true when a packet
+   *   has matched
    */
-  hold(database: string, matches: (packet: Buffer) => boolean): { release: () => void; readonly isHolding: boolean };
+  hold(
+    database: string,
+    matches: (packet: Buffer) => boolean,
+  ): { release: () => void; readonly isHolding: boolean };
   /**
    * Reads nothing more from the present connections to a database, as when a network stalls:
    * what is sent meanwhile stays in the kernel of its sender.
@@ -28,7 +36,10 @@ export interface SilentProxy {
   open(database: string): number;
   /** The bytes that have arrived from connections to a database, since the start. */
   received(database: string): number;
-  /** Calls `change` with each packet to a database, before it is passed: it may change the bytes in place. */
+  /**
+   * Calls `change` with each packet to a database, before it is passed: it may change the bytes
+   * in place.
+   */
   edit(database: string, change: (packet: Buffer) => void): void;
   /** Drops the notifications to a database's connections, or passes them again. */
   dropNotifications(database: string, isDropping: boolean): void;
@@ -46,8 +57,8 @@ interface Hold {
 }
 
 /**
- * Starts a proxy, by default of the suite's PostgreSQL. A connection belongs to the database that its first packet
- * names (no TLS).
+ * Starts a proxy, by default of the suite's PostgreSQL. A connection belongs to the database
+ * that its first packet names (no TLS).
  */
 export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy> {
   const { hostname, port } = new URL(url);
@@ -96,7 +107,9 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
           upstream.write(packet);
           client.resume();
         };
-      } else upstream.write(packet);
+      } else {
+        upstream.write(packet);
+      }
     });
     const filter = notificationFilter(() => withoutNotifications.has(database ?? ''));
     upstream.on('data', packet => {
@@ -151,9 +164,13 @@ function nothing(): boolean {
   return true;
 }
 
-/** Returns a function that splits a server's bytes into messages, and leaves out notifications while `isDropping`. */
+/**
+ * Returns a function that splits a server's bytes into messages, and leaves out notifications
+ * while `isDropping`.
+ */
 function notificationFilter(isDropping: () => boolean): (bytes: Buffer) => Buffer {
-  const notification = 'A'.charCodeAt(0); // PostgreSQL, "Message Formats": a type, then a length that counts itself
+  // PostgreSQL, "Message Formats": a type, then a length that counts itself
+  const notification = 'A'.charCodeAt(0);
   let rest = Buffer.alloc(0);
   return bytes => {
     rest = Buffer.concat([rest, bytes]);

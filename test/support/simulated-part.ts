@@ -11,21 +11,29 @@ interface Extent {
   mutants: number;
 }
 
-/** Adds the tests of a simulated part: runs without violation, equal traces of equal seeds, and planted faults. */
+/**
+ * Adds the tests of a simulated part: runs without violation, equal traces of equal seeds, and
+ * planted faults.
+ */
 export function testSimulatedPart(name: PartName, { promise, runs, mutants }: Extent): void {
   const part = parts[name];
 
   it(`${promise}, in ${runs} simulated runs`, async () => {
     const order = { part: name, first: 1, runs, step: 1, trace: false };
-    await runSeeds(order, ({ seed, violation }) => expect(violation, `seed ${seed}`).to.equal(undefined));
+    await runSeeds(order, ({ seed, violation }) =>
+      expect(violation, `seed ${seed}`).to.equal(undefined),
+    );
   });
 
   it(`the same seed gives the same simulated run of ${name}, step by step`, async () => {
     const run = async (seed: number): Promise<string> => {
       let steps = '';
-      await runSeeds({ part: name, first: seed, runs: 1, step: 1, trace: true }, ({ trace = '' }) => {
-        steps = trace;
-      });
+      await runSeeds(
+        { part: name, first: seed, runs: 1, step: 1, trace: true },
+        ({ trace = '' }) => {
+          steps = trace;
+        },
+      );
       return steps;
     };
     for (const seed of [1, 2, 3]) expect(await run(seed)).to.equal(await run(seed));
@@ -34,8 +42,9 @@ export function testSimulatedPart(name: PartName, { promise, runs, mutants }: Ex
     expect(first.length).to.be.greaterThan(1_000);
   });
 
-  for (const mutant of part.mutants.slice(0, mutants))
+  for (const mutant of part.mutants.slice(0, mutants)) {
     it(`the simulation of ${name} finds the planted fault that ${mutant.name}`, async () => {
       expect(await findMutant(part, mutant, { first: mutant.seed, runs: 1_000 })).to.be.a('number');
     });
+  }
 }

@@ -21,12 +21,20 @@ export const timeFiles = {
   },
 };
 
-/** Returns the lines to print at the end of a run, the slowest file first; nothing after a run of a single file. */
+/**
+ * Returns the lines to print at the end of a run, the slowest file first; nothing after a run
+ * of a single file.
+ */
 export async function slowestFiles(): Promise<string> {
   const stored = (await readFile(durations(), 'utf8').catch(() => '')).trim().split('\n');
   if (stored.length < 2) return '';
-  const files = stored.map(line => ({ seconds: Number.parseFloat(line) / 1_000, file: line.replace(/^\S+ /, '') }));
+  const files = stored.map(line => ({
+    seconds: Number.parseFloat(line) / 1_000,
+    file: line.replace(/^\S+ /, ''),
+  }));
   const slowest = files.sort((a, b) => b.seconds - a.seconds).slice(0, shown);
-  const lines = slowest.map(({ seconds, file }) => `${seconds.toFixed(1).padStart(8)} s  ${file}\n`);
+  const lines = slowest.map(
+    ({ seconds, file }) => `${seconds.toFixed(1).padStart(8)} s  ${file}\n`,
+  );
   return `\n  The slowest files:\n${lines.join('')}`;
 }

@@ -1,7 +1,11 @@
 import { Readable } from 'node:stream';
 import type { Installation } from '../../src/control/installation.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import type { BackupOutcome, BackupReport, WriteArchive } from '../../src/operator/backup/run-backup.ts';
+import type {
+  BackupOutcome,
+  BackupReport,
+  WriteArchive,
+} from '../../src/operator/backup/run-backup.ts';
 import { runBackup } from '../../src/operator/backup/run-backup.ts';
 import type { Target } from '../../src/operator/backup/target/target.ts';
 
@@ -11,11 +15,15 @@ export const recipients = [`age1${'q'.repeat(58)}`];
 /** Everything is kept: the tests of what is kept say so. */
 export const keepAll = { allMs: Number.POSITIVE_INFINITY, hours: 0, days: 0, weeks: 0, months: 0 };
 
-/** Writes archives that only say what they would be of, in place of tar, compression and seal. */
+/**
+ * Writes archives that only say what they would be of, in place of tar, compression and seal.
+ */
 export const writeSmall: WriteArchive = (order, store) =>
   withConnection(order.url, async client => {
     const table = order.tenant ? 'currencies' : 'tenants';
-    const { rows } = await client.query<{ rows: number }>(`select count(*)::int as rows from ${table}`);
+    const { rows } = await client.query<{ rows: number }>(
+      `select count(*)::int as rows from ${table}`,
+    );
     const document = JSON.stringify({ name: order.name.name, rows: rows[0]?.rows });
     const written = await store(Readable.from([Buffer.from(document)]));
 
@@ -42,5 +50,9 @@ export async function runSmall(
     onOutcome: outcome => outcomes.push(outcome),
   });
 
-  return { ...report, outcomes, states: outcomes.map(({ slug, state }) => `${slug}: ${state}`).sort() };
+  return {
+    ...report,
+    outcomes,
+    states: outcomes.map(({ slug, state }) => `${slug}: ${state}`).sort(),
+  };
 }

@@ -30,7 +30,9 @@ export class Standby {
     const maxConnections = await withConnection(primaryUrl, async client => {
       await client.query(`select pg_backup_start('standby', true)`);
       await cp(join(primaryFolder, 'postgres'), data, { recursive: true });
-      const { rows } = await client.query<{ label: string }>('select labelfile as label from pg_backup_stop()');
+      const { rows } = await client.query<{ label: string }>(
+        'select labelfile as label from pg_backup_stop()',
+      );
       await writeFile(join(data, 'backup_label'), rows[0]?.label ?? '');
       const settings = await client.query<{ max_connections: string }>('show max_connections');
       return settings.rows[0]?.max_connections;
@@ -46,18 +48,27 @@ export class Standby {
     const url = await eventually(async () => {
       const own = Object.assign(new URL(primaryUrl), { port: (await findServer(data))?.port }).href;
       const following = 'select from pg_stat_wal_receiver where pg_is_in_recovery()';
-      return withConnection(own, async client => (await client.query(following)).rowCount === 1 && own);
+      return withConnection(
+        own,
+        async client => (await client.query(following)).rowCount === 1 && own,
+      );
     }, 20_000);
 
     return new Standby(url, data, primaryUrl);
   }
 
-  /** Resolves when it has what the primary has now, and is a primary itself. The other one stays as it is. */
+  /**
+   * Resolves when it has what the primary has now, and is a primary itself. The other one stays
+   * as it is.
+   */
   async promote(): Promise<void> {
     const position = await withConnection(this.#primaryUrl, async client => {
       await client.query('set synchronous_commit = on');
-      await client.query(`select pg_logical_emit_message(true, 'promote', '')`); // flushes all earlier commits
-      const { rows } = await client.query<{ at: string }>('select pg_current_wal_flush_lsn() as at');
+      // flushes all earlier commits
+      await client.query(`select pg_logical_emit_message(true, 'promote', '')`);
+      const { rows } = await client.query<{ at: string }>(
+        'select pg_current_wal_flush_lsn() as at',
+      );
       return rows[0]?.at;
     });
     await withConnection(this.url, async client => {

@@ -12,7 +12,10 @@ import { endProcesses, type SeenProcess, seeProcesses } from './processes.ts';
 import { makeServerFolder } from './server-folder.ts';
 
 export const statuses = '/api/v1/EntityStatus';
-/** The first start creates a database cluster, which takes 5 s on a machine that does nothing else. */
+/**
+ * The first start creates a database cluster, which takes 5 s on a machine that does nothing
+ * else.
+ */
 export const startMs = 120_000;
 
 /** A process of the service, and what its welcome text says. */
@@ -31,8 +34,8 @@ interface PendingRequest {
 }
 
 /**
- * Starts a service before the tests of a `describe`, on a folder of its own with the embedded PostgreSQL, the demo
- * tenant and an entity status `Stored`. Ends all processes after them.
+ * Starts a service before the tests of a `describe`, on a folder of its own with the embedded
+ * PostgreSQL, the demo tenant and an entity status `Stored`. Ends all processes after them.
  * @param settings environment variables of each start
  */
 export function useStarts(settings: Record<string, string> = {}) {
@@ -118,13 +121,18 @@ export function useStarts(settings: Record<string, string> = {}) {
   const isRunning = ({ process: child }: StartedService): boolean =>
     child.exitCode === null && child.signalCode === null;
 
-  async function end({ process: child, ended }: RunningScript, signal: NodeJS.Signals): Promise<ScriptResult> {
+  async function end(
+    { process: child, ended }: RunningScript,
+    signal: NodeJS.Signals,
+  ): Promise<ScriptResult> {
     child.kill(signal);
     return ended;
   }
 
   async function logIn({ url, tenant }: StartedService): Promise<Client> {
-    const response = await new Client(url).post('/api/v1/auth/login', credentials, { 'X-Tenant': tenant });
+    const response = await new Client(url).post('/api/v1/auth/login', credentials, {
+      'X-Tenant': tenant,
+    });
     expect(response.status).to.equal(200);
     return new Client(url, response.body);
   }
@@ -132,10 +140,17 @@ export function useStarts(settings: Record<string, string> = {}) {
   async function expectServing(service: StartedService): Promise<void> {
     const { status, body } = await (await logIn(service)).get(statuses);
     expect(status, JSON.stringify(body)).to.equal(200);
-    expect(body.map(({ Title }: { Title: string }) => Title)).to.include.members(['Prospect', 'Active', 'Inactive']);
+    expect(body.map(({ Title }: { Title: string }) => Title)).to.include.members([
+      'Prospect',
+      'Active',
+      'Inactive',
+    ]);
   }
 
-  /** Begins a request that creates a status. The service has received the head, and waits for `body` to be sent. */
+  /**
+   * Begins a request that creates a status. The service has received the head, and waits for
+   * `body` to be sent.
+   */
   async function beginRequest(service: StartedService, title: string): Promise<PendingRequest> {
     const { tokens } = await logIn(service);
     const body = JSON.stringify({ Title: title });
@@ -170,16 +185,22 @@ export function useStarts(settings: Record<string, string> = {}) {
   /** The pid of the PostgreSQL that serves the data folder, if one does. */
   async function postmaster(): Promise<number | undefined> {
     const data = join(folder, 'postgres');
-    const pid = Number((await readFile(join(data, 'postmaster.pid'), 'utf8').catch(() => '')).split('\n')[0]);
+    const pid = Number(
+      (await readFile(join(data, 'postmaster.pid'), 'utf8').catch(() => '')).split('\n')[0],
+    );
     const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
     return command.split('\0').includes(data) ? pid : undefined;
   }
 
   /**
-   * Starts the service with npm, begins a request, and sends a signal. Expects that the request finishes, that npm
-   * exits with 0 and that no process remains.
+   * Starts the service with npm, begins a request, and sends a signal. Expects that the request
+   * finishes, that npm exits with 0 and that no process remains.
    */
-  async function expectNpmToFinish(args: string[], title: string, signal: (npmPid: number) => void): Promise<void> {
+  async function expectNpmToFinish(
+    args: string[],
+    title: string,
+    signal: (npmPid: number) => void,
+  ): Promise<void> {
     await stopped();
     const npm = await ready(launchNpm(...args));
     const pending = await beginRequest(npm, title);

@@ -41,8 +41,17 @@ export function summaryOf(served: readonly Served[]): Record<string, number> {
   const at = (share: number): number =>
     Math.round((times[Math.floor((times.length - 1) * share)] ?? Number.NaN) * 10) / 10;
   const failures = served.flatMap(({ status }) => (typeof status === 'string' ? [status] : []));
-  const counts = Object.fromEntries(Object.entries(Object.groupBy(failures, text => text)).map(countOf));
-  return { requests: times.length, failed: failures.length, ...counts, p50: at(0.5), p99: at(0.99), max: at(1) };
+  const counts = Object.fromEntries(
+    Object.entries(Object.groupBy(failures, text => text)).map(countOf),
+  );
+  return {
+    requests: times.length,
+    failed: failures.length,
+    ...counts,
+    p50: at(0.5),
+    p99: at(0.99),
+    max: at(1),
+  };
 }
 
 /** Returns how many requests failed. */

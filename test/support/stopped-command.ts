@@ -14,16 +14,23 @@ import type { World } from './world.ts';
 
 /** A command that waits in the control database. */
 export interface StoppedCommand {
-  /** Kills its guard process, which would put the tenant back into service, and then the command, as kill -9 does. */
+  /**
+   * Kills its guard process, which would put the tenant back into service, and then the
+   * command, as kill -9 does.
+   */
   kill(): Promise<void>;
-  /** Kills the command alone. Its process, and not a program that has started it, gets the signal. */
+  /**
+   * Kills the command alone. Its process, and not a program that has started it, gets the
+   * signal.
+   */
   killAlone(): Promise<void>;
   goOn(): Promise<ScriptResult>;
 }
 
 /**
- * Where a command waits: before it records that a database is complete, or the tenant's; or before it lifts its fence.
- * Each has the key of an advisory lock, which the command waits for, and a trigger.
+ * Where a command waits: before it records that a database is complete, or the tenant's; or
+ * before it lifts its fence. Each has the key of an advisory lock, which the command waits for,
+ * and a trigger.
  */
 const stops = {
   change: {
@@ -42,9 +49,10 @@ const stopFunction = `
   end $$`;
 
 /**
- * Starts a command, and returns when it waits: a restore has filled its database then, and a move or swap is behind its
- * fence, before the exchange.
- * @param options `launcher`: a program with arguments that starts the command; `at`: where it waits, if not there
+ * Starts a command, and returns when it waits: a restore has filled its database then, and a
+ * move or swap is behind its fence, before the exchange.
+ * @param options `launcher`: a program with arguments that starts the command; `at`: where it
+ *   waits, if not there
  */
 export async function stopCommand(
   { installation, environment }: Pick<World, 'installation' | 'environment'>,
@@ -56,10 +64,15 @@ export async function stopCommand(
   const holder = new pg.Client(installation.controlUrl);
   holder.on('error', () => {}); // the server may end it first
   await holder.connect();
-  const { rows: locks } = await holder.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [key]);
+  const { rows: locks } = await holder.query<{ locked: boolean }>(
+    'select pg_try_advisory_lock($1) as locked',
+    [key],
+  );
   if (!locks[0]?.locked) throw new Error('another command is stopped');
   await holder.query(stopFunction);
-  await holder.query(`create or replace trigger stop_command before ${on} execute function stop_command(${key})`);
+  await holder.query(
+    `create or replace trigger stop_command before ${on} execute function stop_command(${key})`,
+  );
   const running = launch(args, environment, launcher);
   let hasEnded = false;
   void running.ended.finally(() => (hasEnded = true));
@@ -72,14 +85,19 @@ export async function stopCommand(
   /** The server would notice only at its next statement that the command is gone. */
   const endSessions = async (): Promise<void> => {
     await running.ended;
-    for (const pid of await readLockWaiters(holder))
+    for (const pid of await readLockWaiters(holder)) {
       await holder.query('select pg_terminate_backend($1, 60000)', [pid]);
+    }
     await holder.end();
   };
   const pidOf = async (): Promise<number> => {
     const own = running.process.pid ?? 0;
     if (!launcher) return own;
-    return (await seeProcesses()).find(({ parent, command }) => parent === own && command.includes(script))?.pid ?? own;
+    return (
+      (await seeProcesses()).find(
+        ({ parent, command }) => parent === own && command.includes(script),
+      )?.pid ?? own
+    );
   };
   const killAlone = async (): Promise<void> => {
     process.kill(await pidOf(), 'SIGKILL');
@@ -89,7 +107,9 @@ export async function stopCommand(
     killAlone,
     kill: async () => {
       const pid = await pidOf();
-      for (const seen of await guardProcesses()) if (seen.parent === pid) process.kill(seen.pid, 'SIGKILL');
+      for (const seen of await guardProcesses()) {
+        if (seen.parent === pid) process.kill(seen.pid, 'SIGKILL');
+      }
       await killAlone();
     },
     goOn: async () => {

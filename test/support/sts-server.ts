@@ -19,7 +19,8 @@ export async function startStsServer(tokens: ReadonlyMap<string, S3Login>): Prom
   const listener = createServer(async (request, response) => {
     const form = new URLSearchParams(await text(request));
     const [role, token] = [form.get('RoleArn') ?? '', form.get('WebIdentityToken') ?? ''];
-    const login = form.get('Action') === 'AssumeRoleWithWebIdentity' ? tokens.get(token) : undefined;
+    const login =
+      form.get('Action') === 'AssumeRoleWithWebIdentity' ? tokens.get(token) : undefined;
     exchanged.push({ role, token });
 
     response.setHeader('content-type', 'text/xml');

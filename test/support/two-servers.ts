@@ -26,12 +26,16 @@ export class TwoServers {
    * @param environment environment variables of the service and of commands
    * @param settings further settings of the second server, `name=value`
    */
-  static async start(environment: Record<string, string>, settings: readonly string[] = []): Promise<TwoServers> {
+  static async start(
+    environment: Record<string, string>,
+    settings: readonly string[] = [],
+  ): Promise<TwoServers> {
     const [world, second] = await Promise.all([
       createWorld(environment),
       startOwnServer('second', [...quickSettings, 'max_connections=60', ...settings]),
     ]);
-    // The rights that a provider of PostgreSQL gives: moves run with them on one side, as superuser on the other.
+    // The rights that a provider of PostgreSQL gives: moves run with them on one side, as
+    // superuser on the other.
     await withConnection(second.url, async client => {
       await client.query(`create role operator login createdb createrole password 'secret'`);
       await client.query('create database operator owner operator');
@@ -51,22 +55,32 @@ export class TwoServers {
     return runCommand('scripts/tenant.ts', args, this.world.environment, input);
   }
 
-  /** Runs a command that must succeed. @returns what it prints */
+  /**
+   * Runs a command that must succeed.
+   * @returns what it prints
+   */
   async runWell(args: string[], input = ''): Promise<string> {
     const { code, stdout, stderr } = await this.run(args, input);
     expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
     return stdout;
   }
 
-  /** Moves a tenant with a command. @returns what it prints at its end */
+  /**
+   * Moves a tenant with a command.
+   * @returns what it prints at its end
+   */
   async move(...args: string[]): Promise<MoveSummary> {
     return jsonLines(await this.runWell(moveArguments(args))).at(-1);
   }
 
-  /** Starts a move in a process of its own. @returns it, when it begins this step or has ended */
+  /**
+   * Starts a move in a process of its own.
+   * @returns it, when it begins this step or has ended
+   */
   async startMove(step: DatabaseStep, ...args: string[]): Promise<RunningScript> {
     const running = startScript('scripts/tenant.ts', moveArguments(args), this.world.environment);
-    const hasBegun = () => running.output.stdout.includes(`"step":"${step}"`) || running.process.exitCode !== null;
+    const hasBegun = () =>
+      running.output.stdout.includes(`"step":"${step}"`) || running.process.exitCode !== null;
     await eventually(hasBegun, 120_000);
     return running;
   }
@@ -97,7 +111,10 @@ export class TwoServers {
     return databaseUrl(this.#urlOf(server), database);
   }
 
-  /** Returns which databases and login roles of tenants, or of this name, a server has. Each name is there once. */
+  /**
+   * Returns which databases and login roles of tenants, or of this name, a server has. Each
+   * name is there once.
+   */
   namesOn(server: string, name = '[a-z0-9_]+_tenant_[0-9]+_[0-9a-f]{12}'): Promise<string[]> {
     return withConnection(this.#urlOf(server), async client => {
       const { rows } = await client.query<{ name: string }>(
@@ -119,7 +136,10 @@ export class TwoServers {
   }
 }
 
-/** By default with a pause that is longer than a move permits by itself: the machine may be busy. */
+/**
+ * By default with a pause that is longer than a move permits by itself: the machine may be
+ * busy.
+ */
 function moveArguments(args: readonly string[]): string[] {
   return ['move', '--pause', '60', ...args, '--json'];
 }

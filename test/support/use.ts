@@ -7,7 +7,8 @@ import { join } from 'node:path';
 const cleanups: (() => Promise<unknown>)[] = [];
 
 /**
- * Makes something before the tests of a `describe`, and closes it after them, what was made last first.
+ * Makes something before the tests of a `describe`, and closes it after them, what was made
+ * last first.
  * @returns it, whose members exist once the tests run
  */
 export function use<T extends { close(): Promise<unknown> }>(create: () => Promise<T>): T {
@@ -20,7 +21,10 @@ export function use<T extends { close(): Promise<unknown> }>(create: () => Promi
   return laterObject(() => made);
 }
 
-/** Makes an empty folder before the tests of a `describe`, and removes it after them. @returns its path */
+/**
+ * Makes an empty folder before the tests of a `describe`, and removes it after them.
+ * @returns its path
+ */
 export function useFolder(folder = join(tmpdir(), `backoffice-test-${randomUUID()}`)): string {
   before(async () => {
     await mkdir(folder, { mode: 0o700 });

@@ -34,11 +34,17 @@ interface WorldTemplate {
 
 /** Name of a control database with the tenants acme and globex. */
 const worldControl = 'world_template';
-/** A sequence in the database `postgres` of the server: the worlds of all processes of a run are numbered by it. */
+/**
+ * A sequence in the database `postgres` of the server: the worlds of all processes of a run are
+ * numbered by it.
+ */
 const worldNumbers = 'world_numbers';
 const variable = 'TEST_WORLD_TEMPLATE';
 
-/** Provisions acme and globex once for all worlds: that takes several times the CPU time of a copy. */
+/**
+ * Provisions acme and globex once for all worlds: that takes several times the CPU time of a
+ * copy.
+ */
 export async function makeWorldTemplate(postgresUrl: string): Promise<void> {
   const masterKey = randomBytes(32).toString('base64');
   await withConnection(postgresUrl, client =>
@@ -50,17 +56,30 @@ export async function makeWorldTemplate(postgresUrl: string): Promise<void> {
   await requireMasterKey(installation.statements, installation.secrets);
   const tenants: TenantTemplate[] = [];
   for (const slug of ['acme', 'globex']) {
-    const manifest = checkManifest({ slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } }, slug);
+    const manifest = checkManifest(
+      { slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } },
+      slug,
+    );
     const { tenant, logins } = await provision(installation, createQuickPasswords(), manifest);
     const { id, guid, databaseName: database } = tenant;
-    const rolePassword = installation.secrets.open(tenant.rolePassword, owners.rolePassword(guid)).toString();
-    tenants.push({ id, guid, slug, database, rolePassword, admin: logins[0] as TenantTemplate['admin'] });
+    const rolePassword = installation.secrets
+      .open(tenant.rolePassword, owners.rolePassword(guid))
+      .toString();
+    tenants.push({
+      id,
+      guid,
+      slug,
+      database,
+      rolePassword,
+      admin: logins[0] as TenantTemplate['admin'],
+    });
   }
   await installation.close();
   await createServiceLogin(settings.DATABASE_URL, generatePassword());
   await withConnection(postgresUrl, async client => {
-    for (const name of [worldControl, ...tenants.map(({ database }) => database)])
+    for (const name of [worldControl, ...tenants.map(({ database }) => database)]) {
       await client.query(`alter database ${quote(name)} allow_connections false`);
+    }
   });
   process.env[variable] = JSON.stringify({ masterKey, tenants } satisfies WorldTemplate);
 }
@@ -71,21 +90,27 @@ export function readWorldTemplate(): WorldTemplate {
 }
 
 /**
- * Returns the first number for the tenants of a world. Worlds share a server, and the number in the name of a tenant's
- * database makes it unique: each world has 10,000 numbers for itself.
+ * Returns the first number for the tenants of a world. Worlds share a server, and the number in
+ * the name of a tenant's database makes it unique: each world has 10,000 numbers for itself.
  * @param client a superuser, on the database `postgres`
  */
 export async function nextTenantNumber(client: pg.Client): Promise<number> {
-  const { rows } = await client.query<{ number: number }>(`select nextval('${worldNumbers}')::integer as number`);
+  const { rows } = await client.query<{ number: number }>(
+    `select nextval('${worldNumbers}')::integer as number`,
+  );
   return 1_000_000 + (rows[0]?.number ?? 0) * 10_000;
 }
 
 /**
- * Copies the control database, and makes the login of its service, which has the privileges of the template's.
+ * Copies the control database, and makes the login of its service, which has the privileges of
+ * the template's.
  * @param client a superuser, on another database
  * @returns the login and its password
  */
-export async function copyControl(client: pg.Client, name: string): Promise<{ user: string; password: string }> {
+export async function copyControl(
+  client: pg.Client,
+  name: string,
+): Promise<{ user: string; password: string }> {
   // Copying files takes a third of the CPU time that copying through the write-ahead log takes.
   await client.query(`create database ${quote(name)} template ${worldControl} strategy file_copy`);
   const [user, password] = [`${name}_service`, generatePassword()];
@@ -99,11 +124,17 @@ export async function copyControl(client: pg.Client, name: string): Promise<{ us
 }
 
 /**
- * Copies a tenant's database, and makes its login role, both with this name. The control database still has the old
- * one.
+ * Copies a tenant's database, and makes its login role, both with this name. The control
+ * database still has the old one.
  */
-export async function copyTenant(client: pg.Client, tenant: TenantTemplate, name: string): Promise<void> {
-  await client.query(`create database ${quote(name)} template ${quote(tenant.database)} strategy file_copy`);
+export async function copyTenant(
+  client: pg.Client,
+  tenant: TenantTemplate,
+  name: string,
+): Promise<void> {
+  await client.query(
+    `create database ${quote(name)} template ${quote(tenant.database)} strategy file_copy`,
+  );
   await client.query(
     `create role ${quote(name)} login password ${quoteLiteral(tenantVerifier(tenant.rolePassword))};
      grant ${quote(tenantGroup(server))} to ${quote(name)};

@@ -45,7 +45,8 @@ export interface World {
   readonly log: Logger;
   readonly passwords: Passwords;
   /**
-   * Offsets added to the wall clock (tokens), in s, and to the monotonic clock (response cache, rate limits), in ms.
+   * Offsets added to the wall clock (tokens), in s, and to the monotonic clock (response cache,
+   * rate limits), in ms.
    */
   clock: {
     offsetSeconds: number;
@@ -63,11 +64,14 @@ export interface World {
     user: { permissions?: string[]; scope?: 'Self' | 'All'; entityId?: number | null },
   ): Promise<Client>;
   /**
-   * Provisions another tenant with the code that the command line uses. `adminUrl` counts on the suite's server only.
+   * Provisions another tenant with the code that the command line uses. `adminUrl` counts on
+   * the suite's server only.
    */
   provision(slug: string, onServer?: string): Promise<TestTenant>;
   /** Starts another server of the service on the same installation. */
-  startAnotherServer(environment?: Record<string, string>): Promise<{ service: RunningServer; url: string }>;
+  startAnotherServer(
+    environment?: Record<string, string>,
+  ): Promise<{ service: RunningServer; url: string }>;
   close(): Promise<void>;
 }
 
@@ -88,17 +92,28 @@ export async function createWorld(
   const name = `world_${randomBytes(5).toString('hex')}`;
   const template = readWorldTemplate();
   const controlUrl = databaseUrl(postgresUrl(), name);
-  const { firstNumber, tenants, serviceLogin } = await withConnection(postgresUrl(), async client => {
-    const firstNumber = await nextTenantNumber(client);
-    const tenants = template.tenants.map(({ id, guid, slug, admin }, index): TestTenant => {
-      const database = newPhysicalName(server, firstNumber + index);
-      return { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin: { ...admin } };
-    });
-    for (const [index, tenant] of template.tenants.entries())
-      await copyTenant(client, tenant, tenants[index]?.database ?? '');
+  const { firstNumber, tenants, serviceLogin } = await withConnection(
+    postgresUrl(),
+    async client => {
+      const firstNumber = await nextTenantNumber(client);
+      const tenants = template.tenants.map(({ id, guid, slug, admin }, index): TestTenant => {
+        const database = newPhysicalName(server, firstNumber + index);
+        return {
+          id,
+          guid,
+          slug,
+          database,
+          adminUrl: databaseUrl(postgresUrl(), database),
+          admin: { ...admin },
+        };
+      });
+      for (const [index, tenant] of template.tenants.entries()) {
+        await copyTenant(client, tenant, tenants[index]?.database ?? '');
+      }
 
-    return { firstNumber, tenants, serviceLogin: await copyControl(client, name) };
-  });
+      return { firstNumber, tenants, serviceLogin: await copyControl(client, name) };
+    },
+  );
   const [acme, globex] = tenants as [TestTenant, TestTenant];
 
   const settings = {
@@ -135,11 +150,25 @@ export async function createWorld(
   const clock: World['clock'] = { offsetSeconds: 0, monotonicOffsetMs: 0, stoppedAtMs: undefined };
   const now = () => Date.now() + clock.offsetSeconds * 1_000;
   const monotonicNow = () => (clock.stoppedAtMs ?? performance.now()) + clock.monotonicOffsetMs;
-  const secrets = new Set([controlUrl, settings.MASTER_KEY, acme.admin.password, globex.admin.password]);
+  const secrets = new Set([
+    controlUrl,
+    settings.MASTER_KEY,
+    acme.admin.password,
+    globex.admin.password,
+  ]);
   const provisionTenant = async (slug: string, onServer?: string): Promise<TestTenant> => {
     const place = onServer === undefined ? {} : { server: onServer };
-    const manifest = { slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` }, ...place };
-    const { tenant, logins } = await provision(installation, passwords, checkManifest(manifest, slug));
+    const manifest = {
+      slug,
+      name: `${slug} Ltd`,
+      admin: { email: `admin@${slug}.test` },
+      ...place,
+    };
+    const { tenant, logins } = await provision(
+      installation,
+      passwords,
+      checkManifest(manifest, slug),
+    );
     const [admin] = logins;
     if (!admin) throw new Error(`${slug} exists already`);
     secrets.add(admin.password);
@@ -148,7 +177,9 @@ export async function createWorld(
   };
   // The service has its own login, so every test shows that its rights are enough.
   const serviceUrl = databaseUrl(postgresUrl(), name, serviceLogin);
-  const serviceInstallation = await openInstallation(readConfig({ ...settings, DATABASE_URL: serviceUrl }));
+  const serviceInstallation = await openInstallation(
+    readConfig({ ...settings, DATABASE_URL: serviceUrl }),
+  );
   secrets.add(serviceUrl);
   const service = await startServer({
     config,
@@ -164,9 +195,13 @@ export async function createWorld(
   const anonymous = new Client(url);
 
   const login: World['login'] = async (tenant, credentials = tenant.admin) => {
-    const { status, body } = await anonymous.post('/api/v1/auth/login', credentials, { 'X-Tenant': tenant.guid });
+    const { status, body } = await anonymous.post('/api/v1/auth/login', credentials, {
+      'X-Tenant': tenant.guid,
+    });
     if (status !== 200) throw new Error(`login returned ${status} ${JSON.stringify(body)}`);
-    for (const secret of [credentials.password, body.accessToken, body.refreshToken]) secrets.add(secret);
+    for (const secret of [credentials.password, body.accessToken, body.refreshToken]) {
+      secrets.add(secret);
+    }
     return new Client(url, body);
   };
 
@@ -225,7 +260,9 @@ export async function createWorld(
       await Promise.all([service, ...others].map(each => each.stop()));
       // Whatever the tests of this world did, the log must contain no secret.
       const logText = logs.join('');
-      for (const secret of secrets) if (logText.includes(secret)) throw new Error('the log contains a secret');
+      for (const secret of secrets) {
+        if (logText.includes(secret)) throw new Error('the log contains a secret');
+      }
       const created = await control.em
         .fork()
         .execute<{ database: string; role: string }[]>(
@@ -237,18 +274,24 @@ export async function createWorld(
         for (const database of [...created.map(({ database }) => database), name]) {
           await client.query(`drop database if exists "${database}" with (force)`);
         }
-        // A database that a test renamed still depends on its role, which then cannot be dropped.
-        for (const { role } of [...created, { role: `${name}_service` }])
+        // A database that a test renamed still depends on its role, which then cannot be
+        // dropped.
+        for (const { role } of [...created, { role: `${name}_service` }]) {
           await client.query(`drop role if exists "${role}"`).catch(() => {});
+        }
       });
     },
   };
 }
 
 /** Creates a world before the tests of a `describe`, and closes it after them: see `use`. */
-export const useWorld = (environment: Record<string, string> = {}): World => use(() => createWorld(environment));
+export const useWorld = (environment: Record<string, string> = {}): World =>
+  use(() => createWorld(environment));
 
-/** Logs the administrator of a tenant in before the tests of a `describe`. @returns the client, as `use` does */
+/**
+ * Logs the administrator of a tenant in before the tests of a `describe`.
+ * @returns the client, as `use` does
+ */
 export function useLogin(world: World, tenant: 'acme' | 'globex'): Client {
   let client: Client;
   before(async () => {
@@ -263,10 +306,17 @@ export function sql<Row extends object>(
   text: string,
   values: unknown[] = [],
 ): Promise<Row[]> {
-  return withConnection(tenant.adminUrl, async client => (await client.query(text, values)).rows as Row[]);
+  return withConnection(
+    tenant.adminUrl,
+    async client => (await client.query(text, values)).rows as Row[],
+  );
 }
 
 /** Runs SQL on the control database as the operator. */
-export function controlSql<Row extends object>(world: World, text: string, values: unknown[] = []): Promise<Row[]> {
+export function controlSql<Row extends object>(
+  world: World,
+  text: string,
+  values: unknown[] = [],
+): Promise<Row[]> {
   return world.control.em.fork().execute<Row[]>(text, values);
 }

@@ -8,7 +8,8 @@ const path = '/api/v1/EntityStatus';
 const noCache = { 'Cache-Control': 'no-cache' };
 
 describe('a tenant that floods the service', () => {
-  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '6000' }); // below the time limit of a statement, 8 s
+  // below the time limit of a statement, 8 s
+  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '6000' });
   const acme = useLogin(world, 'acme');
   const globex = useLogin(world, 'globex');
 
@@ -59,11 +60,18 @@ describe('a tenant that floods the service', () => {
 
   it('request bodies that never end use up no capacity of other requests', async () => {
     const [endless, accessToken] = [new AbortController(), acme.tokens?.accessToken];
-    const body = () => new ReadableStream({ start: controller => controller.enqueue(new TextEncoder().encode('{')) });
+    const body = () =>
+      new ReadableStream({
+        start: controller => controller.enqueue(new TextEncoder().encode('{')),
+      });
     const headers = { Authorization: `Bearer ${accessToken}`, 'Content-Type': 'application/json' };
     const init = { method: 'POST', headers, signal: endless.signal, duplex: 'half' as const };
-    const hanging = Array.from({ length: 64 }, () => fetch(`${world.url}${path}`, { ...init, body: body() }));
-    for (let i = 0; i < 10; i++) expect((await acme.post(path, { Title: `meanwhile ${i}` })).status).to.equal(201);
+    const hanging = Array.from({ length: 64 }, () =>
+      fetch(`${world.url}${path}`, { ...init, body: body() }),
+    );
+    for (let i = 0; i < 10; i++) {
+      expect((await acme.post(path, { Title: `meanwhile ${i}` })).status).to.equal(201);
+    }
     endless.abort();
     await Promise.allSettled(hanging);
   });

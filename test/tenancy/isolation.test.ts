@@ -17,7 +17,8 @@ describe('tenant isolation', function () {
 
   const world = use(() =>
     createWorld({
-      CONNECTION_BUDGET: String(6 + 3 + tenantConnections), // the reserve for commands, and the control database
+      // the reserve for commands, and the control database
+      CONNECTION_BUDGET: String(6 + 3 + tenantConnections),
       ACQUIRE_TIMEOUT_MS: '10000',
     }),
   );
@@ -28,14 +29,18 @@ describe('tenant isolation', function () {
   let globex: Client;
 
   before(async () => {
-    const more = await Promise.all(Array.from({ length: 4 }, (_, i) => world.provision(`tenant-${i}`)));
+    const more = await Promise.all(
+      Array.from({ length: 4 }, (_, i) => world.provision(`tenant-${i}`)),
+    );
     tenants = [world.acme, world.globex, ...more];
     clients = new Map();
     for (const tenant of tenants) {
       clients.set(tenant, await world.login(tenant));
-      await sql(tenant, `insert into entity_statuses (title) select $1 || n from generate_series(1, ${canaries}) n`, [
-        canary(tenant, ''),
-      ]);
+      await sql(
+        tenant,
+        `insert into entity_statuses (title) select $1 || n from generate_series(1, ${canaries}) n`,
+        [canary(tenant, '')],
+      );
     }
     acme = clientOf(world.acme);
     globex = clientOf(world.globex);
@@ -98,7 +103,9 @@ describe('tenant isolation', function () {
       const before = await state(world.globex);
       const { status, body } = await acme.post(path, { Title: 'acme alone' }, otherTenant());
       expect(status).to.equal(201);
-      expect(await sql(world.acme, 'select from entity_statuses where title = $1', ['acme alone'])).to.have.length(1);
+      expect(
+        await sql(world.acme, 'select from entity_statuses where title = $1', ['acme alone']),
+      ).to.have.length(1);
       expect((await acme.delete(`${path}/${body.Id}`, otherTenant())).status).to.equal(204);
       expect(await state(world.globex)).to.deep.equal(before);
     });
@@ -106,10 +113,18 @@ describe('tenant isolation', function () {
     it('a refresh token is refused for another tenant, and its session continues', async () => {
       const client = await world.login(world.acme);
       const refreshToken = client.tokens?.refreshToken;
-      const refused = await world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, otherTenant());
+      const refused = await world.anonymous.post(
+        '/api/v1/auth/refresh',
+        { refreshToken },
+        otherTenant(),
+      );
       expect([refused.status, refused.body.code]).to.deep.equal([401, 'invalid_refresh_token']);
       expect((await client.get(path)).status).to.equal(200);
-      const own = await world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': world.acme.guid });
+      const own = await world.anonymous.post(
+        '/api/v1/auth/refresh',
+        { refreshToken },
+        { 'X-Tenant': world.acme.guid },
+      );
       expect(own.status).to.equal(200);
     });
   });
@@ -121,7 +136,10 @@ describe('tenant isolation', function () {
       const { body } = await globex.post(path, { Title: 'globex only' });
       // Far above every id of acme.
       foreign = body.Id + 1_000_000;
-      await sql(world.globex, 'update entity_statuses set id = $1 where id = $2', [foreign, body.Id]);
+      await sql(world.globex, 'update entity_statuses set id = $1 where id = $2', [
+        foreign,
+        body.Id,
+      ]);
     });
 
     for (const method of ['GET', 'PUT', 'DELETE']) {
@@ -165,7 +183,9 @@ describe('tenant isolation', function () {
       await control.execute(`update tenants set status = 'suspended' where id = ?`, [suspended.id]);
       await control.execute(`update tenants set status = 'deleted' where id = ?`, [deleted.id]);
       await eventually(async () => {
-        for (const { guid } of [suspended, deleted]) expect((await send([guid])).status).to.equal(403);
+        for (const { guid } of [suspended, deleted]) {
+          expect((await send([guid])).status).to.equal(403);
+        }
         return true;
       }, 1_000);
     });
@@ -210,7 +230,9 @@ describe('tenant isolation', function () {
     });
 
     it('a request with a valid X-Tenant and no token gets 401', async () => {
-      const { status, body, headers } = await world.anonymous.get(path, { 'X-Tenant': world.acme.guid });
+      const { status, body, headers } = await world.anonymous.get(path, {
+        'X-Tenant': world.acme.guid,
+      });
       expect([status, body.code]).to.deep.equal([401, 'unauthorized']);
       expect(headers.get('www-authenticate')).to.equal('Bearer');
     });
@@ -225,7 +247,9 @@ describe('tenant isolation', function () {
     it('an unknown path gets 403 without a tenant, 401 without a token, and 404 with a token', async () => {
       const unknown = '/api/v1/Nothing';
       expect((await world.anonymous.get(unknown)).body.code).to.equal('tenant_required');
-      expect((await world.anonymous.get(unknown, { 'X-Tenant': world.acme.guid })).status).to.equal(401);
+      expect((await world.anonymous.get(unknown, { 'X-Tenant': world.acme.guid })).status).to.equal(
+        401,
+      );
       const { status, body } = await acme.get(unknown);
       expect([status, body.code]).to.deep.equal([404, 'not_found']);
     });
@@ -238,12 +262,16 @@ describe('tenant isolation', function () {
   }
 
   /**
-   * Reads the lists of the tenants in turn and checks every row. Three quarters of the requests bypass the response
-   * cache, and a third have an X-Tenant of another tenant.
+   * Reads the lists of the tenants in turn and checks every row. Three quarters of the requests
+   * bypass the response cache, and a third have an X-Tenant of another tenant.
    */
   async function readAll(
     among: TestTenant[],
-    { requests, parallel: width, observe }: { requests: number; parallel: number; observe?: () => void },
+    {
+      requests,
+      parallel: width,
+      observe,
+    }: { requests: number; parallel: number; observe?: () => void },
   ): Promise<void> {
     let completed = 0;
     await inParallel(requests, width, async i => {
@@ -262,7 +290,10 @@ describe('tenant isolation', function () {
   }
 
   /** Sends a request with one X-Tenant header for each value. */
-  function send(xTenant: string[], target = path): Promise<Pick<ApiResponse, 'status' | 'headers' | 'body'>> {
+  function send(
+    xTenant: string[],
+    target = path,
+  ): Promise<Pick<ApiResponse, 'status' | 'headers' | 'body'>> {
     const login = target.endsWith('/login');
     return new Promise((resolve, reject) => {
       const outgoing = request(
@@ -278,7 +309,9 @@ describe('tenant isolation', function () {
         async response => {
           let text = '';
           for await (const chunk of response.setEncoding('utf8')) text += chunk;
-          const headers = new Headers(Object.entries(response.headers).map(([name, value]) => [name, String(value)]));
+          const headers = new Headers(
+            Object.entries(response.headers).map(([name, value]) => [name, String(value)]),
+          );
           resolve({ status: response.statusCode ?? 0, headers, body: JSON.parse(text) });
         },
       );
@@ -297,9 +330,13 @@ function expectOnlyOwn(tenant: TestTenant, body: { Title: string }[]): void {
   const found = body.filter(({ Title }) => Title.startsWith('canary of '));
   const own = found.filter(({ Title }) => Title.startsWith(canary(tenant, '')));
   if (own.length !== found.length || own.length < canaries) {
-    throw new Error(`${tenant.slug} got ${found.length - own.length} foreign rows and ${own.length} of its own`);
+    throw new Error(
+      `${tenant.slug} got ${found.length - own.length} foreign rows and ${own.length} of its own`,
+    );
   }
-  if (!seeds.every(seed => body.some(({ Title }) => Title === seed))) throw new Error('the seed rows are missing');
+  if (!seeds.every(seed => body.some(({ Title }) => Title === seed))) {
+    throw new Error('the seed rows are missing');
+  }
 }
 
 /** Returns everything that a request could have changed in a tenant's database. */
@@ -320,7 +357,11 @@ function pick<T>(items: readonly T[], i: number): T {
 }
 
 /** Runs `work` for 0 … count − 1, at most `width` at a time. */
-async function inParallel(count: number, width: number, work: (i: number) => Promise<void>): Promise<void> {
+async function inParallel(
+  count: number,
+  width: number,
+  work: (i: number) => Promise<void>,
+): Promise<void> {
   let next = 0;
   await Promise.all(
     Array.from({ length: width }, async () => {

@@ -7,7 +7,12 @@ import type { TestTenant, World } from '../support/world.ts';
 export async function tenantRecord(world: World, { guid }: TestTenant): Promise<TenantRecord> {
   const { installation, log } = world;
   const feed = createIdleFeed(world);
-  const record = await createDirectory({ ...installation, control: world.control, feed, log }).tenant(guid);
+  const record = await createDirectory({
+    ...installation,
+    control: world.control,
+    feed,
+    log,
+  }).tenant(guid);
   if (!record) throw new Error('there is no such tenant');
   return record;
 }

@@ -43,7 +43,8 @@ describe('X-Tenant with a slug', () => {
   });
 
   it('a slug counts only where an account is used, so that no other request tells which names are tenants', async () => {
-    const read = (tenant: string) => world.anonymous.get('/api/v1/Countries', { 'X-Tenant': tenant });
+    const read = (tenant: string) =>
+      world.anonymous.get('/api/v1/Countries', { 'X-Tenant': tenant });
     const unknown = await read('nobody');
 
     expect([unknown.status, unknown.body.code]).to.deep.equal([403, 'tenant_required']);
@@ -57,17 +58,23 @@ describe('X-Tenant with a slug', () => {
     await eventually(async () => expect((await logIn('later')).status).to.equal(200));
     expect((await logIn('acme')).status).to.equal(403);
     await control(`update tenants set slug = 'acme' where slug = 'globex'`);
-    await eventually(async () => expect((await logIn('acme')).body.code).to.equal('invalid_credentials'));
+    await eventually(async () =>
+      expect((await logIn('acme')).body.code).to.equal('invalid_credentials'),
+    );
     expect((await logIn('later')).status).to.equal(200);
   });
 
   it('the slug of a suspended tenant gets the response of an unknown one', async () => {
     await control(`update tenants set status = 'suspended' where guid = '${world.globex.guid}'`);
-    await eventually(async () => expect((await logIn('acme')).body.code).to.equal('tenant_required'));
+    await eventually(async () =>
+      expect((await logIn('acme')).body.code).to.equal('tenant_required'),
+    );
   });
 
   it('the control database accepts no slug that looks like a guid', async () => {
-    const change = control(`update tenants set slug = 'a0000000-0000-4000-8000-000000000000' where slug = 'later'`);
+    const change = control(
+      `update tenants set slug = 'a0000000-0000-4000-8000-000000000000' where slug = 'later'`,
+    );
     expect(
       await change.then(
         () => 'accepted',

@@ -19,8 +19,10 @@ describe('verified tokens', () => {
     urls = [world.url, (await world.startAnotherServer()).url];
   });
 
-  const inBoth = (client: Client): Promise<ApiResponse[]> => Promise.all(urls.map(url => client.at(url).get(me)));
-  const codes = async (client: Client) => (await inBoth(client)).map(({ status, body }) => body.code ?? status);
+  const inBoth = (client: Client): Promise<ApiResponse[]> =>
+    Promise.all(urls.map(url => client.at(url).get(me)));
+  const codes = async (client: Client) =>
+    (await inBoth(client)).map(({ status, body }) => body.code ?? status);
 
   /** Sends enough requests that both processes have cached the token. */
   async function cacheToken(client: Client): Promise<Client> {
@@ -30,7 +32,11 @@ describe('verified tokens', () => {
 
   describe('revocation', () => {
     const changes: [string, string, string][] = [
-      ['session is revoked', 'update sessions set revoked_at = now() where id = $sid', 'invalid_token'],
+      [
+        'session is revoked',
+        'update sessions set revoked_at = now() where id = $sid',
+        'invalid_token',
+      ],
       [
         'user is disabled',
         'update users set disabled_at = now() where id = (select user_id from sessions where id = $sid)',
@@ -49,12 +55,22 @@ describe('verified tokens', () => {
     ];
     for (const [name, change, code] of changes) {
       it(`a cached token whose ${name} is refused within 1 s in every process, and stays refused`, async () => {
-        const client = await cacheToken(await world.loginAs(world.globex, { permissions: ['full.read'] }));
-        await controlSql(world, change.replace('$sid', '?'), [claimsOf(client.tokens!.accessToken).sid]);
-        await eventually(async () => (await codes(client)).every(each => each === code), maxDelayMs);
+        const client = await cacheToken(
+          await world.loginAs(world.globex, { permissions: ['full.read'] }),
+        );
+        await controlSql(world, change.replace('$sid', '?'), [
+          claimsOf(client.tokens!.accessToken).sid,
+        ]);
+        await eventually(
+          async () => (await codes(client)).every(each => each === code),
+          maxDelayMs,
+        );
         for (let i = 0; i < 4; i++) expect(await codes(client)).to.deep.equal([code, code]);
         await controlSql(world, `update tenants set status = 'active' where status = 'suspended'`);
-        await eventually(async () => (await codes(await world.login(world.globex)))[0] === 200, maxDelayMs);
+        await eventually(
+          async () => (await codes(await world.login(world.globex)))[0] === 200,
+          maxDelayMs,
+        );
       });
     }
 
@@ -62,8 +78,13 @@ describe('verified tokens', () => {
       const client = await cacheToken(await world.login(world.globex));
       const { kid } = await activeKey(world, world.globex);
       await disableKey(world.installation, 'globex', kid);
-      await eventually(async () => (await codes(client)).every(each => each === 'invalid_token'), maxDelayMs);
-      for (let i = 0; i < 4; i++) expect(await codes(client)).to.deep.equal(['invalid_token', 'invalid_token']);
+      await eventually(
+        async () => (await codes(client)).every(each => each === 'invalid_token'),
+        maxDelayMs,
+      );
+      for (let i = 0; i < 4; i++) {
+        expect(await codes(client)).to.deep.equal(['invalid_token', 'invalid_token']);
+      }
     });
 
     it('a cached token is refused when it has expired, by the clock at the time of the request', async () => {
@@ -85,26 +106,42 @@ describe('verified tokens', () => {
   });
 
   it('a cached token loses a permission of its role within 1 s of the change, and regains it as fast', async () => {
-    const client = await cacheToken(await world.loginAs(world.acme, { permissions: ['full.read', 'full.manage'] }));
+    const client = await cacheToken(
+      await world.loginAs(world.acme, { permissions: ['full.read', 'full.manage'] }),
+    );
     const permissions = async () => (await inBoth(client)).map(({ body }) => body.permissions);
     const role = `update roles set permissions = ?::text[] where id =
       (select role_id from users join sessions on user_id = users.id where sessions.id = ?)`;
     const { sid } = claimsOf(client.tokens!.accessToken);
     await controlSql(world, role, ['{full.read}', sid]);
-    await eventually(async () => (await permissions()).every(each => each.length === 1), maxDelayMs);
-    for (let i = 0; i < 4; i++) expect(await permissions()).to.deep.equal([['full.read'], ['full.read']]);
+    await eventually(
+      async () => (await permissions()).every(each => each.length === 1),
+      maxDelayMs,
+    );
+    for (let i = 0; i < 4; i++) {
+      expect(await permissions()).to.deep.equal([['full.read'], ['full.read']]);
+    }
     await controlSql(world, role, ['{full.read,full.manage}', sid]);
-    await eventually(async () => (await permissions()).every(each => each.length === 2), maxDelayMs);
+    await eventually(
+      async () => (await permissions()).every(each => each.length === 2),
+      maxDelayMs,
+    );
   });
 
   it('a cached token returns its own tenant and user while another tenant calls with its own token', async () => {
     const clients = [await world.login(world.acme), await world.login(world.globex)];
     const bodies = await Promise.all(
-      Array.from({ length: 100 }, async (_, i) => (await clients[i % 2]!.at(urls[(i >> 1) % 2]!).get(me)).body),
+      Array.from(
+        { length: 100 },
+        async (_, i) => (await clients[i % 2]!.at(urls[(i >> 1) % 2]!).get(me)).body,
+      ),
     );
     for (const [i, body] of bodies.entries()) {
       const { user_guid } = claimsOf(clients[i % 2]!.tokens!.accessToken);
-      expect(body).to.include({ tenantGuid: [world.acme, world.globex][i % 2]!.guid, userGuid: user_guid });
+      expect(body).to.include({
+        tenantGuid: [world.acme, world.globex][i % 2]!.guid,
+        userGuid: user_guid,
+      });
     }
   });
 
@@ -112,7 +149,10 @@ describe('verified tokens', () => {
     const client = await cacheToken(await world.login(world.acme));
     const { accessToken } = client.tokens!;
     const [header = '', payload = '', signed = ''] = accessToken.split('.');
-    const [acme, globex] = [await activeKey(world, world.acme), await activeKey(world, world.globex)];
+    const [acme, globex] = [
+      await activeKey(world, world.acme),
+      await activeKey(world, world.globex),
+    ];
     const { id, guid } = world.globex;
     const claimed = { ...claimsOf(accessToken), tenant_id: id, tenant_guid: guid };
     const encoded = Buffer.from(JSON.stringify(claimed)).toString('base64url');
@@ -138,14 +178,18 @@ describe('verified tokens', () => {
     };
     for (const [name, token] of Object.entries(similar)) {
       for (let i = 0; i < 3; i++) {
-        expect(await codes(client.withToken(token)), name).to.deep.equal(['invalid_token', 'invalid_token']);
+        expect(await codes(client.withToken(token)), name).to.deep.equal([
+          'invalid_token',
+          'invalid_token',
+        ]);
       }
     }
     await cacheToken(client);
   });
 
   describe('VerifiedTokens', () => {
-    const verified = (jti: number): VerifiedToken => ({ caller: { tokenId: String(jti) }, expiresAt: 0 }) as never;
+    const verified = (jti: number): VerifiedToken =>
+      ({ caller: { tokenId: String(jti) }, expiresAt: 0 }) as never;
 
     it('a verified token is found while its records are current, and evicted when they are not', () => {
       let current = true;

@@ -23,14 +23,14 @@ export interface BackOfficeOptions {
   /** The tokens of a session that was stored by `onTokens`. */
   tokens?: Tokens | undefined;
   /**
-   * Where the tokens are kept: `sessionStorage` over a reload of the tab, `localStorage` over tabs and the end of the
-   * browser; as a function (`() => localStorage`) also where the browser forbids it. Without it, and where it is
-   * forbidden or full, in memory.
+   * Where the tokens are kept: `sessionStorage` over a reload of the tab, `localStorage` over
+   * tabs and the end of the browser; as a function (`() => localStorage`) also where the
+   * browser forbids it. Without it, and where it is forbidden or full, in memory.
    */
   storage?: TokenStorage | (() => TokenStorage) | undefined;
   /**
-   * Called after each login and refresh, also after those of another tab; without tokens after the end of the session.
-   * The call that has caused it waits for it.
+   * Called after each login and refresh, also after those of another tab; without tokens after
+   * the end of the session. The call that has caused it waits for it.
    */
   onTokens?: (tokens: Tokens | undefined) => void | Promise<void>;
   /** Repetitions of one request; 3 by default. */
@@ -41,35 +41,44 @@ export interface BackOfficeOptions {
   fetch?: (request: Request) => Promise<Response>;
 }
 
-/** `GET`, `POST`, `PUT`, `PATCH` and `DELETE` with the paths and types of the API, and what is made of them. */
+/**
+ * `GET`, `POST`, `PUT`, `PATCH` and `DELETE` with the paths and types of the API, and what is
+ * made of them.
+ */
 export interface BackOffice extends Calls {
   /** @throws {ProblemError} when the service refuses the login */
   login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
   /**
    * Forgets the tokens at once, in all tabs, and ends the session at the service.
-   * @returns false when the service could not be reached: it ends the session by itself, 7 days after the last refresh
+   * @returns false when the service could not be reached: it ends the session by itself, 7 days
+   *   after the last refresh
    */
   logout(): Promise<boolean>;
   /**
    * Reads all records of a list, page by page. Sort, filters and search are those of the list.
    * @throws {ProblemError} when the service refuses a page
    */
-  all<Path extends ListPath>(path: Path, query?: ListQuery<Path>): AsyncGenerator<ListRecord<Path>, void>;
+  all<Path extends ListPath>(
+    path: Path,
+    query?: ListQuery<Path>,
+  ): AsyncGenerator<ListRecord<Path>, void>;
   /**
    * Reads the changes after a cursor that there are now.
    * @throws {ProblemError} such as `cursor_expired`
    */
   changes(query?: ChangesQuery): AsyncGenerator<Change, void>;
   /**
-   * Follows the changes without end, until `signal` is aborted. Connects again by itself, and goes on where it was.
+   * Follows the changes without end, until `signal` is aborted. Connects again by itself, and
+   * goes on where it was.
    * @throws {ProblemError} such as `cursor_expired`, or when the user may no longer read
    */
   followChanges(query?: ChangesQuery, signal?: AbortSignal): AsyncGenerator<Change, void>;
 }
 
 /**
- * Creates a client of one tenant. It sends the access token, refreshes it once when several requests find it expired,
- * sends an `Idempotency-Key` with each POST, and repeats reads and POSTs whose response is lost or 502, 503 or 504.
+ * Creates a client of one tenant. It sends the access token, refreshes it once when several
+ * requests find it expired, sends an `Idempotency-Key` with each POST, and repeats reads and
+ * POSTs whose response is lost or 502, 503 or 504.
  */
 export function createBackOffice(options: BackOfficeOptions): BackOffice {
   const { url, tenant, tokens, storage, onTokens, maxRetries = 3, maxWaitMs = 30_000 } = options;

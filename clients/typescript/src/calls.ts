@@ -37,16 +37,22 @@ type Options<Op> = Params<Op> &
   Body<Op> &
   Omit<RequestInit, 'method' | 'body' | 'headers'> & {
     headers?: Record<string, string>;
-    /** `text` and `stream` return the body as it is, such as that of `Accept: text/csv`; `json` by default. */
+    /**
+     * `text` and `stream` return the body as it is, such as that of `Accept: text/csv`; `json`
+     * by default.
+     */
     parseAs?: Read;
   };
 
 /** The options may be left out unless one of them is required. */
-type Arguments<Op, Given> = RequiredKeys<Options<Op>> extends never ? [options?: Given] : [options: Given];
+type Arguments<Op, Given> =
+  RequiredKeys<Options<Op>> extends never ? [options?: Given] : [options: Given];
 
 type Success = 200 | 201 | 202 | 204;
 
-type Json<Response> = Response extends { content: { 'application/json': infer Value } } ? Value : undefined;
+type Json<Response> = Response extends { content: { 'application/json': infer Value } }
+  ? Value
+  : undefined;
 
 type Data<Op, Given> = Given extends { parseAs: 'text' }
   ? string
@@ -64,7 +70,10 @@ export type CallResult<Result> =
   | { data: Result; error?: never; response: Response }
   | { data?: never; error: CallError; response: Response };
 
-type Call<Verb extends Method> = <Path extends PathOf<Verb>, Given extends Options<Operation<Path, Verb>>>(
+type Call<Verb extends Method> = <
+  Path extends PathOf<Verb>,
+  Given extends Options<Operation<Path, Verb>>,
+>(
   path: Path,
   ...[options]: Arguments<Operation<Path, Verb>, Given>
 ) => Promise<CallResult<Data<Operation<Path, Verb>, Given>>>;
@@ -79,8 +88,15 @@ interface Connection {
 
 /** Creates the calls of all operations. They throw only where `send` does. */
 export function createCalls(connection: Connection): Calls {
-  const of = (method: Method) => (path: string, options?: AnyOptions) => call(connection, method, path, options);
-  return { GET: of('GET'), POST: of('POST'), PUT: of('PUT'), PATCH: of('PATCH'), DELETE: of('DELETE') } as Calls;
+  const of = (method: Method) => (path: string, options?: AnyOptions) =>
+    call(connection, method, path, options);
+  return {
+    GET: of('GET'),
+    POST: of('POST'),
+    PUT: of('PUT'),
+    PATCH: of('PATCH'),
+    DELETE: of('DELETE'),
+  } as Calls;
 }
 
 /** The options of any operation. */
@@ -98,7 +114,9 @@ async function call(
   { params = {}, body, headers, parseAs = 'json', ...init }: AnyOptions = {},
 ): Promise<CallResult<unknown>> {
   const values = new Map<string, unknown>(Object.entries(params.path ?? {}));
-  const address = path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(String(values.get(name))));
+  const address = path.replace(/\{(\w+)\}/g, (_, name) =>
+    encodeURIComponent(String(values.get(name))),
+  );
   const query = writeQuery(params.query ?? {});
   const sentHeaders = new Headers(body === undefined ? {} : { 'Content-Type': 'application/json' });
   for (const [name, value] of Object.entries({ ...headers, ...params.header })) {
@@ -121,8 +139,9 @@ async function call(
   if (parseAs === 'text') return { data: text, response };
   const mayBeEmpty = response.status !== 200 && response.status !== 201;
   if (text === '' && mayBeEmpty) return { data: undefined, response };
-  if (text === '' || !isJson(response))
+  if (text === '' || !isJson(response)) {
     return { error: { status: response.status, title: 'The response is not JSON' }, response };
+  }
 
   return { data: JSON.parse(text), response };
 }

@@ -7,7 +7,10 @@ import { wait } from './retries.ts';
 export type Change = components['schemas']['Change'];
 
 export interface ChangesQuery {
-  /** The `Id` of a change, or `now`. Without it, `changes` begins with the oldest change, `followChanges` now. */
+  /**
+   * The `Id` of a change, or `now`. Without it, `changes` begins with the oldest change,
+   * `followChanges` now.
+   */
   after?: string | undefined;
   /** Names of resources, separated by commas; all by default. */
   resource?: string | undefined;
@@ -23,11 +26,15 @@ interface Connection {
 const minRetryMs = 1_000;
 /** Maximum wait between two connections while the service cannot be reached. */
 const maxRetryMs = 30_000;
-/** The service sends a comment every 15 s: a stream that is silent for longer was lost unnoticed. */
+/**
+ * The service sends a comment every 15 s: a stream that is silent for longer was lost
+ * unnoticed.
+ */
 const maxSilenceMs = 45_000;
 
 /**
- * Yields changes as they happen, without end: connects again when the stream was lost, and goes on where it was.
+ * Yields changes as they happen, without end: connects again when the stream was lost, and goes
+ * on where it was.
  * @throws {ProblemError} such as `cursor_expired`, or when the caller may no longer read
  */
 export async function* followChanges(
@@ -55,7 +62,8 @@ export async function* followChanges(
         if (id !== undefined) last = id;
       }
     } catch (error) {
-      if (signal?.aborted || !(error instanceof TypeError)) throw error; // a lost connection is a TypeError
+      // a lost connection is a TypeError
+      if (signal?.aborted || !(error instanceof TypeError)) throw error;
     }
 
     await wait(Math.min(retryMs * 2 ** Math.max(0, failures - 1), maxRetryMs), signal);
@@ -63,8 +71,8 @@ export async function* followChanges(
 }
 
 /**
- * Returns the stream of a response; undefined when it may exist later: the service is busy or away,
- * or a proxy or the login page of a network has responded in its place.
+ * Returns the stream of a response; undefined when it may exist later: the service is busy or
+ * away, or a proxy or the login page of a network has responded in its place.
  * @throws {ProblemError} for a refusal
  */
 async function streamOf(response: Response): Promise<ReadableStream<Uint8Array> | undefined> {
@@ -81,7 +89,10 @@ async function streamOf(response: Response): Promise<ReadableStream<Uint8Array> 
 /** The fields of an event. */
 type StreamEvent = Partial<Record<'id' | 'event' | 'data' | 'retry', string>>;
 
-/** Yields the complete events of a stream. @throws {TypeError} when it is silent for too long */
+/**
+ * Yields the complete events of a stream.
+ * @throws {TypeError} when it is silent for too long
+ */
 async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<StreamEvent, void> {
   const decoder = new TextDecoder();
   const reader = body.getReader();

@@ -12,9 +12,12 @@ type ResponseOf<Path extends keyof paths> = paths[Path] extends {
 export type ListPath = {
   [Path in keyof paths]: ResponseOf<Path> extends readonly unknown[] ? Path : never;
 }[keyof paths];
-export type ListRecord<Path extends ListPath> = ResponseOf<Path> extends readonly (infer Item)[] ? Item : never;
+export type ListRecord<Path extends ListPath> =
+  ResponseOf<Path> extends readonly (infer Item)[] ? Item : never;
 /** Sort, filters, search and `limit`, the size of a page. */
-export type ListQuery<Path extends ListPath> = paths[Path] extends { get: { parameters: { query?: infer Query } } }
+export type ListQuery<Path extends ListPath> = paths[Path] extends {
+  get: { parameters: { query?: infer Query } };
+}
   ? Omit<NonNullable<Query>, 'after'>
   : never;
 
@@ -27,8 +30,16 @@ interface ReadOptions {
 
 const defaultPage = 200;
 
-/** Yields the records of all pages of a list. @throws {ProblemError} when the service refuses a page */
-export async function* readPages<Item>({ send, baseUrl, path, query }: ReadOptions): AsyncGenerator<Item, void> {
+/**
+ * Yields the records of all pages of a list.
+ * @throws {ProblemError} when the service refuses a page
+ */
+export async function* readPages<Item>({
+  send,
+  baseUrl,
+  path,
+  query,
+}: ReadOptions): AsyncGenerator<Item, void> {
   const first = `${path}?${writeQuery({ limit: defaultPage, ...query })}`;
   for (let next: string | undefined = first; next !== undefined; ) {
     const response: Response = await send(new Request(`${baseUrl}${next}`));

@@ -3,7 +3,10 @@ import { isJson } from './response-body.ts';
 
 export type Problem = components['schemas']['Problem'];
 
-/** A response of the service that is an error (RFC 9457), or of a proxy before it, which has no problem. */
+/**
+ * A response of the service that is an error (RFC 9457), or of a proxy before it, which has no
+ * problem.
+ */
 export class ProblemError extends Error {
   readonly status: number;
   readonly problem: Problem | undefined;
@@ -34,7 +37,9 @@ export async function bodyOf<Body>(response: Response): Promise<Body> {
 
 /** Returns the problem in a response, whose body stays readable; undefined if it has none. */
 export async function problemOf(response: Response): Promise<Problem | undefined> {
-  if (!response.headers.get('Content-Type')?.startsWith('application/problem+json')) return undefined;
+  if (!response.headers.get('Content-Type')?.startsWith('application/problem+json')) {
+    return undefined;
+  }
 
   return (await response
     .clone()

@@ -14,14 +14,17 @@ const firstWaitMs = 200;
 const maxResponseMs = 30_000;
 /** A file of 5 MB, over a slow line. */
 const maxUploadMs = 10 * 60_000;
-/** Each wait that the service asks for is up to a tenth longer, so that clients do not come back together. */
+/**
+ * Each wait that the service asks for is up to a tenth longer, so that clients do not come back
+ * together.
+ */
 const jitter = 0.1;
 
 /**
- * Wraps `send` so that it repeats requests that may be made twice: after a network error, also in
- * the middle of a body of JSON, after a page of a proxy in place of JSON, after 502, 503 and 504,
- * and after 409 with `Retry-After`, which says that the first of two requests with one key still
- * runs. A request that was limited (429) was not made, so each one is repeated.
+ * Wraps `send` so that it repeats requests that may be made twice: after a network error, also
+ * in the middle of a body of JSON, after a page of a proxy in place of JSON, after 502, 503 and
+ * 504, and after 409 with `Retry-After`, which says that the first of two requests with one key
+ * still runs. A request that was limited (429) was not made, so each one is repeated.
  */
 export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions): Send {
   return async function sendWithRetries(request) {
@@ -32,7 +35,9 @@ export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions)
       let waitMs = firstWaitMs * 2 ** attempt * (0.5 + Math.random() / 2);
 
       try {
-        const response = isRepeatable ? await sendOnce(send, request.clone()) : await send(request.clone());
+        const response = isRepeatable
+          ? await sendOnce(send, request.clone())
+          : await send(request.clone());
         const isRepeated = isLimited(response, request) || (isRepeatable && asksToRepeat(response));
         if (isLast || !isRepeated) return response;
 
@@ -70,7 +75,10 @@ async function sendOnce(send: Send, request: Request): Promise<Response> {
   }
 }
 
-/** A refresh that is repeated within a minute returns the same tokens, and a logout ends a session once. */
+/**
+ * A refresh that is repeated within a minute returns the same tokens, and a logout ends a
+ * session once.
+ */
 function mayBeMadeTwice({ method, headers, url }: Request): boolean {
   const isRead = method === 'GET' || method === 'HEAD';
   return isRead || headers.has('Idempotency-Key') || /\/auth\/(refresh|logout)$/.test(url);
@@ -82,12 +90,18 @@ function asksToRepeat(response: Response): boolean {
   return isUnavailable || (status === 409 && headers.has('Retry-After')) || isPage(response);
 }
 
-/** True for a request that was refused before it was made. A person who logs in sees that at once. */
+/**
+ * True for a request that was refused before it was made. A person who logs in sees that at
+ * once.
+ */
 function isLimited({ status, headers }: Response, { url }: Request): boolean {
   return status === 429 && headers.has('Retry-After') && !url.endsWith('/auth/login');
 }
 
-/** True for a page in place of a success: that of a network's login, for instance. The API has no pages. */
+/**
+ * True for a page in place of a success: that of a network's login, for instance. The API has
+ * no pages.
+ */
 function isPage({ ok, headers }: Response): boolean {
   return ok && /^text\/html\b/i.test(headers.get('Content-Type') ?? '');
 }
@@ -98,8 +112,8 @@ function isUpload({ headers }: Request): boolean {
 }
 
 /**
- * The wait that a response names, as seconds or as a date (RFC 9110 §10.2.3). A date counts from
- * that of the response, because the clock of this machine may be another one.
+ * The wait that a response names, as seconds or as a date (RFC 9110 §10.2.3). A date counts
+ * from that of the response, because the clock of this machine may be another one.
  */
 function retryAfterMs({ headers }: Response): number | undefined {
   const text = headers.get('Retry-After');

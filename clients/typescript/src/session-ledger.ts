@@ -12,10 +12,10 @@ interface Entry {
 }
 
 /**
- * How far each session of this browser has come, in `localStorage`, without a secret. A tab that
- * was frozen, discarded or duplicated learns from it, without another tab that responds, that its
- * refresh token was exchanged, or that a person has logged out. Where it is blocked or cleared, it
- * knows of no session.
+ * How far each session of this browser has come, in `localStorage`, without a secret. A tab
+ * that was frozen, discarded or duplicated learns from it, without another tab that responds,
+ * that its refresh token was exchanged, or that a person has logged out. Where it is blocked or
+ * cleared, it knows of no session.
  */
 export class SessionLedger {
   readonly #prefix: string;
@@ -66,7 +66,10 @@ export class SessionLedger {
   #read({ session }: SessionTokens): Entry | undefined {
     if (session === undefined) return undefined;
 
-    return attempt(() => JSON.parse(storageItem(this.#storage, this.#prefix + session)) as Entry) ?? undefined;
+    return (
+      attempt(() => JSON.parse(storageItem(this.#storage, this.#prefix + session)) as Entry) ??
+      undefined
+    );
   }
 
   #write(session: string | undefined, number: number | null): void {

@@ -27,8 +27,8 @@ interface SessionOptions {
 const maxAnswerMs = 2_000;
 
 /**
- * The tokens of one login. A session ends when the service says so, or when a person logs out: no
- * failure of a network, of a proxy or of a browser's storage ends it.
+ * The tokens of one login. A session ends when the service says so, or when a person logs out:
+ * no failure of a network, of a proxy or of a browser's storage ends it.
  */
 export class Session {
   readonly #options: SessionOptions;
@@ -47,7 +47,10 @@ export class Session {
     const name = `back-office ${options.baseUrl} ${options.tenant}`;
     this.#options = options;
     this.#store = new TokenStore(name, options.storage);
-    this.#ledger = new SessionLedger(name, isBrowser ? attempt(() => globalThis.localStorage) : undefined);
+    this.#ledger = new SessionLedger(
+      name,
+      isBrowser ? attempt(() => globalThis.localStorage) : undefined,
+    );
     this.#tabs = new Tabs(name, message => this.#receive(message));
     this.#tokens = this.#store.read() ?? asSessionTokens(options.tokens);
   }
@@ -128,8 +131,11 @@ export class Session {
     const stored = this.#store.read();
     const isOther = stored !== undefined && stored.refreshToken !== own?.refreshToken;
 
-    if (isOther && !(own && isNewer(own, stored)) && !this.#ledger.isEnded(stored)) await this.#set(stored);
-    else if (own && this.#ledger.isEnded(own)) await this.#end();
+    if (isOther && !(own && isNewer(own, stored)) && !this.#ledger.isEnded(stored)) {
+      await this.#set(stored);
+    } else if (own && this.#ledger.isEnded(own)) {
+      await this.#end();
+    }
   }
 
   #receive(message: TabMessage): void {
@@ -137,7 +143,9 @@ export class Session {
     const [own, stored] = [this.#tokens, this.#store.read()];
 
     if (kind === 'ask') {
-      if (own && isNewer(own, tokens)) this.#tabs.send({ kind: 'replaced', former: tokens, tokens: own });
+      if (own && isNewer(own, tokens)) {
+        this.#tabs.send({ kind: 'replaced', former: tokens, tokens: own });
+      }
       return;
     }
 
@@ -148,8 +156,10 @@ export class Session {
 
     const { former } = message;
     const isReplaced = (each: SessionTokens): boolean =>
-      isSameSession(each, former) && (!tokens || each.refreshToken === former.refreshToken || isNewer(tokens, each));
-    if (stored && isReplaced(stored)) this.#store.write(tokens); // of this tab alone, as `sessionStorage`
+      isSameSession(each, former) &&
+      (!tokens || each.refreshToken === former.refreshToken || isNewer(tokens, each));
+    // of this tab alone, as `sessionStorage`
+    if (stored && isReplaced(stored)) this.#store.write(tokens);
     if (own && isReplaced(own)) void this.#set(tokens);
   }
 
@@ -191,9 +201,9 @@ export class Session {
   }
 
   /**
-   * Gets the newest tokens from the tab that has them. Without a response, this tab has no session
-   * any more: its refresh token was exchanged, and to send it would end the session of the other
-   * tab, too.
+   * Gets the newest tokens from the tab that has them. Without a response, this tab has no
+   * session any more: its refresh token was exchanged, and to send it would end the session of
+   * the other tab, too.
    */
   async #askTabs(exchanged: SessionTokens): Promise<void> {
     const changed = new Promise<void>(resolve => {
@@ -275,12 +285,18 @@ async function isTokenRefused(response: Response): Promise<boolean> {
   return code === 'token_expired' || code === 'invalid_token';
 }
 
-/** True for the response to a refresh by which the service, not a proxy, says that the session has ended. */
+/**
+ * True for the response to a refresh by which the service, not a proxy, says that the session
+ * has ended.
+ */
 async function isSessionEnded(response: Response): Promise<boolean> {
   return response.status === 401 && (await problemOf(response))?.code === 'invalid_refresh_token';
 }
 
-/** Returns the tokens in a response; undefined in any other one, such as the page of a network's login. */
+/**
+ * Returns the tokens in a response; undefined in any other one, such as the page of a network's
+ * login.
+ */
 async function tokensIn(response: Response): Promise<Tokens | undefined> {
   if (!response.ok) return undefined;
 
@@ -298,14 +314,21 @@ function authorized(request: Request, { accessToken }: Tokens): Request {
   return request;
 }
 
-/** With the key, the service makes the change of a repeated POST once. It takes none for `/api/v1/auth`. */
+/**
+ * With the key, the service makes the change of a repeated POST once. It takes none for
+ * `/api/v1/auth`.
+ */
 function withKey(request: Request): Request {
   const isChange = request.method === 'POST' && !request.url.includes('/api/v1/auth/');
-  if (isChange && !request.headers.has('Idempotency-Key')) request.headers.set('Idempotency-Key', randomId());
+  if (isChange && !request.headers.has('Idempotency-Key')) {
+    request.headers.set('Idempotency-Key', randomId());
+  }
   return request;
 }
 
 /** `crypto.randomUUID` exists in secure contexts only: not in a page of http. */
 function randomId(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), byte => byte.toString(16).padStart(2, '0')).join('');
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), byte =>
+    byte.toString(16).padStart(2, '0'),
+  ).join('');
 }

@@ -4,9 +4,19 @@ import type { SessionTokens } from './tokens.ts';
 /** What one tab sends to the others. */
 export type TabMessage =
   /** The tokens that replace former ones; undefined: the session has ended. */
-  | { readonly kind: 'replaced'; readonly former: SessionTokens; readonly tokens: SessionTokens | undefined }
-  /** The tokens of a login: the former session goes on in tabs that do not share the storage. */
-  | { readonly kind: 'login'; readonly former: SessionTokens | undefined; readonly tokens: SessionTokens }
+  | {
+      readonly kind: 'replaced';
+      readonly former: SessionTokens;
+      readonly tokens: SessionTokens | undefined;
+    }
+  /**
+   * The tokens of a login: the former session goes on in tabs that do not share the storage.
+   */
+  | {
+      readonly kind: 'login';
+      readonly former: SessionTokens | undefined;
+      readonly tokens: SessionTokens;
+    }
   /** Asks for newer tokens of the same session. */
   | { readonly kind: 'ask'; readonly tokens: SessionTokens };
 
@@ -17,8 +27,9 @@ export type TabMessage =
 const maxLockWaitMs = 10_000;
 
 /**
- * The other tabs of a browser, which may have the same tokens, by a BroadcastChannel and Web Locks.
- * Elsewhere there is one client of a session. A part that is missing or blocked does nothing.
+ * The other tabs of a browser, which may have the same tokens, by a BroadcastChannel and Web
+ * Locks. Elsewhere there is one client of a session. A part that is missing or blocked does
+ * nothing.
  */
 export class Tabs {
   readonly #name: string;
@@ -30,7 +41,9 @@ export class Tabs {
     this.#name = name;
     this.#channel = isBrowser ? attempt(() => new BroadcastChannel(name)) : undefined;
     this.#locks = isBrowser ? globalThis.navigator?.locks : undefined; // only in secure contexts
-    if (this.#channel) this.#channel.onmessage = ({ data }: { data: unknown }) => onMessage(data as TabMessage);
+    if (this.#channel) {
+      this.#channel.onmessage = ({ data }: { data: unknown }) => onMessage(data as TabMessage);
+    }
   }
 
   /** True if another tab could respond. */
@@ -53,7 +66,11 @@ export class Tabs {
     };
 
     try {
-      return await this.#locks.request(this.#name, { signal: AbortSignal.timeout(maxLockWaitMs) }, begin);
+      return await this.#locks.request(
+        this.#name,
+        { signal: AbortSignal.timeout(maxLockWaitMs) },
+        begin,
+      );
     } catch (error) {
       if (hasBegun) throw error;
       return task(); // no lock in time, or none in this document

@@ -4,14 +4,17 @@ import { asSessionTokens, type SessionTokens } from './tokens.ts';
 export type TokenStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
 
 /**
- * The tokens in the storage of a browser. A storage that is blocked, full or damaged never fails a
- * call: the session is then in memory alone.
+ * The tokens in the storage of a browser. A storage that is blocked, full or damaged never
+ * fails a call: the session is then in memory alone.
  */
 export class TokenStore {
   readonly #name: string;
   readonly #storage: TokenStorage | undefined;
 
-  /** @param storage or a function that returns it: where storage is blocked, its name alone throws */
+  /**
+   * @param storage or a function that returns it: where storage is blocked, its name alone
+   *   throws
+   */
   constructor(name: string, storage: TokenStorage | (() => TokenStorage) | undefined) {
     this.#name = name;
     this.#storage = typeof storage === 'function' ? attempt(storage) : storage;

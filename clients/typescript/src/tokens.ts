@@ -8,7 +8,9 @@ export type Tokens = Pick<LoginResponse, 'accessToken' | 'refreshToken'>;
 
 /** Tokens, and which ones of their session they are. */
 export interface SessionTokens extends Tokens {
-  /** Names the session in this browser; undefined for tokens that the application has stored. */
+  /**
+   * Names the session in this browser; undefined for tokens that the application has stored.
+   */
   readonly session?: string | undefined;
   /** The refreshes of the session before these tokens. */
   readonly number: number;
@@ -21,12 +23,17 @@ export function tokensOf({ accessToken, refreshToken }: Tokens): Tokens {
 
 /** True for tokens of the same session. */
 export function isSameSession(one: SessionTokens, other: SessionTokens): boolean {
-  return one.refreshToken === other.refreshToken || (one.session !== undefined && one.session === other.session);
+  return (
+    one.refreshToken === other.refreshToken ||
+    (one.session !== undefined && one.session === other.session)
+  );
 }
 
 /** True for tokens that a later refresh of the same session has returned. */
 export function isNewer(tokens: SessionTokens, than: SessionTokens): boolean {
-  return tokens.session !== undefined && tokens.session === than.session && tokens.number > than.number;
+  return (
+    tokens.session !== undefined && tokens.session === than.session && tokens.number > than.number
+  );
 }
 
 /** Returns `value` if it has the form of tokens of a session. */

@@ -26,11 +26,17 @@ interface AccountPageServices extends AuthServices, ContextServices {
   readonly hasExplorer: boolean;
 }
 
-/** Allows forms to the service itself and its style sheets, and nothing else: no script at all. */
+/**
+ * Allows forms to the service itself and its style sheets, and nothing else: no script at all.
+ */
 const contentSecurityPolicy =
   "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-const actions: Record<string, AccountAction> = { '/accept': 'accept', '/confirm': 'confirm', '/reset': 'reset' };
+const actions: Record<string, AccountAction> = {
+  '/accept': 'accept',
+  '/confirm': 'confirm',
+  '/reset': 'reset',
+};
 
 const linkKinds: Readonly<Record<AccountAction, LinkKind>> = {
   accept: 'invitation',
@@ -39,9 +45,10 @@ const linkKinds: Readonly<Record<AccountAction, LinkKind>> = {
 };
 
 /**
- * The pages that links in mails lead to, where no application has pages of its own: `/accept`, `/confirm` and `/reset`,
- * which also requests a mail. They need no script and no cookie: the token of the mail is all that a form proves, so
- * there is nothing that another site could use. Opening a page changes nothing.
+ * The pages that links in mails lead to, where no application has pages of its own: `/accept`,
+ * `/confirm` and `/reset`, which also requests a mail. They need no script and no cookie: the
+ * token of the mail is all that a form proves, so there is nothing that another site could use.
+ * Opening a page changes nothing.
  */
 export function accountPages(services: AccountPageServices): Middleware {
   const { limit } = services;
@@ -49,11 +56,13 @@ export function accountPages(services: AccountPageServices): Middleware {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
     const action = Object.hasOwn(actions, ctx.path) ? actions[ctx.path] : undefined;
     if (!action) return next();
-    if (!isRead && ctx.method !== 'POST')
+    if (!isRead && ctx.method !== 'POST') {
       throw problem('method_not_allowed', { headers: { Allow: 'GET, HEAD, POST' } });
+    }
     ctx.state.route = ctx.path;
     ctx.set('Content-Security-Policy', contentSecurityPolicy);
-    ctx.state.renderProblem = (problem: Problem) => accountPage({ ...failure(problem), isRefused: true });
+    ctx.state.renderProblem = (problem: Problem) =>
+      accountPage({ ...failure(problem), isRefused: true });
     if (isRead) return show(ctx, action, new URLSearchParams(ctx.querystring), services);
     await limit(ctx, async () => act(ctx, action, await readForm(ctx), services));
   };
@@ -74,10 +83,13 @@ async function show(
     return send(ctx, { title: 'Forgot your password?', body, isRefused });
   }
   const tenant = await findTenant(tenantGuid, services);
-  const holder = tenant && (await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token));
+  const holder =
+    tenant &&
+    (await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token));
   if (!tenant || holder?.state !== 'good') return sendInvalid(ctx, action, tenantGuid, holder);
   const link = { action, tenant: tenantGuid, token };
-  const body = action === 'confirm' ? confirmForm(link, errors) : passwordForm(link, holder.email, errors);
+  const body =
+    action === 'confirm' ? confirmForm(link, errors) : passwordForm(link, holder.email, errors);
   send(ctx, { title: titles[action], tenantName: tenant.name, body, isRefused });
 }
 
@@ -93,7 +105,13 @@ async function act(
   if (!tenant) return sendInvalid(ctx, action, tenantGuid);
   bindTenant(ctx, tenant, services);
   if (action === 'reset' && token === '') return request(ctx, form, services);
-  const link = await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token);
+  const link = await findLink(
+    services.control,
+    services.secrets,
+    tenant,
+    [linkKinds[action]],
+    token,
+  );
   if (!link) return sendInvalid(ctx, action, tenantGuid);
   if (action === 'confirm') return confirm(ctx, tenant, link, form, services);
 
@@ -101,8 +119,11 @@ async function act(
   const errors = link.state === 'good' ? passwordErrors(password, form.get('repeated') ?? '') : {};
   if (Object.keys(errors).length > 0) return show(ctx, action, form, services, errors);
 
-  const isSet = link.state === 'good' && (await setPassword(services, ctx.state.context, token, password));
-  const now = isSet ? link : await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token);
+  const isSet =
+    link.state === 'good' && (await setPassword(services, ctx.state.context, token, password));
+  const now = isSet
+    ? link
+    : await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token);
   if (!isSet && !(await wasJustSet(now, password, services, ctx.state.context))) {
     return sendInvalid(ctx, action, tenantGuid, now);
   }
@@ -111,7 +132,10 @@ async function act(
   sendDone(ctx, tenant, 'Your password is set', text, services);
 }
 
-/** Confirms an address. Who presses the button again hears the same: the link was used by this form. */
+/**
+ * Confirms an address. Who presses the button again hears the same: the link was used by this
+ * form.
+ */
 async function confirm(
   ctx: Context,
   tenant: TenantRecord,
@@ -122,13 +146,19 @@ async function confirm(
   const { control, secrets } = services;
   const token = form.get('token') ?? '';
   if (readEmail(form.get('email') ?? '').address !== link.email) {
-    return show(ctx, 'confirm', form, services, { email: 'This is not the address that the mail was sent to.' });
+    return show(ctx, 'confirm', form, services, {
+      email: 'This is not the address that the mail was sent to.',
+    });
   }
 
   const { deadline, ipAddress } = ctx.state;
   const network = clientNetwork(ipAddress);
-  const isConfirmed = link.state === 'good' && (await confirmRegistration(services, tenant, token, network, deadline));
-  const now = isConfirmed ? link : await findLink(control, secrets, tenant, ['registration'], token);
+  const isConfirmed =
+    link.state === 'good' &&
+    (await confirmRegistration(services, tenant, token, network, deadline));
+  const now = isConfirmed
+    ? link
+    : await findLink(control, secrets, tenant, ['registration'], token);
   const wasConfirmed = now?.state === 'used' && !now.isDisabled;
   if (!isConfirmed && !wasConfirmed) return sendInvalid(ctx, 'confirm', tenant.guid, now);
 
@@ -136,12 +166,16 @@ async function confirm(
   sendDone(ctx, tenant, 'Your address is confirmed', text, services);
 }
 
-/** For so long, a form that is sent again with the same password is told that the password is set. */
+/**
+ * For so long, a form that is sent again with the same password is told that the password is
+ * set.
+ */
 const repeatSeconds = 15 * 60;
 
 /**
- * True if the link was used a moment ago to set this very password: the form was sent twice, by a second press, or
- * because the first response was lost. The limit of account forms bounds how often a password can be tried so.
+ * True if the link was used a moment ago to set this very password: the form was sent twice, by
+ * a second press, or because the first response was lost. The limit of account forms bounds how
+ * often a password can be tried so.
  */
 async function wasJustSet(
   link: SentLink | undefined,
@@ -149,19 +183,31 @@ async function wasJustSet(
   { passwords }: AccountPageServices,
   context: RequestContext,
 ): Promise<boolean> {
-  if (link?.state !== 'used' || link.isDisabled || (link.usedSecondsAgo ?? repeatSeconds) >= repeatSeconds)
+  if (
+    link?.state !== 'used' ||
+    link.isDisabled ||
+    (link.usedSecondsAgo ?? repeatSeconds) >= repeatSeconds
+  ) {
     return false;
+  }
 
   return passwords.verify(link.passwordHash, password, hashRequester(context));
 }
 
-/** Sends a mail for a new password. The page is the same whether or not the address is known. */
-async function request(ctx: Context, form: URLSearchParams, services: AccountPageServices): Promise<void> {
+/**
+ * Sends a mail for a new password. The page is the same whether or not the address is known.
+ */
+async function request(
+  ctx: Context,
+  form: URLSearchParams,
+  services: AccountPageServices,
+): Promise<void> {
   const email = readEmail(form.get('email') ?? '').address;
-  if (email === undefined)
+  if (email === undefined) {
     return show(ctx, 'reset', form, services, {
       email: 'This is not an e-mail address. It looks like nora@example.com.',
     });
+  }
 
   await requestReset(services, ctx.state.context, email);
   const body = html`<p>If <strong>${email}</strong> has an account here, a mail with a link arrives within minutes. Look into
@@ -169,13 +215,21 @@ the folder for unwanted mail, too.</p>`;
   send(ctx, { title: 'Look into your mailbox', body });
 }
 
-async function findTenant(guid: string, { directory }: AccountPageServices): Promise<TenantRecord | undefined> {
+async function findTenant(
+  guid: string,
+  { directory }: AccountPageServices,
+): Promise<TenantRecord | undefined> {
   const tenant = isUuid(guid) ? await directory.tenant(guid) : undefined;
   return tenant?.status === 'active' ? tenant : undefined;
 }
 
 /** @param link undefined when nobody knows what has become of it */
-function sendInvalid(ctx: Context, action: AccountAction, tenantGuid: string, link?: SentLink): void {
+function sendInvalid(
+  ctx: Context,
+  action: AccountAction,
+  tenantGuid: string,
+  link?: SentLink,
+): void {
   const body = invalidLink(action, tenantGuid, link);
   send(ctx, { title: 'This link does not work any more', body, isRefused: true });
 }
@@ -208,8 +262,8 @@ interface AccountPage {
 }
 
 /**
- * A complete HTML page in the style of the documentation, without a script. All addresses are relative, so that the
- * page works below the path of a proxy.
+ * A complete HTML page in the style of the documentation, without a script. All addresses are
+ * relative, so that the page works below the path of a proxy.
  */
 function accountPage({ title, tenantName, body, isRefused = false }: AccountPage): string {
   return html`<!doctype html>

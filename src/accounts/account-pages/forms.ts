@@ -28,9 +28,19 @@ const passwordFields: readonly Field[] = [
     autocomplete: 'new-password',
     hint: `At least ${passwordLength.min} characters. A few unrelated words make a good password.`,
   },
-  { name: 'repeated', label: 'The same password again', type: 'password', autocomplete: 'new-password' },
+  {
+    name: 'repeated',
+    label: 'The same password again',
+    type: 'password',
+    autocomplete: 'new-password',
+  },
 ];
-const emailField: Field = { name: 'email', label: 'E-mail address', type: 'email', autocomplete: 'username' };
+const emailField: Field = {
+  name: 'email',
+  label: 'E-mail address',
+  type: 'email',
+  autocomplete: 'username',
+};
 
 /** The form that sets a password. The address is hidden in it for password managers. */
 export function passwordForm(link: Link, email: string, errors: FormErrors): Html {
@@ -43,8 +53,8 @@ ${fieldList(passwordFields, errors)}
 }
 
 /**
- * The form that confirms an address. Mail scanners open links, and some press the buttons that they find: so the person
- * types the address, which the page does not show.
+ * The form that confirms an address. Mail scanners open links, and some press the buttons that
+ * they find: so the person types the address, which the page does not show.
  */
 export function confirmForm(link: Link, errors: FormErrors): Html {
   return html`<p>Enter the address that the mail was sent to. Then you can log in.</p>

@@ -29,7 +29,8 @@ export interface TokenSettings {
 }
 
 /**
- * Signs an access token (RFC 9068) with the tenant's active key, HS512, for `accessTokenLifetimeSeconds`.
+ * Signs an access token (RFC 9068) with the tenant's active key, HS512, for
+ * `accessTokenLifetimeSeconds`.
  * @throws {Problem} `unavailable` when the tenant has no active key
  */
 export function signAccessToken(
@@ -39,8 +40,9 @@ export function signAccessToken(
 ): string {
   const kid = tenant.activeKid;
   const key = kid === undefined ? undefined : tenant.keys.get(kid);
-  if (kid === undefined || !key)
+  if (kid === undefined || !key) {
     throw problem('unavailable', { cause: new Error('the tenant has no active signing key') });
+  }
   const iat = now();
   return jwt.sign(
     {
@@ -62,7 +64,8 @@ export function signAccessToken(
 /**
  * Verifies signature and claims with the keys of the tenant that the token claims.
  * @param header the parsed header of the token
- * @throws {Problem} `invalid_token`; `token_expired` only after the signature and all other claims were verified
+ * @throws {Problem} `invalid_token`; `token_expired` only after the signature and all other
+ *   claims were verified
  */
 export function verifyAccessToken(
   token: string,
@@ -73,7 +76,11 @@ export function verifyAccessToken(
   const key = verificationKey(header, tenant);
   let payload: unknown;
   try {
-    payload = jwt.verify(token, key, { algorithms: ['HS512'], ignoreExpiration: true, ignoreNotBefore: true });
+    payload = jwt.verify(token, key, {
+      algorithms: ['HS512'],
+      ignoreExpiration: true,
+      ignoreNotBefore: true,
+    });
   } catch {
     throw invalidToken('signature');
   }
@@ -86,21 +93,42 @@ export function requireUnexpired(exp: number, { now }: Pick<TokenSettings, 'now'
 }
 
 /**
- * Selects the key. A token of this service has exactly these header parameters and no others (`crit`, `jku`, `zip` …).
+ * Selects the key. A token of this service has exactly these header parameters and no others
+ * (`crit`, `jku`, `zip` …).
  */
 function verificationKey(header: Record<string, unknown>, tenant: TenantRecord): KeyObject {
   const { alg, typ, kid, ...others } = header;
   const key = typeof kid === 'string' ? tenant.keys.get(kid) : undefined;
-  if (alg !== 'HS512' || typ !== 'at+jwt' || Object.keys(others).length > 0) throw invalidToken('header');
+  if (alg !== 'HS512' || typ !== 'at+jwt' || Object.keys(others).length > 0) {
+    throw invalidToken('header');
+  }
   if (!key) throw invalidToken('key');
   return key;
 }
 
-function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSettings): AccessClaims {
+function checkClaims(
+  payload: unknown,
+  tenant: TenantRecord,
+  settings: TokenSettings,
+): AccessClaims {
   const { audience, now } = settings;
   if (!isObject(payload)) throw invalidToken('claims');
-  const { iss, aud, sub, iat, nbf, exp, jti, sid, user_guid, tenant_id, tenant_guid, email, permissions, entity_type } =
-    payload;
+  const {
+    iss,
+    aud,
+    sub,
+    iat,
+    nbf,
+    exp,
+    jti,
+    sid,
+    user_guid,
+    tenant_id,
+    tenant_guid,
+    email,
+    permissions,
+    entity_type,
+  } = payload;
   if (iss !== settings.issuer) throw invalidToken('issuer');
   if (aud !== audience) throw invalidToken('audience');
   const latestStart = now() + clockSkewSeconds;
@@ -117,14 +145,18 @@ function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSett
     (exp as number) > (iat as number) &&
     (exp as number) - (iat as number) <= accessTokenLifetimeSeconds + clockSkewSeconds;
   if (!valid) throw invalidToken('claims');
-  if ((iat as number) > latestStart || ((nbf ?? 0) as number) > latestStart) throw invalidToken('not_yet_valid');
+  if ((iat as number) > latestStart || ((nbf ?? 0) as number) > latestStart) {
+    throw invalidToken('not_yet_valid');
+  }
   requireUnexpired(exp as number, settings);
   return {
     user_guid,
     tenant_id: tenant.id,
     tenant_guid: tenant.guid,
     email: typeof email === 'string' ? email : '',
-    permissions: Array.isArray(permissions) ? permissions.filter(item => typeof item === 'string') : [],
+    permissions: Array.isArray(permissions)
+      ? permissions.filter(item => typeof item === 'string')
+      : [],
     entity_type: entity_type === 'supplier' || entity_type === 'customer' ? entity_type : null,
     sid,
     jti,

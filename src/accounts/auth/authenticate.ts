@@ -3,7 +3,12 @@ import type { Context, Middleware } from 'koa';
 import { ApiClient } from '../../control/control-entities.ts';
 import type { Directory } from '../../control/directory.ts';
 import { hashOfLegacyToken } from '../../control/legacy-token.ts';
-import type { LegacyTokenRecord, RoleRecord, TenantRecord, UserRecord } from '../../control/records.ts';
+import type {
+  LegacyTokenRecord,
+  RoleRecord,
+  TenantRecord,
+  UserRecord,
+} from '../../control/records.ts';
 import { type Problem, problem } from '../../lib/errors.ts';
 import { invalidToken, type ParsedToken } from '../../lib/http/bearer-token.ts';
 import { bindCaller, bindTenant } from '../../tenancy/bind-request.ts';
@@ -17,7 +22,10 @@ import type { AuthServices } from './auth-services.ts';
 interface ResolvedState {
   tenant: TenantRecord;
   token: string | undefined;
-  /** The token as an earlier request verified it; undefined if anything that it depends on has changed since. */
+  /**
+   * The token as an earlier request verified it; undefined if anything that it depends on has
+   * changed since.
+   */
   verified: VerifiedToken | undefined;
   /** The parsed header of a token that is still to be verified. */
   tokenHeader: ParsedToken['header'];
@@ -30,20 +38,26 @@ interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens'
 }
 
 /**
- * Authenticates the caller and binds it to the request (`bindCaller`): verifies the token's signature and claims,
- * checks the session, and loads the user with the current entity and scope. Runs after the tenant router.
+ * Authenticates the caller and binds it to the request (`bindCaller`): verifies the token's
+ * signature and claims, checks the session, and loads the user with the current entity and
+ * scope. Runs after the tenant router.
  */
 export function authenticate(services: AuthenticateServices): Middleware {
   const { directory, tokens, verifiedTokens } = services;
   return async function authenticateUser(ctx, next) {
     const { tenant, token, verified, tokenHeader, legacyToken } = ctx.state as ResolvedState;
-    if (token === undefined)
-      throw problem('unauthorized', { reason: 'no_token', headers: { 'WWW-Authenticate': 'Bearer' } });
+    if (token === undefined) {
+      throw problem('unauthorized', {
+        reason: 'no_token',
+        headers: { 'WWW-Authenticate': 'Bearer' },
+      });
+    }
     if (legacyToken) {
       bindCaller(ctx, await identifyLegacy(ctx, legacyToken, services));
     } else if (verified) {
       requireUnexpired(verified.expiresAt, tokens);
-      bindCaller(ctx, verified.caller); // the tenant is active: tokens of other tenants are not stored
+      // the tenant is active: tokens of other tenants are not stored
+      bindCaller(ctx, verified.caller);
     } else {
       const claims = verifyAccessToken(token, tokenHeader, tenant, tokens);
       if (tenant.status !== 'active') throw problem('tenant_inactive');
@@ -77,15 +91,18 @@ async function identify(
     keyId,
     entityType: claims.entity_type,
   };
-  // A permission counts only while the token carries it *and* the role grants it: revoking one takes effect at once.
-  const permissions = new Set(claims.permissions.filter(permission => role.permissions.has(permission)));
+  // A permission counts only while the token carries it *and* the role grants it: revoking one
+  // takes effect at once.
+  const permissions = new Set(
+    claims.permissions.filter(permission => role.permissions.has(permission)),
+  );
   const caller = Object.freeze({ ...toCaller(user, role, credentials), permissions });
   return { tenant, session, user, role, caller, expiresAt: claims.exp };
 }
 
 /**
- * Determines the caller of a legacy token, from the control database alone: such a token has neither session nor
- * claims.
+ * Determines the caller of a legacy token, from the control database alone: such a token has
+ * neither session nor claims.
  * @throws {Problem} `invalid_token`, `tenant_inactive`, `gone`
  */
 async function identifyLegacy(
@@ -95,7 +112,9 @@ async function identifyLegacy(
 ): Promise<Caller> {
   const { tenant, token } = ctx.state as ResolvedState;
   setSunsetHeaders(ctx);
-  if (legacyToken.revoked || legacyToken.expiresAt <= tokens.now() * 1_000) throw invalidToken('legacy_token');
+  if (legacyToken.revoked || legacyToken.expiresAt <= tokens.now() * 1_000) {
+    throw invalidToken('legacy_token');
+  }
   if (tenant.status !== 'active') throw problem('tenant_inactive');
   requireLegacyTokens(tenant);
   const hash = hashOfLegacyToken(token ?? '') ?? '';
@@ -126,7 +145,10 @@ async function loadCaller(
   return found && toCaller(found.user, found.role, credentials);
 }
 
-type Credentials = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'tokenId' | 'expiresAt' | 'keyId' | 'entityType'>;
+type Credentials = Pick<
+  Caller,
+  'sessionId' | 'legacyTokenHash' | 'tokenId' | 'expiresAt' | 'keyId' | 'entityType'
+>;
 
 function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials): Caller {
   return {
@@ -144,20 +166,25 @@ function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials):
 
 /** @throws {Problem} `gone` unless the tenant permits legacy tokens */
 function requireLegacyTokens(tenant: TenantRecord): void {
-  if (!permitsLegacyTokens(tenant)) throw problem('gone', { detail: 'Legacy tokens have been switched off.' });
+  if (!permitsLegacyTokens(tenant)) {
+    throw problem('gone', { detail: 'Legacy tokens have been switched off.' });
+  }
 }
 
 const deprecatedSince = new Date('2026-11-21T00:00:00Z');
 const sunset = new Date('2027-12-31T23:59:59Z');
 
-/** Sends headers which say that legacy tokens are deprecated, and when they end (RFC 9745, RFC 8594). */
+/**
+ * Sends headers which say that legacy tokens are deprecated, and when they end (RFC 9745, RFC
+ * 8594).
+ */
 function setSunsetHeaders(ctx: Context): void {
   ctx.set({ Deprecation: `@${deprecatedSince.getTime() / 1_000}`, Sunset: sunset.toUTCString() });
 }
 
 /**
- * Authenticates an API client by `Authorization: Basic` (RFC 7617), and binds its tenant and its user, as the caller,
- * to the request.
+ * Authenticates an API client by `Authorization: Basic` (RFC 7617), and binds its tenant and
+ * its user, as the caller, to the request.
  */
 export function authenticateClient(services: AuthServices & ContextServices): Middleware {
   const { control, directory } = services;
@@ -176,13 +203,18 @@ export function authenticateClient(services: AuthServices & ContextServices): Mi
     });
     if (!caller) throw basicAuthRequired();
     bindCaller(ctx, caller);
-    if (ctx.method === 'HEAD')
+    if (ctx.method === 'HEAD') {
       ctx.status = 200; // a safe method (RFC 9110 §9.2.1) issues no token
-    else await next();
+    } else {
+      await next();
+    }
   };
 }
 
-/** The same problem for every failure: unknown client, wrong secret, revoked client, disabled user. */
+/**
+ * The same problem for every failure: unknown client, wrong secret, revoked client, disabled
+ * user.
+ */
 export function basicAuthRequired(): Problem {
   return problem('unauthorized', {
     reason: 'client',
@@ -190,14 +222,25 @@ export function basicAuthRequired(): Problem {
   });
 }
 
-/** The hash that the secret of an unknown client is compared with, so that the check takes the same time. */
+/**
+ * The hash that the secret of an unknown client is compared with, so that the check takes the
+ * same time.
+ */
 const unknownHash = createHash('sha256').digest();
 
-async function findClient(control: AuthServices['control'], authorization: string): Promise<ApiClient | undefined> {
+async function findClient(
+  control: AuthServices['control'],
+  authorization: string,
+): Promise<ApiClient | undefined> {
   const encoded = /^Basic +([A-Za-z0-9+/=]+) *$/i.exec(authorization)?.[1];
-  const [, id, secret] = /^([^:]*):(.*)$/s.exec(Buffer.from(encoded ?? '', 'base64').toString()) ?? [];
+  const [, id, secret] =
+    /^([^:]*):(.*)$/s.exec(Buffer.from(encoded ?? '', 'base64').toString()) ?? [];
   if (id === undefined || secret === undefined || !/^[\w-]{1,100}$/.test(id)) return undefined;
-  const client = await control.em.fork().findOne(ApiClient, { id, revokedAt: null }, { populate: ['tenant'] });
+  const client = await control.em
+    .fork()
+    .findOne(ApiClient, { id, revokedAt: null }, { populate: ['tenant'] });
   const hash = createHash('sha256').update(secret).digest();
-  return timingSafeEqual(hash, client?.secretHash ?? unknownHash) ? (client ?? undefined) : undefined;
+  return timingSafeEqual(hash, client?.secretHash ?? unknownHash)
+    ? (client ?? undefined)
+    : undefined;
 }

@@ -39,7 +39,9 @@ export function confirmRegistration(
       const link = await useLink(query, secrets, tenant, ['registration'], token);
       if (!link) return false;
 
-      const [registration] = await query<Registration>('take_registration', takeRegistration, [link.id]);
+      const [registration] = await query<Registration>('take_registration', takeRegistration, [
+        link.id,
+      ]);
       if (!registration) return false;
 
       const { passwordHash, firstName, lastName, actor } = registration;

@@ -41,8 +41,9 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
       const expiresAt = new Date(tokens.now() * 1_000 + lifetimeMs);
       const entityType = await entityTypeOf(caller, context);
       await control.em.fork().transactional(async em => {
-        // The lock makes a concurrent revocation of the client wait until this token is stored, and then revoke it too;
-        // and it makes other tokens of the client wait, so that their number is limited.
+        // The lock makes a concurrent revocation of the client wait until this token is stored,
+        // and then revoke it too; and it makes other tokens of the client wait, so that their
+        // number is limited.
         const [client] = await em.execute<object[]>(
           'select from api_clients where id = ? and revoked_at is null for no key update',
           [caller.tokenId],

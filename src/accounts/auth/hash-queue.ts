@@ -15,7 +15,8 @@ export interface HashRequester {
 }
 
 /**
- * Prefix length of an IPv6 client's network: a subscriber often has a whole /56 (RFC 6177), which counts as one client.
+ * Prefix length of an IPv6 client's network: a subscriber often has a whole /56 (RFC 6177),
+ * which counts as one client.
  */
 const networkBits = 56;
 
@@ -40,13 +41,17 @@ type Key = 'network' | 'tenant';
 const otherKey = { network: 'tenant', tenant: 'network' } as const;
 
 /**
- * The requests that wait for a password hash. Turns alternate: one by client network, over all tenants, and one by
- * tenant. So the only waiter of a network waits for at most two turns per network ahead of it, and the only waiter of a
- * tenant for at most two per tenant ahead of it: neither one network that knows many tenants nor many networks that
- * flood one tenant can delay it for longer. A waiter whose client leaves is removed.
+ * The requests that wait for a password hash. Turns alternate: one by client network, over all
+ * tenants, and one by tenant. So the only waiter of a network waits for at most two turns per
+ * network ahead of it, and the only waiter of a tenant for at most two per tenant ahead of it:
+ * neither one network that knows many tenants nor many networks that flood one tenant can delay
+ * it for longer. A waiter whose client leaves is removed.
  */
 export class HashQueue {
-  /** All waiters, twice: in the order of the turns by network, and in that of the turns by tenant. */
+  /**
+   * All waiters, twice: in the order of the turns by network, and in that of the turns by
+   * tenant.
+   */
   readonly #waiters: Record<Key, readonly Waiter[]> = { network: [], tenant: [] };
   #nextTurn: Key = 'network';
   readonly #maxLength: number;
@@ -61,8 +66,9 @@ export class HashQueue {
 
   /**
    * Resolves when it is the requester's turn.
-   * @throws {Problem} `overloaded` when the queue is full and the requester's network holds its fair share of it, or
-   *   when another requester takes this place, or at the deadline; `invalid_request` when the client leaves
+   * @throws {Problem} `overloaded` when the queue is full and the requester's network holds its
+   *   fair share of it, or when another requester takes this place, or at the deadline;
+   *   `invalid_request` when the client leaves
    */
   async enqueue(requester: HashRequester): Promise<void> {
     const { clientLeft, deadline } = requester;
@@ -84,7 +90,10 @@ export class HashQueue {
     });
   }
 
-  /** Starts the next waiter. @returns false when there is none */
+  /**
+   * Starts the next waiter.
+   * @returns false when there is none
+   */
   startNext(): boolean {
     const [waiter] = this.#waiters[this.#nextTurn];
     if (!waiter) return false;
@@ -96,9 +105,10 @@ export class HashQueue {
   }
 
   /**
-   * Refuses a waiter of the network with the most waiters over all tenants. If the network of the requester would then
-   * have the most, refuses one of the tenant with the most waiters; if that is the tenant of the requester, one of the
-   * network with the most waiters of this tenant.
+   * Refuses a waiter of the network with the most waiters over all tenants. If the network of
+   * the requester would then have the most, refuses one of the tenant with the most waiters; if
+   * that is the tenant of the requester, one of the network with the most waiters of this
+   * tenant.
    */
   #makeRoom(requester: HashRequester): void {
     const { network, tenant } = this.#waiters;
@@ -117,12 +127,15 @@ export class HashQueue {
   }
 
   #update(change: (waiters: readonly Waiter[], key: Key) => Waiter[]): void {
-    for (const key of ['network', 'tenant'] as const) this.#waiters[key] = change(this.#waiters[key], key);
+    for (const key of ['network', 'tenant'] as const) {
+      this.#waiters[key] = change(this.#waiters[key], key);
+    }
   }
 }
 
 /**
- * Puts the group of a waiter that has started last. Within it, those who share the other key with that waiter are last.
+ * Puts the group of a waiter that has started last. Within it, those who share the other key
+ * with that waiter are last.
  */
 function afterTurn(waiters: readonly Waiter[], key: Key, started: Waiter): Waiter[] {
   const rank = (waiter: Waiter): number => {
@@ -133,17 +146,24 @@ function afterTurn(waiters: readonly Waiter[], key: Key, started: Waiter): Waite
 }
 
 /**
- * Returns the waiter to refuse. It is in the group with the most waiters; in that group, it is the last one of those
- * with the most frequent other key. Undefined if the group would be no larger than that of the requester, who counts as
- * one of it.
+ * Returns the waiter to refuse. It is in the group with the most waiters; in that group, it is
+ * the last one of those with the most frequent other key. Undefined if the group would be no
+ * larger than that of the requester, who counts as one of it.
  */
-function victimFor(requester: HashRequester, waiters: readonly Waiter[], key: Key): Waiter | undefined {
+function victimFor(
+  requester: HashRequester,
+  waiters: readonly Waiter[],
+  key: Key,
+): Waiter | undefined {
   const largest = largestGroup(waiters, key);
   const own = waiters.filter(waiter => waiter[key] === requester[key]);
   return largest.length > own.length + 1 ? largestGroup(largest, otherKey[key]).at(-1) : undefined;
 }
 
-/** Returns the waiters with the key that most of them have; of equals, with the one whose turn comes last. */
+/**
+ * Returns the waiters with the key that most of them have; of equals, with the one whose turn
+ * comes last.
+ */
 function largestGroup(waiters: readonly Waiter[], key: Key): Waiter[] {
   const groups = [...Map.groupBy(waiters, waiter => waiter[key]).values()];
   return groups.sort((one, other) => one.length - other.length).at(-1) ?? [];

@@ -9,17 +9,25 @@ import { encodeRefreshToken, type RefreshToken } from './refresh-token.ts';
 
 export const entityTypeDescription =
   'Whether the entity of the user is a supplier or a customer; null for a user without an entity.';
-export const entityType = z.enum(['supplier', 'customer']).nullable().describe(entityTypeDescription);
+export const entityType = z
+  .enum(['supplier', 'customer'])
+  .nullable()
+  .describe(entityTypeDescription);
 
 export const loginResponse = z
   .object({
-    accessToken: z.string().describe('Send it as `Authorization: Bearer …`. It is valid for 15 minutes.'),
+    accessToken: z
+      .string()
+      .describe('Send it as `Authorization: Bearer …`. It is valid for 15 minutes.'),
     refreshToken: z.string().describe('Gets the next pair of tokens, once.'),
     entityType,
   })
   .meta({ title: 'LoginResponse' });
 
-/** The user that tokens are issued to, with the current permissions of the role and the type of the entity. */
+/**
+ * The user that tokens are issued to, with the current permissions of the role and the type of
+ * the entity.
+ */
 interface TokenHolder {
   readonly user: UserRecord;
   readonly permissions: string[];
@@ -35,11 +43,18 @@ export async function loadTokenHolder(
   const found = await findActiveUser(directory, context.tenant.id, userId);
   if (!found) return undefined;
   const { user, role } = found;
-  return { user, permissions: [...role.permissions], entityType: await entityTypeOf(user, context) };
+  return {
+    user,
+    permissions: [...role.permissions],
+    entityType: await entityTypeOf(user, context),
+  };
 }
 
 /** Returns the type of the entity that a user belongs to; null if it is none. */
-export async function entityTypeOf({ entityId }: Pick<UserRecord, 'entityId'>, context: RequestContext) {
+export async function entityTypeOf(
+  { entityId }: Pick<UserRecord, 'entityId'>,
+  context: RequestContext,
+) {
   const entity = entityId === null ? null : await context.em.findOne(Entity, { id: entityId });
   return entity?.entityType ?? null;
 }

@@ -30,15 +30,24 @@ const isKnownNetwork = `
    where u.tenant_id = $1 and u.email = $2 and n.network = $3 and n.last_login_at > now() - ${knownNetworkAge}`;
 
 /**
- * Limits the failed logins to one account, from all clients together: the limit of logins counts each client by
- * itself, and an attacker with thousands of addresses could go on guessing. Above the limit, only networks that have
- * logged in to the account within 30 days, or used a token of a mail to it, may try, so that its owner is not locked
- * out. Runs after the tenant is resolved.
+ * Limits the failed logins to one account, from all clients together: the limit of logins
+ * counts each client by itself, and an attacker with thousands of addresses could go on
+ * guessing. Above the limit, only networks that have logged in to the account within 30 days,
+ * or used a token of a mail to it, may try, so that its owner is not locked out. Runs after the
+ * tenant is resolved.
  *
- * An account is a tenant and an e-mail address, whether or not a user has it, so that the limit does not reveal which
- * accounts exist. Logins that are under way together may exceed the limit by their number.
+ * An account is a tenant and an e-mail address, whether or not a user has it, so that the limit
+ * does not reveal which accounts exist. Logins that are under way together may exceed the limit
+ * by their number.
  */
-export function limitFailures({ control, log, secrets, store, rate, draining }: LimitFailuresOptions): Middleware {
+export function limitFailures({
+  control,
+  log,
+  secrets,
+  store,
+  rate,
+  draining,
+}: LimitFailuresOptions): Middleware {
   const delay = createDelay(rejectionDelayMs, draining);
   const policy = ratePolicy('LoginFailures', rate);
 
@@ -51,15 +60,24 @@ export function limitFailures({ control, log, secrets, store, rate, draining }: 
     if (email === '') return next(); // refused later, as an invalid field
     const { traceId, tenant, ipAddress } = ctx.state;
     const key = `${failuresPrefix}${hashKey(tenant.guid, email)}`;
-    // An account has the same hash in every line, and its address cannot be found without the master key.
-    const account = secrets.mac('login_account', tenant.guid, email).toString('base64url').slice(0, 22);
+    // An account has the same hash in every line, and its address cannot be found without the
+    // master key.
+    const account = secrets
+      .mac('login_account', tenant.guid, email)
+      .toString('base64url')
+      .slice(0, 22);
     const line = { traceId, tenant: tenant.guid, account, ip: ipAddress };
     const { remaining, resetMs } = await store.peek(key, rate);
     if (remaining === 0 && !(await isKnown(ctx, email))) {
-      log.info({ event: 'login_refused', ...line }, 'refused a login: too many have failed for this account');
+      log.info(
+        { event: 'login_refused', ...line },
+        'refused a login: too many have failed for this account',
+      );
       setRateHeaders(ctx, policy, resetMs);
       await delay(ctx);
-      throw problem('rate_limited', { headers: { 'Retry-After': String(Math.ceil(resetMs / 1_000)) } });
+      throw problem('rate_limited', {
+        headers: { 'Retry-After': String(Math.ceil(resetMs / 1_000)) },
+      });
     }
     try {
       await next();

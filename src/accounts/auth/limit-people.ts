@@ -11,10 +11,16 @@ interface Administrator {
 /** Counts the changes of users and roles, each of which adds rows to the control database. */
 export type PeopleLimits = ReturnType<typeof createPeopleLimits>;
 
-/** One administrator cannot use up the changes of a tenant, so that another one can still disable them. */
+/**
+ * One administrator cannot use up the changes of a tenant, so that another one can still
+ * disable them.
+ */
 const tenantFactor = 4;
 
-/** @param rate of one administrator; all of a tenant together have `tenantFactor` times as many changes */
+/**
+ * @param rate of one administrator; all of a tenant together have `tenantFactor` times as many
+ *   changes
+ */
 export function createPeopleLimits(store: Pick<RateLimitStore, 'hit' | 'peek'>, rate: Rate) {
   const windows = ({ tenantGuid, userId }: Administrator) =>
     [
@@ -22,7 +28,9 @@ export function createPeopleLimits(store: Pick<RateLimitStore, 'hit' | 'peek'>, 
       [`rl:people:${hashKey(tenantGuid)}`, { ...rate, max: rate.max * tenantFactor }],
     ] as const;
   return {
-    /** Returns after how many milliseconds the administrator may make a further change; 0 = now. */
+    /**
+     * Returns after how many milliseconds the administrator may make a further change; 0 = now.
+     */
     changeDelay: (administrator: Administrator) => delayOf(store, windows(administrator)),
     countChange: async (administrator: Administrator): Promise<void> => {
       await Promise.all(windows(administrator).map(([key, limit]) => store.hit(key, limit)));

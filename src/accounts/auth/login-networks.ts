@@ -12,7 +12,8 @@ const insertNetwork = `
   on conflict (user_id, network) do update set last_login_at = now()
    where login_networks.last_login_at < now() - interval '1 day'
   returning true as written`;
-// By `ctid`: by key, PostgreSQL would search the primary key again for each row. Only rows to be removed are locked.
+// By `ctid`: by key, PostgreSQL would search the primary key again for each row. Only rows to
+// be removed are locked.
 const removeSurplus = `
   delete from login_networks where ctid = any (array(
     select ctid from login_networks where ctid = any (array(
@@ -25,17 +26,25 @@ const removeExpired = `
      order by last_login_at limit ${batch} for update skip locked))`;
 
 /**
- * Remembers a network from which a user has logged in, or has used a token of a mail: in both cases the client is the
- * owner of the account, and may log in from there while failed logins of others block the account. If that stores
- * anything, which a known network does once a day, it also removes the oldest networks of a user with more than 50, and
- * some networks of any user that are no longer known.
+ * Remembers a network from which a user has logged in, or has used a token of a mail: in both
+ * cases the client is the owner of the account, and may log in from there while failed logins
+ * of others block the account. If that stores anything, which a known network does once a day,
+ * it also removes the oldest networks of a user with more than 50, and some networks of any
+ * user that are no longer known.
  *
  * Transactions that remember networks cannot deadlock:
- * 1. One of them waits only for the row of its user, and for its own network, which another one may be removing.
- * 2. One that removes networks waits for nothing any more: it skips locked rows, and its caller commits.
- * @param query of a transaction that has locked the row of the user, and that commits afterwards
+ * 1. One of them waits only for the row of its user, and for its own network, which another one
+ *    may be removing.
+ * 2. One that removes networks waits for nothing any more: it skips locked rows, and its caller
+ *    commits.
+ * @param query of a transaction that has locked the row of the user, and that commits
+ *   afterwards
  */
-export async function rememberNetwork(query: QueryControl, userId: number, network: string): Promise<void> {
+export async function rememberNetwork(
+  query: QueryControl,
+  userId: number,
+  network: string,
+): Promise<void> {
   const written = await query('insert_network', insertNetwork, [userId, network]);
   if (written.length === 0) return;
   await query('remove_surplus_networks', removeSurplus, [userId, network]);

@@ -14,7 +14,8 @@ import { openSession, rotateSession } from './sessions.ts';
 
 const credentials = z.object({
   email: email().describe('The e-mail address of the user.'),
-  // White space counts. The limit, in UTF-16 units before normalisation, admits every password that can be set.
+  // White space counts. The limit, in UTF-16 units before normalisation, admits every password
+  // that can be set.
   password: z
     .string()
     .min(1)
@@ -22,20 +23,27 @@ const credentials = z.object({
     .describe('The password of the user.'),
 });
 
-/** Returns the e-mail address of a login body as it is looked up, for the rate limit; '' when there is none. */
+/**
+ * Returns the e-mail address of a login body as it is looked up, for the rate limit; '' when
+ * there is none.
+ */
 export function loginAccount(body: object): string {
   const email = credentials.shape.email.safeParse((body as { email?: unknown }).email);
   return email.success ? email.data : '';
 }
 
-// Nothing else is read before the password is verified, so that a known address takes no longer than an unknown one.
+// Nothing else is read before the password is verified, so that a known address takes no longer
+// than an unknown one.
 const userByEmail = `
   select id, password_hash as hash, confirmed_at is not null and disabled_at is null as "mayLogIn"
     from users where tenant_id = $1 and email = $2`;
 
 const maxAttempts = 3; // a login starts again if the stored hash has changed since it was read
 
-/** All failures get the same response after the same work: unknown address, wrong password, unconfirmed, disabled. */
+/**
+ * All failures get the same response after the same work: unknown address, wrong password,
+ * unconfirmed, disabled.
+ */
 export function login(services: AuthServices): TenantRoute {
   const { control, passwords } = services;
   return defineRoute({
@@ -65,9 +73,13 @@ export function login(services: AuthServices): TenantRoute {
         if (!found?.mayLogIn || !matches) break;
         const holder = await loadTokenHolder(services, context, Number(found.id));
         if (!holder) break;
-        const renewedHash = passwords.isOutdated(found.hash) ? await passwords.hash(password, requester) : undefined;
+        const renewedHash = passwords.isOutdated(found.hash)
+          ? await passwords.hash(password, requester)
+          : undefined;
         const opening = await openSession(control, holder.user, network, found.hash, renewedHash);
-        if (opening.outcome === 'opened') return issueTokens(services, tenant, holder, opening.token);
+        if (opening.outcome === 'opened') {
+          return issueTokens(services, tenant, holder, opening.token);
+        }
         if (opening.outcome === 'refused') break;
       }
       throw problem('invalid_credentials');
@@ -75,7 +87,10 @@ export function login(services: AuthServices): TenantRoute {
   });
 }
 
-/** Exchanges a refresh token, which is valid once, for a new pair of tokens. All failures get the same response. */
+/**
+ * Exchanges a refresh token, which is valid once, for a new pair of tokens. All failures get
+ * the same response.
+ */
 export function refresh(services: AuthServices): TenantRoute {
   const { control, directory, secrets, log } = services;
   return defineRoute({
@@ -85,7 +100,9 @@ export function refresh(services: AuthServices): TenantRoute {
     problems: ['invalid_refresh_token'],
     tag: 'Authentication',
     summary: 'Exchange a refresh token for a new pair of tokens',
-    body: z.object({ refreshToken: z.string().min(1).describe('The refresh token of the last login or refresh.') }),
+    body: z.object({
+      refreshToken: z.string().min(1).describe('The refresh token of the last login or refresh.'),
+    }),
     example: { refreshToken: 'the refreshToken of the last login or refresh' },
     bodyLimit: bodyLimits.auth,
     response: loginResponse,
@@ -93,7 +110,8 @@ export function refresh(services: AuthServices): TenantRoute {
       const { tenant } = context;
       const token = decodeRefreshToken(body.refreshToken, tenant.guid, secrets);
       if (!token) throw problem('invalid_refresh_token', { reason: 'signature' });
-      // Everything is loaded before the rotation, so no client loses its session while the tenant database is down.
+      // Everything is loaded before the rotation, so no client loses its session while the
+      // tenant database is down.
       const session = await directory.session(token.sessionId);
       const holder = session && (await loadTokenHolder(services, context, session.userId));
       if (!holder) throw problem('invalid_refresh_token', { reason: session ? 'user' : 'session' });
@@ -109,8 +127,11 @@ export function refresh(services: AuthServices): TenantRoute {
           'a refresh token was reused: its session is revoked',
         );
       }
-      if (rotation.outcome !== 'rotated')
-        throw problem('invalid_refresh_token', { reason: rotation.outcome === 'reused' ? 'reused' : 'session' });
+      if (rotation.outcome !== 'rotated') {
+        throw problem('invalid_refresh_token', {
+          reason: rotation.outcome === 'reused' ? 'reused' : 'session',
+        });
+      }
       return issueTokens(services, tenant, holder, rotation.successor);
     },
   });

@@ -3,18 +3,28 @@ import type { FieldError } from '../../lib/runtime/field-error.ts';
 import { passwordLength } from './passwords.ts';
 
 /**
- * Returns what is wrong with a new password, or undefined. Follows NIST SP 800-63B §3.1.1.2: a minimum length, a list
- * of common passwords, and no rules on its characters.
+ * Returns what is wrong with a new password, or undefined. Follows NIST SP 800-63B §3.1.1.2: a
+ * minimum length, a list of common passwords, and no rules on its characters.
  */
 export function passwordError(password: string): FieldError | undefined {
   const normalised = password.normalize('NFKC');
   const length = [...normalised].length;
   const { min, max } = passwordLength;
-  if (length < min) return { message: `must be at least ${min} characters long`, code: 'too_short', min };
-  if (length > max) return { message: `must be at most ${max} characters long`, code: 'too_long', max };
-  if (!password.isWellFormed()) return { message: 'must be well-formed Unicode', code: 'invalid_text' };
-  if (/\p{Cc}/u.test(password)) return { message: 'must not contain control characters', code: 'invalid_text' };
-  if (isCommon(normalised.toLowerCase())) return { message: 'is one of the most common passwords', code: 'too_common' };
+  if (length < min) {
+    return { message: `must be at least ${min} characters long`, code: 'too_short', min };
+  }
+  if (length > max) {
+    return { message: `must be at most ${max} characters long`, code: 'too_long', max };
+  }
+  if (!password.isWellFormed()) {
+    return { message: 'must be well-formed Unicode', code: 'invalid_text' };
+  }
+  if (/\p{Cc}/u.test(password)) {
+    return { message: 'must not contain control characters', code: 'invalid_text' };
+  }
+  if (isCommon(normalised.toLowerCase())) {
+    return { message: 'is one of the most common passwords', code: 'too_common' };
+  }
   return undefined;
 }
 
@@ -33,13 +43,16 @@ export const newPassword = () =>
 function isCommon(password: string): boolean {
   // Removes what users append to a common password: `Password1!` counts as `password`.
   return (
-    commonPasswords.has(password) || commonPasswords.has(password.replace(/[^a-z]+$/, '')) || /^(.)\1*$/u.test(password)
+    commonPasswords.has(password) ||
+    commonPasswords.has(password.replace(/[^a-z]+$/, '')) ||
+    /^(.)\1*$/u.test(password)
   );
 }
 
 /**
- * Passwords that attackers try first, in lower case, of at least 8 characters (shorter passwords are rejected anyway).
- * Compiled from passwords that published lists of leaked passwords have in common.
+ * Passwords that attackers try first, in lower case, of at least 8 characters (shorter
+ * passwords are rejected anyway). Compiled from passwords that published lists of leaked
+ * passwords have in common.
  */
 const commonPasswords: ReadonlySet<string> = new Set(
   `

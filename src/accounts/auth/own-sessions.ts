@@ -51,10 +51,13 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
       handler: async ({ params: { id = '' } }, { caller, tenant, actor }) => {
         if (!isUuid(id.toLowerCase())) return;
         const found = { id, tenant: tenant.id };
-        const session = await control.em.fork().findOne(Session, found, { populate: ['user.role'] });
+        const session = await control.em
+          .fork()
+          .findOne(Session, found, { populate: ['user.role'] });
         if (!session) return;
         if (session.user.id !== caller.userId) {
-          // The response to a caller who manages nobody is that for an unknown session, so it discloses no id.
+          // The response to a caller who manages nobody is that for an unknown session, so it
+          // discloses no id.
           if (caller.scope !== 'All' || !caller.permissions.has('users.manage')) return;
           requireMayManage(session.user.role.permissions, caller.permissions);
         }
@@ -65,7 +68,9 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
   ];
 }
 
-/** Revokes the session of the access token. A legacy token has no session, so nothing happens. */
+/**
+ * Revokes the session of the access token. A legacy token has no session, so nothing happens.
+ */
 export function logout({ control, directory }: AuthServices): TenantRoute {
   return defineRoute({
     method: 'POST',

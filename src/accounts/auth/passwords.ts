@@ -9,35 +9,48 @@ interface HashWork {
   readonly timeCost: number;
 }
 
-/** argon2id with the parameters of OWASP's password storage cheat sheet: 19 MiB, two iterations, parallelism 1. */
+/**
+ * argon2id with the parameters of OWASP's password storage cheat sheet: 19 MiB, two iterations,
+ * parallelism 1.
+ */
 const defaultWork: HashWork = { memoryCost: 19_456, timeCost: 2 };
 const variant = { algorithm: 2 /* argon2id */, parallelism: 1 };
 const argon2Hash = /^\$argon2id\$v=19\$m=(\d{1,5}),t=(\d),p=(\d)\$[\w+/]{11,}\$[\w+/]{16,}$/;
 
 /**
- * Bounds of the parameters in a stored hash, which choose how much memory and time a verification takes: memory in KiB,
- * iterations, lanes. A hash beyond them is not verified; without the bounds, one row could end the process.
+ * Bounds of the parameters in a stored hash, which choose how much memory and time a
+ * verification takes: memory in KiB, iterations, lanes. A hash beyond them is not verified;
+ * without the bounds, one row could end the process.
  */
 const bounds = { memory: [8, 65_536], iterations: [1, 6], lanes: [1, 4] } as const;
 
-/** Stored for a user who has no password: no password verifies against it, because it is no hash. */
+/**
+ * Stored for a user who has no password: no password verifies against it, because it is no
+ * hash.
+ */
 export const noPassword = 'none';
 
-const maxQueue = 48; // at 10 to 20 ms per hash, the last one waits about 1 s; about 3 s when the process is busy
+// at 10 to 20 ms per hash, the last one waits about 1 s; about 3 s when the process is busy
+const maxQueue = 48;
 const idleUtilization = 0.5; // of the event loop
 const busyUtilization = 0.8;
-const maxPauseMs = 40; // a hash that takes longer than usual shows that other processes get the CPU already
+// a hash that takes longer than usual shows that other processes get the CPU already
+const maxPauseMs = 40;
 
-/** Hashes and verifies passwords on other threads, a few at a time, so that other requests are still served. */
+/**
+ * Hashes and verifies passwords on other threads, a few at a time, so that other requests are
+ * still served.
+ */
 export type Passwords = ReturnType<typeof createPasswords>;
 
 /** Hashes at a time, while the event loop is busy and while it is idle. */
 type HashConcurrency = Readonly<Record<'busy' | 'idle', number>>;
 
 /**
- * Returns how many hashes each of the processes computes at a time, at least one: together as many as there are cores
- * while requests without a password are few, otherwise one less; and at most three, so that one of the four threads of
- * Node's pool is free for name look-ups of new connections.
+ * Returns how many hashes each of the processes computes at a time, at least one: together as
+ * many as there are cores while requests without a password are few, otherwise one less; and at
+ * most three, so that one of the four threads of Node's pool is free for name look-ups of new
+ * connections.
  */
 export function hashConcurrency(processes: number): HashConcurrency {
   const share = (cores: number): number => Math.max(1, Math.min(3, Math.floor(cores / processes)));
@@ -56,13 +69,19 @@ export function createPasswords(concurrency = hashConcurrency(1), work = default
      * @param requester by default an operator
      * @throws {Problem} as `HashQueue.enqueue` does; `verify` uses the same queue
      */
-    hash: (password: string, requester = operator) => run(() => hash(normalise(password), parameters), requester),
+    hash: (password: string, requester = operator) =>
+      run(() => hash(normalise(password), parameters), requester),
     /**
-     * Without a stored hash, or with one of another algorithm or beyond `bounds`, it takes the same time and returns
-     * false. After a wrong password for a hash that takes less work than a current one, it does the rest of that work,
-     * so that an imported hash does not disclose its account by a quick response.
+     * Without a stored hash, or with one of another algorithm or beyond `bounds`, it takes the
+     * same time and returns false. After a wrong password for a hash that takes less work than
+     * a current one, it does the rest of that work, so that an imported hash does not disclose
+     * its account by a quick response.
      */
-    verify: async (storedHash: string | undefined, password: string, requester = operator): Promise<boolean> => {
+    verify: async (
+      storedHash: string | undefined,
+      password: string,
+      requester = operator,
+    ): Promise<boolean> => {
       const verifyDecoy = async () => (await verify(await decoy, normalise(password))) && false;
       return run(async () => {
         const stored = storedHash === undefined ? undefined : readParameters(storedHash);
@@ -75,7 +94,10 @@ export function createPasswords(concurrency = hashConcurrency(1), work = default
         const missingMemory = Math.ceil((kibWritten(work) - kibWritten(stored)) / work.timeCost);
         if (missingMemory > 0) {
           countHash();
-          await hash(normalise(password), { ...parameters, memoryCost: Math.max(missingMemory, bounds.memory[0]) });
+          await hash(normalise(password), {
+            ...parameters,
+            memoryCost: Math.max(missingMemory, bounds.memory[0]),
+          });
         }
         return false;
       }, requester);
@@ -85,13 +107,18 @@ export function createPasswords(concurrency = hashConcurrency(1), work = default
   };
 }
 
-/** Returns the parameters of a stored hash; undefined for another algorithm, and for parameters beyond `bounds`. */
+/**
+ * Returns the parameters of a stored hash; undefined for another algorithm, and for parameters
+ * beyond `bounds`.
+ */
 function readParameters(storedHash: string): HashWork | undefined {
   const found = argon2Hash.exec(storedHash);
   if (!found) return undefined;
   const [memoryCost = 0, timeCost = 0, lanes = 0] = found.slice(1).map(Number);
   const isWithinBounds =
-    isWithin(bounds.memory, memoryCost) && isWithin(bounds.iterations, timeCost) && isWithin(bounds.lanes, lanes);
+    isWithin(bounds.memory, memoryCost) &&
+    isWithin(bounds.iterations, timeCost) &&
+    isWithin(bounds.lanes, lanes);
   return isWithinBounds ? { memoryCost, timeCost } : undefined;
 }
 
@@ -99,7 +126,10 @@ function isWithin([min, max]: readonly [number, number], value: number): boolean
   return value >= min && value <= max;
 }
 
-/** Returns the work of a hash in KiB written: argon2 fills its memory once per iteration (RFC 9106 §3.2). */
+/**
+ * Returns the work of a hash in KiB written: argon2 fills its memory once per iteration (RFC
+ * 9106 §3.2).
+ */
 function kibWritten({ memoryCost, timeCost }: HashWork): number {
   return memoryCost * timeCost;
 }
@@ -114,9 +144,10 @@ function normalise(password: string): string {
 }
 
 /**
- * Runs as many tasks at a time as `concurrency` says for the event loop during the last task, and queues at most
- * `maxWaiting`. While the event loop is busy, each task is followed by a pause twice as long as the task, at most
- * `maxPauseMs`: that leaves most of the cores to the database, Redis and other processes that the requests depend on.
+ * Runs as many tasks at a time as `concurrency` says for the event loop during the last task,
+ * and queues at most `maxWaiting`. While the event loop is busy, each task is followed by a
+ * pause twice as long as the task, at most `maxPauseMs`: that leaves most of the cores to the
+ * database, Redis and other processes that the requests depend on.
  */
 function createLimiter(concurrency: HashConcurrency, maxWaiting: number) {
   const queue = new HashQueue(maxWaiting);
@@ -153,8 +184,11 @@ function createLimiter(concurrency: HashConcurrency, maxWaiting: number) {
       } finally {
         const { utilization } = performance.eventLoopUtilization(utilizationBefore);
         limit = utilization < idleUtilization ? concurrency.idle : concurrency.busy;
-        if (utilization > busyUtilization) setTimeout(end, Math.min(2 * (performance.now() - startedAt), maxPauseMs));
-        else end();
+        if (utilization > busyUtilization) {
+          setTimeout(end, Math.min(2 * (performance.now() - startedAt), maxPauseMs));
+        } else {
+          end();
+        }
       }
     },
   };

@@ -28,10 +28,11 @@ const registration = z.object({
 });
 
 /**
- * Adds a user, who must confirm the e-mail address. Anyone may call it if the tenant has the feature
- * `selfRegistration`. A caller with a token needs what an invitation of a Member needs, and is the actor in the audit
- * log when the user confirms. Response and response time do not depend on whether the address is known: the request is
- * stored, and a worker looks the address up after the response. So a process that is killed loses no mail.
+ * Adds a user, who must confirm the e-mail address. Anyone may call it if the tenant has the
+ * feature `selfRegistration`. A caller with a token needs what an invitation of a Member needs,
+ * and is the actor in the audit log when the user confirms. Response and response time do not
+ * depend on whether the address is known: the request is stored, and a worker looks the address
+ * up after the response. So a process that is killed loses no mail.
  */
 export function register(services: AuthServices): TenantRoute {
   const { control, passwords, mails } = services;
@@ -48,7 +49,12 @@ export function register(services: AuthServices): TenantRoute {
       '`users.manage`, the scope `All`, and all permissions of the role `Member`, which the user gets. The response does ' +
       'not reveal whether the address was known: a known address gets the mail that helps it on.',
     body: registration,
-    example: { email: 'new@example.com', password: 'correct horse battery', firstName: 'Nora', lastName: 'Newman' },
+    example: {
+      email: 'new@example.com',
+      password: 'correct horse battery',
+      firstName: 'Nora',
+      lastName: 'Newman',
+    },
     bodyLimit: bodyLimits.auth,
     response: acceptedResponse,
     status: 202,
@@ -60,7 +66,12 @@ export function register(services: AuthServices): TenantRoute {
       const request = { tenantId: tenant.id, address: email, traceId: origin.traceId };
       const network = clientNetwork(origin.ipAddress, networkBits);
       const actor = context.optionalCaller ? context.actor : null;
-      await requestRegistrationMail(control, request, network, { passwordHash, firstName, lastName, actor });
+      await requestRegistrationMail(control, request, network, {
+        passwordHash,
+        firstName,
+        lastName,
+        actor,
+      });
       mails.wake();
 
       return { status: 'accepted' as const };
@@ -73,20 +84,32 @@ const networkBits = 48;
 
 const memberPermissions = `select permissions from roles where tenant_id = $1 and name = 'Member'`;
 
-/** A caller who registers somebody with a token grants the role `Member`, by the rule of an invitation. */
-async function requireMayRegister(control: ControlDatabase, context: RequestContext): Promise<void> {
+/**
+ * A caller who registers somebody with a token grants the role `Member`, by the rule of an
+ * invitation.
+ */
+async function requireMayRegister(
+  control: ControlDatabase,
+  context: RequestContext,
+): Promise<void> {
   if (!context.optionalCaller) {
     if (context.tenant.features.includes('selfRegistration')) return;
-    throw problem('unauthorized', { reason: 'no_token', headers: { 'WWW-Authenticate': 'Bearer' } });
+    throw problem('unauthorized', {
+      reason: 'no_token',
+      headers: { 'WWW-Authenticate': 'Bearer' },
+    });
   }
   const query: QueryControl = (name, text, values) => queryControl(control, name, text, values);
   const held = await requireManager(query, context);
-  const [member] = await query<Pick<Role, 'permissions'>>('member_permissions', memberPermissions, [context.tenant.id]);
+  const [member] = await query<Pick<Role, 'permissions'>>('member_permissions', memberPermissions, [
+    context.tenant.id,
+  ]);
   requireMayGrant(member?.permissions ?? [], held);
 }
 
 /** The same problem for an unknown, used, expired or foreign token. */
-export const invalidMailToken = () => fieldProblem('token', 'is invalid, used or expired', 'invalid_token');
+export const invalidMailToken = () =>
+  fieldProblem('token', 'is invalid, used or expired', 'invalid_token');
 
 /** Confirms an e-mail address by the token that was sent to it. */
 export function confirm(services: AuthServices): TenantRoute {
@@ -103,7 +126,13 @@ export function confirm(services: AuthServices): TenantRoute {
     bodyLimit: bodyLimits.auth,
     handler: async ({ body }, { tenant, origin, deadline }) => {
       const network = clientNetwork(origin.ipAddress);
-      const isConfirmed = await confirmRegistration(services, tenant, body.token, network, deadline);
+      const isConfirmed = await confirmRegistration(
+        services,
+        tenant,
+        body.token,
+        network,
+        deadline,
+      );
       if (!isConfirmed) throw invalidMailToken();
     },
   });

@@ -16,8 +16,14 @@ import { acceptedResponse, invalidMailToken } from './register.ts';
 import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
 
 const request = z.object({
-  email: email().optional().describe('The address of the user who receives a mail. Send it alone, for step 1.'),
-  token: z.string().min(1).optional().describe('The token of the mail. Send it with `newPassword`, for step 2.'),
+  email: email()
+    .optional()
+    .describe('The address of the user who receives a mail. Send it alone, for step 1.'),
+  token: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('The token of the mail. Send it with `newPassword`, for step 2.'),
   newPassword: newPassword().optional().describe('The password to set.'),
 });
 
@@ -51,8 +57,9 @@ export function resetPassword(services: AuthServices): TenantRoute {
         await requestReset(services, context, email);
         return { status: 'accepted' as const };
       }
-      if (email !== undefined || (token === undefined && newPassword === undefined))
+      if (email !== undefined || (token === undefined && newPassword === undefined)) {
         throw fieldProblem('email', 'is required, or token and newPassword instead', 'required');
+      }
       if (token === undefined) throw fieldProblem('token', 'is required', 'required');
       if (newPassword === undefined) throw fieldProblem('newPassword', 'is required', 'required');
       if (!(await setPassword(services, context, token, newPassword))) throw invalidMailToken();
@@ -86,18 +93,23 @@ export async function setPassword(
 ): Promise<boolean> {
   // Hashed before the transaction, to keep the transaction short.
   const passwordHash = await services.passwords.hash(password, hashRequester(context));
-  return transactControl(services.control, query => usePasswordLink(query, services, context, token, passwordHash), {
-    deadline: context.deadline,
-    isRepeatable: false,
-  });
+  return transactControl(
+    services.control,
+    query => usePasswordLink(query, services, context, token, passwordHash),
+    {
+      deadline: context.deadline,
+      isRepeatable: false,
+    },
+  );
 }
 
-const confirmInvited = 'update users set confirmed_at = now() where id = $1 and confirmed_at is null';
+const confirmInvited =
+  'update users set confirmed_at = now() where id = $1 and confirmed_at is null';
 
 /**
  * Sets a password, and makes the link void that permits it. A reset revokes all sessions of the
- * user; an invitation confirms the address, and ends its registrations, whose senders have chosen
- * other passwords. The user is the actor in the audit log.
+ * user; an invitation confirms the address, and ends its registrations, whose senders have
+ * chosen other passwords. The user is the actor in the audit log.
  */
 async function usePasswordLink(
   query: QueryControl,

@@ -1,6 +1,11 @@
 import { raw } from '@mikro-orm/postgresql';
 import { Session } from '../../control/control-entities.ts';
-import { type ControlDatabase, type QueryControl, setActor, transactControl } from '../../control/database.ts';
+import {
+  type ControlDatabase,
+  type QueryControl,
+  setActor,
+  transactControl,
+} from '../../control/database.ts';
 import type { UserRecord } from '../../control/records.ts';
 import { refreshRepeatSeconds, sessionLifetime } from '../../control/token-lifetime.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
@@ -14,7 +19,8 @@ export const unexpired = `
 
 type OpenResult = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refused' | 'changed' };
 
-// One login per user at a time, so that the limit of sessions holds. `no key update` does not block foreign key checks.
+// One login per user at a time, so that the limit of sessions holds. `no key update` does not
+// block foreign key checks.
 const lockUser = `
   select password_hash = $2 as unchanged, confirmed_at is not null and disabled_at is null as "mayLogIn"
     from users where id = $1 for no key update`;
@@ -29,10 +35,11 @@ const insertSession = `
   insert into sessions (tenant_id, user_id) values ($1, $2) returning id`;
 
 /**
- * Opens a session for a user whose password was verified, and stores the renewed hash if there is one. Keeps the newest
- * 20 sessions of the user: older ones are revoked, and expired ones are deleted. Remembers the client's network.
- * @param hash the hash that the password was verified with. If another hash is stored by now, the password was changed,
- *   which ended all sessions, and the outcome is `changed`
+ * Opens a session for a user whose password was verified, and stores the renewed hash if there
+ * is one. Keeps the newest 20 sessions of the user: older ones are revoked, and expired ones
+ * are deleted. Remembers the client's network.
+ * @param hash the hash that the password was verified with. If another hash is stored by now,
+ *   the password was changed, which ended all sessions, and the outcome is `changed`
  */
 export async function openSession(
   control: ControlDatabase,
@@ -42,18 +49,27 @@ export async function openSession(
   renewedHash?: string,
 ): Promise<OpenResult> {
   return transactControl(control, async (query): Promise<OpenResult> => {
-    const [user] = await query<{ unchanged: boolean; mayLogIn: boolean }>('lock_user', lockUser, [id, hash]);
+    const [user] = await query<{ unchanged: boolean; mayLogIn: boolean }>('lock_user', lockUser, [
+      id,
+      hash,
+    ]);
     if (!user?.unchanged) return { outcome: 'changed' };
     if (!user.mayLogIn) return { outcome: 'refused' };
     if (renewedHash) await setPasswordHash(query, id, renewedHash);
     const [session] = await query<{ id: string }>('insert_session', insertSession, [tenantId, id]);
     await rememberNetwork(query, id, network);
-    return session ? { outcome: 'opened', token: { sessionId: session.id, generation: 0 } } : { outcome: 'refused' };
+    return session
+      ? { outcome: 'opened', token: { sessionId: session.id, generation: 0 } }
+      : { outcome: 'refused' };
   });
 }
 
 /** Stores a password hash of a user. */
-export async function setPasswordHash(query: QueryControl, userId: number, hash: string): Promise<void> {
+export async function setPasswordHash(
+  query: QueryControl,
+  userId: number,
+  hash: string,
+): Promise<void> {
   await query('set_password_hash', setHash, [userId, hash]);
 }
 
@@ -70,15 +86,21 @@ const repeated = `
            as "isRepeated"
     from sessions where ${usable}`;
 
-export type Rotation = { outcome: 'rotated'; successor: RefreshToken } | { outcome: 'refused' } | { outcome: 'reused' };
+export type Rotation =
+  | { outcome: 'rotated'; successor: RefreshToken }
+  | { outcome: 'refused' }
+  | { outcome: 'reused' };
 
 /**
- * Exchanges a refresh token for its successor (RFC 9700 §4.14.2). Of concurrent uses, exactly one rotates the session.
- * The token that was just replaced may be used again for a minute, and yields the same successor; a use that began
- * before the replacement was committed does too, however long that commit took. The reuse of any older token shows that
- * it was copied, so the session is revoked. A token that is newer than the stored generation was issued before the
- * control database was restored from a backup or lost its last changes in a failover: it is valid.
- * @throws {DeadlineError} when the deadline has passed: whether the token is exchanged or not, its client may repeat it
+ * Exchanges a refresh token for its successor (RFC 9700 §4.14.2). Of concurrent uses, exactly
+ * one rotates the session. The token that was just replaced may be used again for a minute, and
+ * yields the same successor; a use that began before the replacement was committed does too,
+ * however long that commit took. The reuse of any older token shows that it was copied, so the
+ * session is revoked. A token that is newer than the stored generation was issued before the
+ * control database was restored from a backup or lost its last changes in a failover: it is
+ * valid.
+ * @throws {DeadlineError} when the deadline has passed: whether the token is exchanged or not,
+ *   its client may repeat it
  */
 export async function rotateSession(
   control: ControlDatabase,
@@ -92,11 +114,18 @@ export async function rotateSession(
   const rotation = await transactControl(
     control,
     async (query): Promise<Rotation> => {
-      const [use] = await query<{ wasValid: boolean; isRotated: boolean }>('rotate_session', rotate, values);
+      const [use] = await query<{ wasValid: boolean; isRotated: boolean }>(
+        'rotate_session',
+        rotate,
+        values,
+      );
       const successor = { sessionId, generation: generation + 1 };
       if (use?.isRotated) return { outcome: 'rotated', successor };
 
-      const found = await query<{ isRepeated: boolean }>('repeated', repeated, [...values, use?.wasValid ?? false]);
+      const found = await query<{ isRepeated: boolean }>('repeated', repeated, [
+        ...values,
+        use?.wasValid ?? false,
+      ]);
       if (found[0]?.isRepeated) return { outcome: 'rotated', successor };
       return { outcome: found.length > 0 ? 'reused' : 'refused' };
     },
@@ -108,15 +137,20 @@ export async function rotateSession(
 }
 
 /** Lists the sessions of a user that are neither revoked nor expired, the newest first. */
-export async function listActiveSessions(control: ControlDatabase, userId: number): Promise<Session[]> {
+export async function listActiveSessions(
+  control: ControlDatabase,
+  userId: number,
+): Promise<Session[]> {
   const where = { user: userId, revokedAt: null, [raw(unexpired)]: [] };
   return control.em.fork().find(Session, where, { orderBy: { createdAt: 'desc', id: 'asc' } });
 }
 
-const revoke = 'update sessions set revoked_at = now(), revoked_reason = $2 where id = $1 and revoked_at is null';
+const revoke =
+  'update sessions set revoked_at = now(), revoked_reason = $2 where id = $1 and revoked_at is null';
 
 /**
- * Revokes a session; every process refuses it within 1 s. Revoking it again keeps the first reason.
+ * Revokes a session; every process refuses it within 1 s. Revoking it again keeps the first
+ * reason.
  * @param actor who revokes it, for the audit log: `RequestContext.actor`
  */
 export async function revokeSession(
@@ -135,6 +169,10 @@ const revokeAll = `
   update sessions set revoked_at = now(), revoked_reason = $2 where user_id = $1 and revoked_at is null`;
 
 /** Revokes all sessions of a user, in the transaction of the change that requires it. */
-export async function revokeSessionsOf(query: QueryControl, userId: number, reason: string): Promise<void> {
+export async function revokeSessionsOf(
+  query: QueryControl,
+  userId: number,
+  reason: string,
+): Promise<void> {
   await query('revoke_sessions', revokeAll, [userId, reason]);
 }

@@ -7,10 +7,15 @@ const setDisabledAt = `
    where id = $1 and (disabled_at is not null) <> $2::boolean`;
 
 /**
- * Disables a user and ends all sessions, or enables the user. Either makes every link void that the user has received
- * by mail: invitation, reset and confirmation. The user is changed before the links, in the order of `useLink`.
+ * Disables a user and ends all sessions, or enables the user. Either makes every link void that
+ * the user has received by mail: invitation, reset and confirmation. The user is changed before
+ * the links, in the order of `useLink`.
  */
-export async function setDisabled(query: QueryControl, userId: number, isDisabled: boolean): Promise<void> {
+export async function setDisabled(
+  query: QueryControl,
+  userId: number,
+  isDisabled: boolean,
+): Promise<void> {
   await query('set_disabled', setDisabledAt, [userId, isDisabled]);
   await withdrawLinks(query, userId);
   if (isDisabled) await revokeSessionsOf(query, userId, 'user_disabled');

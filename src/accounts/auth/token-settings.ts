@@ -9,6 +9,9 @@ interface TokenSettingsOptions {
 const audience = 'sales-back-office';
 
 /** Makes the settings of access tokens. The issuer is the id of the installation. */
-export function createTokenSettings({ installationId, now = Date.now }: TokenSettingsOptions): TokenSettings {
+export function createTokenSettings({
+  installationId,
+  now = Date.now,
+}: TokenSettingsOptions): TokenSettings {
   return { issuer: installationId, audience, now: () => Math.floor(now() / 1_000) };
 }

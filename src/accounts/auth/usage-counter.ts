@@ -4,7 +4,10 @@ import { describeError } from '../../lib/log/describe-error.ts';
 
 const writeIntervalMs = 2_000;
 
-/** Counts the uses of legacy tokens in memory and stores the counts every 2 s, so that no request waits for it. */
+/**
+ * Counts the uses of legacy tokens in memory and stores the counts every 2 s, so that no
+ * request waits for it.
+ */
 export type UsageCounter = ReturnType<typeof createUsageCounter>;
 
 export function createUsageCounter(control: ControlDatabase, log: Logger) {

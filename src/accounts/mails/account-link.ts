@@ -1,8 +1,8 @@
 import type { TenantRecord } from '../../control/records.ts';
 
 /**
- * The purpose of the link of a mail: it is the path of the service's own page, and `{action}` of
- * an address.
+ * The purpose of the link of a mail: it is the path of the service's own page, and `{action}`
+ * of an address.
  */
 export type AccountAction = 'accept' | 'confirm' | 'reset';
 
@@ -29,6 +29,9 @@ export function accountLinks({ appUrl, publicUrl }: LinkOptions): AccountLink {
   return (action, tenant, token) => {
     const values = { action, tenant: tenant.guid, token };
     const address = tenant.appUrl ?? appUrl ?? ownPages;
-    return address.replaceAll(/\{(action|tenant|token)\}/g, (_, name: keyof typeof values) => values[name]);
+    return address.replaceAll(
+      /\{(action|tenant|token)\}/g,
+      (_, name: keyof typeof values) => values[name],
+    );
   };
 }

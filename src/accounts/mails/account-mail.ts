@@ -18,8 +18,8 @@ const button =
   'font-weight:600;text-decoration:none';
 
 /**
- * Composes a mail with at most one link, as text and as HTML without images, scripts or anything else
- * that is loaded.
+ * Composes a mail with at most one link, as text and as HTML without images, scripts or
+ * anything else that is loaded.
  */
 export function accountMail({ to, subject, paragraphs, link, notes }: AccountMail): Message {
   const text = [...paragraphs, ...(link ? [`${link.text}:\n${link.address}`] : []), ...notes];

@@ -38,14 +38,19 @@ export function composeMail(
   const token = linkToken(secrets, { link, kind, tenantGuid: tenant.guid, userGuid });
   const address = accountLink(actions[kind], tenant, token);
 
-  if (kind === 'invitation' && about.because === 'unconfirmed') return unconfirmedMail(tenant, to, address);
+  if (kind === 'invitation' && about.because === 'unconfirmed') {
+    return unconfirmedMail(tenant, to, address);
+  }
   if (kind === 'invitation') return invitationMail(tenant, to, about, address);
   if (kind === 'reset') return resetMail(tenant, to, about, address);
 
   return accountMail({
     to,
     subject: `Confirm your address for ${tenant.name}`,
-    paragraphs: [`Somebody, probably you, registered this address with ${tenant.name}.`, describeRegistration(begun)],
+    paragraphs: [
+      `Somebody, probably you, registered this address with ${tenant.name}.`,
+      describeRegistration(begun),
+    ],
     link: { text: 'Confirm the address', address },
     notes: [
       'The link works once, within 24 hours.',
@@ -64,14 +69,18 @@ function askedText({ name }: Tenant, { asked }: MailAbout): string {
 
 function invitationMail(tenant: Tenant, to: string, about: MailAbout, address: string): Message {
   const invites = `An administrator of ${tenant.name} invites you to use its back office.`;
-  const again = 'You were invited before, and have not set a password yet. An earlier link does not work any more.';
+  const again =
+    'You were invited before, and have not set a password yet. An earlier link does not work any more.';
 
   return accountMail({
     to,
     subject: `Your invitation to ${tenant.name}`,
     paragraphs: about.asked ? [askedText(tenant, about), again] : [invites],
     link: { text: 'Accept, and set your password', address },
-    notes: ['The link works once, within 7 days.', 'If you do not expect an invitation, do nothing.'],
+    notes: [
+      'The link works once, within 7 days.',
+      'If you do not expect an invitation, do nothing.',
+    ],
   });
 }
 
@@ -81,10 +90,15 @@ function resetMail(tenant: Tenant, to: string, about: MailAbout, address: string
 
   return accountMail({
     to,
-    subject: isRegistered ? `You have an account at ${tenant.name}` : `A new password for ${tenant.name}`,
+    subject: isRegistered
+      ? `You have an account at ${tenant.name}`
+      : `A new password for ${tenant.name}`,
     paragraphs: isRegistered ? [askedText(tenant, about), has] : [askedText(tenant, about)],
     link: { text: 'Set a new password', address },
-    notes: ['The link works once, within an hour.', 'If it was not you, do nothing: your password stays as it is.'],
+    notes: [
+      'The link works once, within an hour.',
+      'If it was not you, do nothing: your password stays as it is.',
+    ],
   });
 }
 
@@ -164,7 +178,12 @@ function disabledWebhookMail(
     to,
     subject: `A webhook of ${tenant.name} is disabled`,
     paragraphs: [`Nothing more is sent to\n${host}`, reasons[reason]],
-    link: { text: 'What you can do', address: `${publicUrl}/docs/guide/webhooks#when-a-receiver-fails` },
-    notes: ['What the webhook has not received is kept. Enable it again when its receiver works: it goes on there.'],
+    link: {
+      text: 'What you can do',
+      address: `${publicUrl}/docs/guide/webhooks#when-a-receiver-fails`,
+    },
+    notes: [
+      'What the webhook has not received is kept. Enable it again when its receiver works: it goes on there.',
+    ],
   });
 }

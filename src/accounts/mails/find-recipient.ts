@@ -1,4 +1,8 @@
-import { type ControlDatabase, type QueryControl, transactControl } from '../../control/database.ts';
+import {
+  type ControlDatabase,
+  type QueryControl,
+  transactControl,
+} from '../../control/database.ts';
 import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
 import { linkLifetimes } from './mail-link.ts';
 import type { LeasedMail, MailAbout, MailKind } from './mail-queue.ts';
@@ -14,8 +18,8 @@ export type NotFound = 'unknown' | 'limited' | 'replaced';
 /** A client that registers a foreign address must not use up the mails of its owner. */
 const networkFactor = 4;
 
-// The lock makes the mail follow or precede a change of the user: the mail that is chosen is the
-// one for the state in which the user is when it is stored.
+// The lock makes the mail follow or precede a change of the user: the mail that is chosen is
+// the one for the state in which the user is when it is stored.
 const lockKnown = `
   select id::float8 as id, disabled_at is not null as "isDisabled", confirmed_at is not null as "isConfirmed",
          invited_at is not null as "isInvited",
@@ -70,14 +74,19 @@ interface HelpfulMail {
  * of the limit count, and those that may still be: at most `rate.max` of a kind that one client
  * can cause, and `networkFactor` times as many that all clients together can.
  */
-export function findRecipient(control: ControlDatabase, mail: LeasedMail, rate: Rate): Promise<LeasedMail | NotFound> {
+export function findRecipient(
+  control: ControlDatabase,
+  mail: LeasedMail,
+  rate: Rate,
+): Promise<LeasedMail | NotFound> {
   return transactControl(control, async query => {
     const user = await findKnown(query, mail);
     if (!user) return 'unknown';
 
     const found = await enterUser(query, mail, user, rate);
     await removeOldDeliveries(query);
-    if (mail.kind === 'registration') await removeUnconfirmed(query); // not this user, who has a delivery now
+    // not this user, who has a delivery now
+    if (mail.kind === 'registration') await removeUnconfirmed(query);
     return found;
   });
 }
@@ -107,16 +116,26 @@ function helpfulMail({ kind, about }: LeasedMail, user: KnownUser): HelpfulMail 
   const asked = kind === 'registration' ? kind : 'reset';
   const other: MailAbout = { ...about, asked };
 
-  if (user.isDisabled) return { kind: 'account_notice', about: { ...other, because: 'disabled' }, lifetime: '1 day' };
-  if (user.isConfirmed) {
-    return asked === 'reset' ? { kind, about } : { kind: 'reset', about: other, lifetime: linkLifetimes.reset };
+  if (user.isDisabled) {
+    return { kind: 'account_notice', about: { ...other, because: 'disabled' }, lifetime: '1 day' };
   }
-  if (user.isInvited) return { kind: 'invitation', about: other, lifetime: linkLifetimes.invitation };
+  if (user.isConfirmed) {
+    return asked === 'reset'
+      ? { kind, about }
+      : { kind: 'reset', about: other, lifetime: linkLifetimes.reset };
+  }
+  if (user.isInvited) {
+    return { kind: 'invitation', about: other, lifetime: linkLifetimes.invitation };
+  }
   if (asked === 'registration') return { kind, about };
   if (!user.isRegistering) {
     return { kind: 'account_notice', about: { ...other, because: 'expired' }, lifetime: '1 day' };
   }
-  return { kind: 'invitation', about: { ...other, because: 'unconfirmed' }, lifetime: linkLifetimes.reset };
+  return {
+    kind: 'invitation',
+    about: { ...other, because: 'unconfirmed' },
+    lifetime: linkLifetimes.reset,
+  };
 }
 
 async function enterUser(
@@ -130,9 +149,15 @@ async function enterUser(
   await removeReplacedDeliveries(query, user.id, { id, kind, about });
 
   const values = [user.id, kind, about, id, rate.windowMs];
-  const [counted] = await query<{ isReplaced: boolean; same: number; all: number }>('mails_count', countMails, values);
+  const [counted] = await query<{ isReplaced: boolean; same: number; all: number }>(
+    'mails_count',
+    countMails,
+    values,
+  );
   if (counted?.isReplaced) return 'replaced';
-  if ((counted?.same ?? 0) >= rate.max || (counted?.all ?? 0) >= rate.max * networkFactor) return 'limited';
+  if ((counted?.same ?? 0) >= rate.max || (counted?.all ?? 0) >= rate.max * networkFactor) {
+    return 'limited';
+  }
 
   await query('mails_set_recipient', setRecipient, [id, user.id, kind, about, lifetime ?? null]);
   if (mail.kind === 'registration' && kind !== 'registration') {

@@ -38,7 +38,12 @@ export interface MailCounts {
 
 const minuteMs = 60_000;
 /** The waits before each retry; after the last one, a mail is given up. */
-const mailRetryDelaysMs: readonly number[] = [minuteMs, 5 * minuteMs, 30 * minuteMs, 120 * minuteMs];
+const mailRetryDelaysMs: readonly number[] = [
+  minuteMs,
+  5 * minuteMs,
+  30 * minuteMs,
+  120 * minuteMs,
+];
 /**
  * Each wait is up to a tenth longer, so that mails that failed together are not tried together.
  */
@@ -72,7 +77,11 @@ export class MailDispatcher {
     this.#options = options;
     this.#queue = new MailQueue(control, processId);
     this.#senderAddress = /<([^<>]+)>\s*$/.exec(mailFrom)?.[1] ?? mailFrom.trim();
-    this.#loop = createLeaseLoop({ lease: () => this.#lease(), renew: this.#queue.leases.renew, pollMs });
+    this.#loop = createLeaseLoop({
+      lease: () => this.#lease(),
+      renew: this.#queue.leases.renew,
+      pollMs,
+    });
   }
 
   /** Begins to send, also what other processes left when they ended. */
@@ -142,7 +151,10 @@ export class MailDispatcher {
     const tenant = await directory.tenant(mail.tenantGuid);
     if (tenant?.status !== 'active') return this.#postpone(mail, 'the tenant is not served');
     if (tenant.isIsolated) {
-      log.info({ event: 'mail_withheld', ...fieldsOf(mail) }, 'a mail was not sent, because the tenant is isolated');
+      log.info(
+        { event: 'mail_withheld', ...fieldsOf(mail) },
+        'a mail was not sent, because the tenant is isolated',
+      );
       return this.#queue.refuse(mail, 'the tenant is isolated', mail.mayHaveArrived);
     }
 
@@ -192,7 +204,13 @@ export class MailDispatcher {
 
     const delayMs = Math.round(wait * (1 + jitter * Math.random()));
     log.warn(
-      { event: 'mail_failed', ...fieldsOf(mail), attempt, retryInSeconds: Math.round(delayMs / 1_000), ...answer },
+      {
+        event: 'mail_failed',
+        ...fieldsOf(mail),
+        attempt,
+        retryInSeconds: Math.round(delayMs / 1_000),
+        ...answer,
+      },
       'a mail was not accepted, and is tried again',
     );
     await this.#queue.postpone(mail, { reason, delayMs, mayHaveArrived: mail.mayHaveArrived });
@@ -220,7 +238,11 @@ export class MailDispatcher {
   }
 
   async #postpone(mail: LeasedMail, reason: string): Promise<void> {
-    await this.#queue.postpone(mail, { reason, delayMs: minuteMs, mayHaveArrived: mail.mayHaveArrived });
+    await this.#queue.postpone(mail, {
+      reason,
+      delayMs: minuteMs,
+      mayHaveArrived: mail.mayHaveArrived,
+    });
   }
 }
 

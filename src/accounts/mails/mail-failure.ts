@@ -43,7 +43,14 @@ interface TransportError extends Error {
  * @param address of the recipient: neither it nor the part before its `@` is in the description
  */
 export function describeMailFailure(error: unknown, address: string): MailFailure {
-  const { message, code, originalCode, command, response = '', responseCode } = asTransportError(error);
+  const {
+    message,
+    code,
+    originalCode,
+    command,
+    response = '',
+    responseCode,
+  } = asTransportError(error);
   const [, enhancedCode] = /^\d{3}[ -](\d\.\d{1,3}\.\d{1,3})\b/.exec(response) ?? [];
   const isPermanent = responseCode !== undefined && responseCode >= 500 && responseCode !== 503;
   const isOfMail = command === 'RCPT TO' || command === 'DATA';
@@ -80,7 +87,11 @@ function reasonOf({
 
   const codes = [responseCode, enhancedCode].filter(Boolean).join(' ');
   const what =
-    command === 'RCPT TO' ? 'the address' : command === 'DATA' ? 'the mail' : 'mails of this service at the moment';
+    command === 'RCPT TO'
+      ? 'the address'
+      : command === 'DATA'
+        ? 'the mail'
+        : 'mails of this service at the moment';
   return responseCode >= 500
     ? `the mail server refuses ${what} (${codes})`
     : `the mail server asks for patience (${codes})`;
@@ -94,5 +105,8 @@ function withoutAddress(text: string, address: string): string {
   const shown = withoutAddresses(text);
   return local.length < 2
     ? shown
-    : shown.replace(new RegExp(`(?<!\\w)${local.replace(/[^\w\s]/g, '\\$&')}(?!\\w)`, 'gi'), '(address)');
+    : shown.replace(
+        new RegExp(`(?<!\\w)${local.replace(/[^\w\s]/g, '\\$&')}(?!\\w)`, 'gi'),
+        '(address)',
+      );
 }

@@ -52,7 +52,13 @@ export function parseToken(token: string): ParsedToken | undefined {
   const [, id = '', code = ''] = /^([\w-]{22})\.([\w-]{43})$/.exec(token) ?? [];
   const parts = [Buffer.from(id, 'base64url'), Buffer.from(code, 'base64url')] as const;
   const [linkBytes, codeBytes] = parts;
-  if (id === '' || linkBytes.toString('base64url') !== id || codeBytes.toString('base64url') !== code) return undefined;
+  if (
+    id === '' ||
+    linkBytes.toString('base64url') !== id ||
+    codeBytes.toString('base64url') !== code
+  ) {
+    return undefined;
+  }
 
   return { link: linkBytes.toString('hex'), code: codeBytes };
 }
@@ -61,7 +67,11 @@ export function parseToken(token: string): ParsedToken | undefined {
  * Checks, in constant time, that either master key of the process has made the token for this
  * owner.
  */
-export function isTokenOf(secrets: Pick<SecretBox, 'verifyMac'>, { code }: ParsedToken, owner: LinkOwner): boolean {
+export function isTokenOf(
+  secrets: Pick<SecretBox, 'verifyMac'>,
+  { code }: ParsedToken,
+  owner: LinkOwner,
+): boolean {
   return secrets.verifyMac(code, purpose, ...partsOf(owner));
 }
 

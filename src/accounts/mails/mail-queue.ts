@@ -130,7 +130,8 @@ export class MailQueue {
   }
 
   /**
-   * Begins an attempt. @returns undefined when the mail was withdrawn or replaced, or the lease
+   * Begins an attempt.
+   * @returns undefined when the mail was withdrawn or replaced, or the lease
    * is lost
    */
   async begin({ id }: LeasedMail): Promise<BegunMail | undefined> {
@@ -165,9 +166,18 @@ export class MailQueue {
   }
 
   /** Gives a mail back, which is tried again. */
-  async postpone({ id }: LeasedMail, { reason, delayMs, mayHaveArrived }: FailedAttempt): Promise<void> {
+  async postpone(
+    { id }: LeasedMail,
+    { reason, delayMs, mayHaveArrived }: FailedAttempt,
+  ): Promise<void> {
     this.leases.forget(id);
-    await this.#query('postpone', postponeText, [id, this.#holder, reason, delayMs, mayHaveArrived]);
+    await this.#query('postpone', postponeText, [
+      id,
+      this.#holder,
+      reason,
+      delayMs,
+      mayHaveArrived,
+    ]);
   }
 
   /**
@@ -179,7 +189,12 @@ export class MailQueue {
     await this.#query('give_back', giveBackText, [id, this.#holder, mayHaveArrived]);
   }
 
-  async #settle(id: number, state: 'sent' | 'refused', reason: string | null, mayHaveArrived: boolean): Promise<void> {
+  async #settle(
+    id: number,
+    state: 'sent' | 'refused',
+    reason: string | null,
+    mayHaveArrived: boolean,
+  ): Promise<void> {
     this.leases.forget(id);
     await this.#query('settle', settleText, [id, this.#holder, state, reason, mayHaveArrived]);
   }

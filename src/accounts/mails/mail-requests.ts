@@ -37,7 +37,10 @@ const insertRegistration = `
  * Stores that somebody asked for a mail with a link for a new password. Costs the same for
  * every address: a worker looks up afterwards who has it.
  */
-export async function requestResetMail(control: ControlDatabase, request: MailRequest): Promise<void> {
+export async function requestResetMail(
+  control: ControlDatabase,
+  request: MailRequest,
+): Promise<void> {
   const { tenantId, address, traceId } = request;
   const values = [newLink(), tenantId, address, 'reset', {}, traceId, linkLifetimes.reset];
   await queryControl(control, 'mails_request_reset', insertReset, values);
@@ -112,7 +115,12 @@ export async function removeReplacedDeliveries(
   userId: number,
   delivery: { readonly id: number | null; readonly kind: string; readonly about: object },
 ): Promise<void> {
-  await query('mails_remove_replaced', removeReplaced, [userId, delivery.kind, delivery.about, delivery.id]);
+  await query('mails_remove_replaced', removeReplaced, [
+    userId,
+    delivery.kind,
+    delivery.about,
+    delivery.id,
+  ]);
 }
 
 /**
@@ -131,10 +139,19 @@ export async function addInvitationMail(
 
   const limits = [
     { name: 'mails_count_user', text: countUser, of: user.id, max: rate.max },
-    { name: 'mails_count_tenant', text: countTenant, of: user.tenantId, max: rate.max * tenantFactor },
+    {
+      name: 'mails_count_tenant',
+      text: countTenant,
+      of: user.tenantId,
+      max: rate.max * tenantFactor,
+    },
   ];
   for (const { name, text, of, max } of limits) {
-    const [counted] = await query<{ ms: number; count: number }>(name, text, [of, 'invitation', rate.windowMs]);
+    const [counted] = await query<{ ms: number; count: number }>(name, text, [
+      of,
+      'invitation',
+      rate.windowMs,
+    ]);
     if (counted && counted.count >= max) return Math.max(counted.ms, 1);
   }
 

@@ -47,7 +47,10 @@ const envelopeMs = 60_000;
  */
 const acceptMs = 300_000;
 
-/** Loads the package when it is needed: its 39 modules are not part of a start without a mail server. */
+/**
+ * Loads the package when it is needed: its 39 modules are not part of a start without a mail
+ * server.
+ */
 function nodemailer(): typeof import('nodemailer') {
   return createRequire(import.meta.url)('nodemailer') as typeof import('nodemailer');
 }
@@ -57,7 +60,9 @@ export function openMailTransport(
   { smtpUrl, dataDir, publicUrl }: Pick<Config, 'smtpUrl' | 'dataDir' | 'publicUrl'>,
   log: Logger,
 ): MailTransport {
-  return smtpUrl ? new SmtpTransport(smtpUrl, publicUrl) : fileTransport(join(dataDir, 'mail'), log);
+  return smtpUrl
+    ? new SmtpTransport(smtpUrl, publicUrl)
+    : fileTransport(join(dataDir, 'mail'), log);
 }
 
 /**
@@ -118,7 +123,9 @@ export class SmtpTransport implements MailTransport {
         },
       } as Parameters<Transporter['sendMail']>[0]);
     } catch (error) {
-      if (tooSlow.signal.aborted) throw Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' });
+      if (tooSlow.signal.aborted) {
+        throw Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' });
+      }
       throw error;
     } finally {
       clearTimeout(timer);
@@ -132,7 +139,9 @@ export class SmtpTransport implements MailTransport {
   /** The first such address asks the server, on a connection of its own. */
   async #requireUtf8(): Promise<void> {
     if (this.#ehlo.hasUtf8 === undefined) await this.#transport.verify();
-    if (this.#ehlo.hasUtf8 !== true) throw new UnsupportedAddressError('the mail server does not offer SMTPUTF8');
+    if (this.#ehlo.hasUtf8 !== true) {
+      throw new UnsupportedAddressError('the mail server does not offer SMTPUTF8');
+    }
   }
 }
 
@@ -179,7 +188,8 @@ function needsUtf8(address: string): boolean {
  */
 function needsTls(url: string): boolean {
   const { hostname, searchParams } = new URL(url);
-  const saysOtherwise = searchParams.get('ignoreTLS') === 'true' || searchParams.get('requireTLS') === 'false';
+  const saysOtherwise =
+    searchParams.get('ignoreTLS') === 'true' || searchParams.get('requireTLS') === 'false';
   return !saysOtherwise && !isLocal(hostname);
 }
 
@@ -207,10 +217,16 @@ function fileTransport(folder: string, log: Logger): MailTransport {
       transport ??= open();
       const { message: content } = await transport.sendMail(addressed(message));
       await mkdir(folder, { recursive: true, mode: 0o700 });
-      const file = join(folder, `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}.eml`);
+      const file = join(
+        folder,
+        `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}.eml`,
+      );
       await writeFile(file, content as Buffer, { mode: 0o600 });
       onHandedOver();
-      log.info({ event: 'mail_written', file }, 'a mail was written to a file, because SMTP_URL is not set');
+      log.info(
+        { event: 'mail_written', file },
+        'a mail was written to a file, because SMTP_URL is not set',
+      );
     },
     close: () => {},
   };

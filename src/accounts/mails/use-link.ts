@@ -32,9 +32,13 @@ const isGood = `
 
 /** A link that was sent, and what has become of it. */
 export interface SentLink extends GoodLink {
-  /** `ended`: a later mail is in its place, or the account is not in the state for it any more. */
+  /**
+   * `ended`: a later mail is in its place, or the account is not in the state for it any more.
+   */
   readonly state: 'good' | 'used' | 'expired' | 'ended';
-  /** How many seconds ago it was used, or another one of its user and kind; null: it was not. */
+  /**
+   * How many seconds ago it was used, or another one of its user and kind; null: it was not.
+   */
   readonly usedSecondsAgo: number | null;
   /** Of the user, as it is now. */
   readonly passwordHash: string;
@@ -85,7 +89,11 @@ export async function findLink(
   const parsed = parseToken(token);
   if (!parsed) return undefined;
 
-  const [found] = await queryControl<SentLink>(control, 'sent_link', sentLink, [parsed.link, tenant.id, kinds]);
+  const [found] = await queryControl<SentLink>(control, 'sent_link', sentLink, [
+    parsed.link,
+    tenant.id,
+    kinds,
+  ]);
   return isGenuine(secrets, tenant, parsed, found) ? found : undefined;
 }
 

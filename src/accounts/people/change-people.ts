@@ -1,5 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { type ControlDatabase, type QueryControl, setActor, transactControl } from '../../control/database.ts';
+import {
+  type ControlDatabase,
+  type QueryControl,
+  setActor,
+  transactControl,
+} from '../../control/database.ts';
 import { tryLockPeople } from '../../control/people-lock.ts';
 import { runInQueue } from '../../control/tenant-queues.ts';
 import { fieldProblem, isOutcomeUnknown, type Problem, problem } from '../../lib/errors.ts';
@@ -13,30 +18,40 @@ import type { AuthServices } from '../auth/auth-services.ts';
 const maxWaitMs = 2_000;
 const pollMs = 10;
 
-/** The transaction of a change of users or roles. Await nothing but its queries: see `transactControl`. */
+/**
+ * The transaction of a change of users or roles. Await nothing but its queries: see
+ * `transactControl`.
+ */
 export interface PeopleTransaction {
   readonly query: QueryControl;
-  /** The rights that the caller has now: the permissions of the token that the caller's role still has. */
+  /**
+   * The rights that the caller has now: the permissions of the token that the caller's role
+   * still has.
+   */
   readonly permissions: ReadonlySet<string>;
 }
 
 /**
- * Changes users or roles of the caller's tenant in one transaction of the control database, which writes the audit
- * entries. A repeated `Idempotency-Key` makes the change once.
+ * Changes users or roles of the caller's tenant in one transaction of the control database,
+ * which writes the audit entries. A repeated `Idempotency-Key` makes the change once.
  *
- * A tenant always has an active user who can manage its people, whatever its administrators do at the same time:
- * 1. Changes of one tenant's people follow one another: each holds the lock until its transaction ends. Those of one
- *    process wait for each other before they ask for a connection.
- * 2. I1: before the change, the caller is an active user with scope All and `users.manage`, read after the lock.
+ * A tenant always has an active user who can manage its people, whatever its administrators do
+ * at the same time:
+ * 1. Changes of one tenant's people follow one another: each holds the lock until its
+ *    transaction ends. Those of one process wait for each other before they ask for a
+ *    connection.
+ * 2. I1: before the change, the caller is an active user with scope All and `users.manage`,
+ *    read after the lock.
  * 3. I2: after the change, the caller still is; otherwise the transaction is rolled back.
- * So nobody takes `users.manage` from themselves, and of two administrators who disable each other, one fails by I1.
+ * So nobody takes `users.manage` from themselves, and of two administrators who disable each
+ * other, one fails by I1.
  *
- * @param change makes the change, and returns the statement that reads the result. Its second argument throws
- *   `validation_failed` unless the tenant has the business entity
+ * @param change makes the change, and returns the statement that reads the result. Its second
+ *   argument throws `validation_failed` unless the tenant has the business entity
  * @param entityId of the business entity that a user shall belong to
  * @returns the rows of that statement
- * @throws {Problem} `rate_limited`; `forbidden` when I1 or I2 does not hold; `unavailable` when another process does
- *   not free the lock
+ * @throws {Problem} `rate_limited`; `forbidden` when I1 or I2 does not hold; `unavailable` when
+ *   another process does not free the lock
  * within 2 s
  */
 export async function changePeople(
@@ -51,7 +66,8 @@ export async function changePeople(
   const waitUntil = performance.now() + maxWaitMs;
   const changeWith = async (requireEntity: () => void): Promise<RowValues[]> => {
     const limited = (transaction: PeopleTransaction): Promise<Statement> => {
-      if (delayMs > 0) throw rateLimited(delayMs); // not for a repeated request, which changes nothing
+      // not for a repeated request, which changes nothing
+      if (delayMs > 0) throw rateLimited(delayMs);
       return change(transaction, requireEntity);
     };
     for (;;) {
@@ -67,8 +83,9 @@ export async function changePeople(
 }
 
 /**
- * Calls a function while no request can delete a business entity. The entity is in the tenant's database, its users are
- * in the control database: DELETE waits for the lock of the row, and counts the users after it has the lock itself.
+ * Calls a function while no request can delete a business entity. The entity is in the tenant's
+ * database, its users are in the control database: DELETE waits for the lock of the row, and
+ * counts the users after it has the lock itself.
  */
 async function withEntity(
   context: RequestContext,
@@ -80,7 +97,9 @@ async function withEntity(
   const hold = async (transaction: TenantTransaction): Promise<Statement> => {
     const found = await transaction.query({ ...lockEntity, values: [id] });
     rows = await changeWith(() => {
-      if (found.length === 0) throw fieldProblem('EntityId', 'is not an entity', 'unknown_reference');
+      if (found.length === 0) {
+        throw fieldProblem('EntityId', 'is not an entity', 'unknown_reference');
+      }
     });
     return nothing;
   };
@@ -93,7 +112,10 @@ async function withEntity(
   return rows ?? [];
 }
 
-const lockEntity = { name: 'lock_entity', text: 'select from entities where id = $1 for key share' };
+const lockEntity = {
+  name: 'lock_entity',
+  text: 'select from entities where id = $1 for key share',
+};
 
 /** @returns undefined when another transaction changes people of the tenant */
 async function attempt(
@@ -109,7 +131,11 @@ async function attempt(
     const changeChecked = async (): Promise<Statement> => {
       const permissions = await requireManager(query, context);
       const result = await change({ query, permissions });
-      await requireManager(query, context, 'You cannot take the management of users from yourself.');
+      await requireManager(
+        query,
+        context,
+        'You cannot take the management of users from yourself.',
+      );
       return result;
     };
     if (!once) return run(await changeChecked());
@@ -117,13 +143,21 @@ async function attempt(
     return once.rows;
   };
   try {
-    return await transactControl(control, work, { deadline: context.deadline, isRepeatable: false });
+    return await transactControl(control, work, {
+      deadline: context.deadline,
+      isRepeatable: false,
+    });
   } catch (error) {
     throw once && isOutcomeUnknown(error) ? problem('unavailable', { cause: error }) : error;
   }
 }
 
-/** The problem of a change that exceeds a limit. @param delayMs until it is allowed */
+/**
+ * The problem of a change that exceeds a limit.
+ * @param delayMs until it is allowed
+ */
 export function rateLimited(delayMs: number): Problem {
-  return problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Math.ceil(delayMs / 1_000))) } });
+  return problem('rate_limited', {
+    headers: { 'Retry-After': String(Math.max(1, Math.ceil(delayMs / 1_000))) },
+  });
 }

@@ -20,9 +20,15 @@ import {
 } from './user-records.ts';
 import { emailDescription, type UserView, userById, userView, viewOf } from './user-statements.ts';
 
-type Change = (transaction: PeopleTransaction, user: ManagedUser, requireEntity: () => void) => Promise<void>;
+type Change = (
+  transaction: PeopleTransaction,
+  user: ManagedUser,
+  requireEntity: () => void,
+) => Promise<void>;
 
-/** PUT and DELETE of a user; POST that disables and enables one; DELETE of a user's sessions. */
+/**
+ * PUT and DELETE of a user; POST that disables and enables one; DELETE of a user's sessions.
+ */
 export function changeUserRoutes(services: AuthServices, path: string): TenantRoute[] {
   const common = { ...userDocumentation, access: 'users.manage' } as const;
   const recordPath = `${path}/:id`;
@@ -34,7 +40,10 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
     entityId: number | null = null,
   ): Promise<UserView | undefined> => {
     const tenantId = context.tenant.id;
-    const changeFound = async (transaction: PeopleTransaction, requireEntity: () => void): Promise<Statement> => {
+    const changeFound = async (
+      transaction: PeopleTransaction,
+      requireEntity: () => void,
+    ): Promise<Statement> => {
       const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
       const user = await findManagedUser(transaction, tenantId, id, precondition);
       await change(transaction, user, requireEntity);
@@ -52,19 +61,28 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       hasTag: true,
       takesIdempotencyKey: true,
       handler: (input, context) =>
-        changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, action === 'disable')),
+        changeUser(input, context, ({ query }, { id }) =>
+          setDisabled(query, id, action === 'disable'),
+        ),
     });
   return [
     defineRoute({
       ...common,
       method: 'PUT',
       path: recordPath,
-      summary: 'Replace names, role, scope and entity of one User record, and the address until it is confirmed',
+      summary:
+        'Replace names, role, scope and entity of one User record, and the address until it is confirmed',
       description:
         `${userDocumentation.description} An \`Email\` that differs corrects the address of a person who was invited: links in ` +
         'mails to the former address are void, and the new one receives the invitation. A confirmed address stays.',
       body: userFields.extend({ Email: email().optional().describe(emailDescription) }),
-      example: { FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All', EntityId: null },
+      example: {
+        FirstName: 'Nora',
+        LastName: 'Newman',
+        Role: 'Member',
+        Scope: 'All',
+        EntityId: null,
+      },
       response: userView,
       hasTag: true,
       takesIfMatch: true,
@@ -75,11 +93,17 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
         const replace: Change = async (transaction, user, requireEntity) => {
           requireEntity();
           await replaceUser(transaction, tenant.id, user, input.body);
-          const isCorrected = Email !== undefined && (await correctAddress(transaction, user, Email));
+          const isCorrected =
+            Email !== undefined && (await correctAddress(transaction, user, Email));
           if (!isCorrected || user.isDisabled) return;
 
           const recipient = { id: user.id, tenantId: tenant.id };
-          const delayMs = await addInvitationMail(transaction.query, recipient, origin.traceId, services.mailRate);
+          const delayMs = await addInvitationMail(
+            transaction.query,
+            recipient,
+            origin.traceId,
+            services.mailRate,
+          );
           if (delayMs > 0) throw rateLimited(delayMs);
         };
 
@@ -101,7 +125,10 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       handler: async ({ params, precondition }, context) => {
         await changePeople(services, context, async transaction => {
           const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
-          await takeBack(transaction, await findManagedUser(transaction, context.tenant.id, id, precondition));
+          await takeBack(
+            transaction,
+            await findManagedUser(transaction, context.tenant.id, id, precondition),
+          );
           return nothing;
         });
       },
@@ -110,7 +137,10 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       'disable',
       'Refuse the logins of one User, end all sessions of the user, and make all links in mails void',
     ),
-    disabling('enable', 'Allow the logins of one disabled User again; links in earlier mails stay void'),
+    disabling(
+      'enable',
+      'Allow the logins of one disabled User again; links in earlier mails stay void',
+    ),
     defineRoute({
       ...common,
       method: 'DELETE',
@@ -118,15 +148,18 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       summary: 'End all sessions of one User',
       takesIfMatch: true,
       handler: async (input, context) => {
-        await changeUser(input, context, ({ query }, { id }) => revokeSessionsOf(query, id, 'ended'));
+        await changeUser(input, context, ({ query }, { id }) =>
+          revokeSessionsOf(query, id, 'ended'),
+        );
       },
     }),
   ];
 }
 
 /**
- * POST of a user: invites a person, by a mail with a token that sets the first password. The mail is stored in the
- * transaction that makes the user, so that a process which is killed loses none.
+ * POST of a user: invites a person, by a mail with a token that sets the first password. The
+ * mail is stored in the transaction that makes the user, so that a process which is killed
+ * loses none.
  */
 export function inviteRoute(services: AuthServices, path: string): TenantRoute {
   return defineRoute({
@@ -141,7 +174,13 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
       'entity. The former token stays valid until the new mail may have arrived. A mail that is not accepted is tried ' +
       'again; `MailState` of the user says how it is doing.',
     body: userFields.extend({ Email: email().describe(emailDescription) }),
-    example: { Email: 'nora@example.com', FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All' },
+    example: {
+      Email: 'nora@example.com',
+      FirstName: 'Nora',
+      LastName: 'Newman',
+      Role: 'Member',
+      Scope: 'All',
+    },
     response: userView,
     status: 201,
     hasTag: true,
@@ -150,11 +189,19 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
     location: user => `${path}/${user.Id}`,
     handler: async ({ body }, context) => {
       const { tenant, origin } = context;
-      const invite = async (transaction: PeopleTransaction, requireEntity: () => void): Promise<Statement> => {
+      const invite = async (
+        transaction: PeopleTransaction,
+        requireEntity: () => void,
+      ): Promise<Statement> => {
         requireEntity();
         const id = await inviteUser(transaction, tenant.id, body);
         const user = { id, tenantId: tenant.id };
-        const delayMs = await addInvitationMail(transaction.query, user, origin.traceId, services.mailRate);
+        const delayMs = await addInvitationMail(
+          transaction.query,
+          user,
+          origin.traceId,
+          services.mailRate,
+        );
         if (delayMs > 0) throw rateLimited(delayMs);
 
         return userById([['tenant_id = ?', tenant.id]], id);

@@ -27,8 +27,9 @@ const inviteAgain = `
 const countUsers = 'select count(*)::int as count from users where tenant_id = $1';
 
 /**
- * Adds a user, or changes one who was invited and has not accepted yet. The address may have been registered by anyone:
- * its registrations are deleted, because confirming one would set the password that its sender chose.
+ * Adds a user, or changes one who was invited and has not accepted yet. The address may have
+ * been registered by anyone: its registrations are deleted, because confirming one would set
+ * the password that its sender chose.
  * @returns the id of the user
  * @throws {Problem} `duplicate` when a user of the tenant has the address; `limit_reached`
  */
@@ -42,17 +43,24 @@ export async function inviteUser(
   const values = [FirstName, LastName, roleId, Scope, EntityId];
   const [counted] = await query<{ count: number }>('count_users', countUsers, [tenantId]);
   if ((counted?.count ?? 0) >= maxUsers) throw problem('limit_reached');
-  const [added] = await query<{ id: number }>('insert_invited', insertInvited, [tenantId, Email, ...values]);
+  const [added] = await query<{ id: number }>('insert_invited', insertInvited, [
+    tenantId,
+    Email,
+    ...values,
+  ]);
   if (added) return added.id;
 
-  const [known] = await query<{ id: number; permissions: string[]; isInvited: boolean; isPending: boolean }>(
-    'user_by_email',
-    userByEmail,
-    [tenantId, Email],
-  );
+  const [known] = await query<{
+    id: number;
+    permissions: string[];
+    isInvited: boolean;
+    isPending: boolean;
+  }>('user_by_email', userByEmail, [tenantId, Email]);
   if (!known?.isPending) throw addressTaken();
   if (known.isInvited) requireMayManage(known.permissions, permissions);
-  if ((await query('invite_again', inviteAgain, [known.id, ...values])).length === 0) throw addressTaken();
+  if ((await query('invite_again', inviteAgain, [known.id, ...values])).length === 0) {
+    throw addressTaken();
+  }
   await withdrawRegistrationsOf(query, known.id);
   return known.id;
 }

@@ -58,7 +58,11 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
         const reads = controlReads(services.control, context);
         const conditions: Condition[] = visibleTo(tenant.id, caller);
         if (after !== undefined) conditions.push(['id > ?', after]);
-        return readList(list, { table: userTable, conditions, reads }, { orderBy: { id: 'asc' }, limit });
+        return readList(
+          list,
+          { table: userTable, conditions, reads },
+          { orderBy: { id: 'asc' }, limit },
+        );
       },
     }),
     defineRoute({
@@ -72,7 +76,10 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
       handler: async ({ params }, { caller, tenant }) => {
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
         const user =
-          id && viewOf<UserView>(await queryStatement(services.control, userById(visibleTo(tenant.id, caller), id)));
+          id &&
+          viewOf<UserView>(
+            await queryStatement(services.control, userById(visibleTo(tenant.id, caller), id)),
+          );
         if (!user) throw problem('not_found');
         return user;
       },
@@ -92,7 +99,10 @@ const common = {
 } as const;
 
 const contract = describeFields(
-  { Name: text({ max: lengths.name }), Permissions: z.array(z.enum(permissions)).max(permissions.length) },
+  {
+    Name: text({ max: lengths.name }),
+    Permissions: z.array(z.enum(permissions)).max(permissions.length),
+  },
   roleFields,
 );
 const example = { Name: 'Buyer', Permissions: ['orders.read', 'orders.write'] as const };
@@ -121,7 +131,11 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       handler: async ({ list }, context) => {
         const reads = controlReads(control, context);
         const conditions: Condition[] = [['tenant_id = ?', context.tenant.id]];
-        return readList(list, { table: roleTable, conditions, reads }, { orderBy: { name: 'asc', id: 'asc' } });
+        return readList(
+          list,
+          { table: roleTable, conditions, reads },
+          { orderBy: { name: 'asc', id: 'asc' } },
+        );
       },
     }),
     defineRoute({
@@ -173,7 +187,11 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       handler: async ({ body, params, precondition }, context) => {
         const tenantId = context.tenant.id;
         const rows = await changePeople(services, context, async transaction => {
-          const id = await changeRole(transaction, { tenantId, id: idOf(params.id), precondition }, body);
+          const id = await changeRole(
+            transaction,
+            { tenantId, id: idOf(params.id), precondition },
+            body,
+          );
           return roleById(tenantId, id);
         });
         return viewOf<RoleView>(rows);
@@ -188,7 +206,11 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       problems: ['in_use'],
       handler: async ({ params, precondition }, context) => {
         await changePeople(services, context, async transaction => {
-          await deleteRole(transaction, { tenantId: context.tenant.id, id: idOf(params.id), precondition });
+          await deleteRole(transaction, {
+            tenantId: context.tenant.id,
+            id: idOf(params.id),
+            precondition,
+          });
           return nothing;
         });
       },

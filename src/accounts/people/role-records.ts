@@ -25,10 +25,14 @@ const removeRole = 'delete from roles where id = $1';
 const roleByName = `
   select id::float8 as "Id", name as "Name", permissions as "Permissions" from roles where tenant_id = $1 and name = $2`;
 const countRoles = 'select count(*)::int as count from roles where tenant_id = $1';
-const roleWithName = 'select from roles where tenant_id = $1 and lower(name) = lower($2) and id <> $3';
+const roleWithName =
+  'select from roles where tenant_id = $1 and lower(name) = lower($2) and id <> $3';
 const userWithRole = 'select from users where tenant_id = $1 and role_id = $2 limit 1';
 
-/** @returns the id @throws {Problem} `forbidden`, `duplicate`, `limit_reached` */
+/**
+ * @returns the id
+ * @throws {Problem} `forbidden`, `duplicate`, `limit_reached`
+ */
 export async function createRole(
   { query, permissions }: PeopleTransaction,
   tenantId: number,
@@ -38,11 +42,18 @@ export async function createRole(
   await requireFreeName(query, tenantId, Name);
   const [counted] = await query<{ count: number }>('count_roles', countRoles, [tenantId]);
   if ((counted?.count ?? 0) >= maxRoles) throw problem('limit_reached');
-  const [added] = await query<{ id: number }>('insert_role', insertRole, [tenantId, Name, ordered(Permissions)]);
+  const [added] = await query<{ id: number }>('insert_role', insertRole, [
+    tenantId,
+    Name,
+    ordered(Permissions),
+  ]);
   return added?.id ?? 0;
 }
 
-/** @returns the id @throws {Problem} `not_found`, `forbidden`, `precondition_failed`, `duplicate` */
+/**
+ * @returns the id
+ * @throws {Problem} `not_found`, `forbidden`, `precondition_failed`, `duplicate`
+ */
 export async function changeRole(
   transaction: PeopleTransaction,
   key: RoleKey,
@@ -57,12 +68,19 @@ export async function changeRole(
 }
 
 /** Writes the name and the permissions of a role. */
-async function replaceRole(query: QueryControl, { Id, Name, Permissions }: RoleView): Promise<void> {
+async function replaceRole(
+  query: QueryControl,
+  { Id, Name, Permissions }: RoleView,
+): Promise<void> {
   await query('update_role', updateRole, [Id, Name, Permissions]);
 }
 
 /** @returns undefined when the tenant has no such role */
-export async function findRole(query: QueryControl, tenantId: number, name: string): Promise<RoleView | undefined> {
+export async function findRole(
+  query: QueryControl,
+  tenantId: number,
+  name: string,
+): Promise<RoleView | undefined> {
   return (await query<RoleView>('role_by_name', roleByName, [tenantId, name]))[0];
 }
 
@@ -70,7 +88,9 @@ export async function findRole(query: QueryControl, tenantId: number, name: stri
 export async function deleteRole(transaction: PeopleTransaction, key: RoleKey): Promise<void> {
   const { query } = transaction;
   const { Id } = await findManagedRole(transaction, key);
-  if ((await query('user_with_role', userWithRole, [key.tenantId, Id])).length > 0) throw problem('in_use');
+  if ((await query('user_with_role', userWithRole, [key.tenantId, Id])).length > 0) {
+    throw problem('in_use');
+  }
   await query('delete_role', removeRole, [Id]);
 }
 
@@ -82,16 +102,24 @@ async function findManagedRole(
   const { name, text, values } = roleById(tenantId, id ?? 0);
   const role = viewOf<RoleView>(await query(name, text, values));
   if (!role) throw problem('not_found');
-  if (isBuiltIn(role.Name)) throw problem('forbidden', { detail: `The role ${role.Name} cannot be changed.` });
+  if (isBuiltIn(role.Name)) {
+    throw problem('forbidden', { detail: `The role ${role.Name} cannot be changed.` });
+  }
   requireMayManage(role.Permissions, permissions);
   precondition?.(role);
   return role;
 }
 
 /** Names differ in more than letter case, so that nobody confuses two roles. */
-async function requireFreeName(query: QueryControl, tenantId: number, name: string, exceptId = 0): Promise<void> {
-  if ((await query('role_with_name', roleWithName, [tenantId, name, exceptId])).length > 0)
+async function requireFreeName(
+  query: QueryControl,
+  tenantId: number,
+  name: string,
+  exceptId = 0,
+): Promise<void> {
+  if ((await query('role_with_name', roleWithName, [tenantId, name, exceptId])).length > 0) {
     throw problem('duplicate', { errors: { Name: [{ message: 'is taken', code: 'taken' }] } });
+  }
 }
 
 /** Each permission once, in the order of the list of all. */

@@ -40,10 +40,11 @@ const managedUser = `
    where u.tenant_id = $1 and u.id = $2`;
 
 /**
- * Returns a user whom the caller may manage. Does not lock the row: other administrators wait for the lock of the
- * people, and the user's own changes (a password, a confirmation) touch other columns.
- * @throws {Problem} `not_found`; `forbidden` when the user has a permission that the caller lacks;
- * `precondition_failed`
+ * Returns a user whom the caller may manage. Does not lock the row: other administrators wait
+ * for the lock of the people, and the user's own changes (a password, a confirmation) touch
+ * other columns.
+ * @throws {Problem} `not_found`; `forbidden` when the user has a permission that the caller
+ * lacks; `precondition_failed`
  */
 export async function findManagedUser(
   { query, permissions }: PeopleTransaction,
@@ -66,7 +67,8 @@ export async function findManagedUser(
 
 /**
  * Returns the id of a role that the caller may give to somebody.
- * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the caller may not grant it
+ * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the
+ *   caller may not grant it
  */
 export async function findGrantableRole(
   { query, permissions }: PeopleTransaction,
@@ -83,10 +85,11 @@ const updateUser = `
   update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
 
 /**
- * Writes what administrators and operators decide about a user. The sender of a registration has chosen its password:
- * the role that somebody gives to an address must not become the sender's. An invitation deletes the registrations.
- * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the caller may not grant it,
- *   or the user has only registered
+ * Writes what administrators and operators decide about a user. The sender of a registration
+ * has chosen its password: the role that somebody gives to an address must not become the
+ * sender's. An invitation deletes the registrations.
+ * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the
+ *   caller may not grant it, or the user has only registered
  */
 export async function replaceUser(
   transaction: PeopleTransaction,
@@ -94,10 +97,20 @@ export async function replaceUser(
   user: ManagedUser,
   { FirstName, LastName, Role, Scope, EntityId }: z.output<typeof userFields>,
 ): Promise<void> {
-  if (!user.isConfirmed && !user.isInvited)
-    throw problem('forbidden', { detail: 'This person has not confirmed a registration. Invite the address instead.' });
+  if (!user.isConfirmed && !user.isInvited) {
+    throw problem('forbidden', {
+      detail: 'This person has not confirmed a registration. Invite the address instead.',
+    });
+  }
   const roleId = await findGrantableRole(transaction, tenantId, Role);
-  await transaction.query('update_user', updateUser, [user.id, FirstName, LastName, roleId, Scope, EntityId]);
+  await transaction.query('update_user', updateUser, [
+    user.id,
+    FirstName,
+    LastName,
+    roleId,
+    Scope,
+    EntityId,
+  ]);
 }
 
 const updateEmail = `
@@ -107,8 +120,8 @@ const updateEmail = `
   returning id`;
 
 /**
- * Corrects the address of a person who was invited, and has not accepted: all links in mails to the former address are
- * void. An address that was confirmed belongs to who reads its mails.
+ * Corrects the address of a person who was invited, and has not accepted: all links in mails to
+ * the former address are void. An address that was confirmed belongs to who reads its mails.
  * @returns false when the person has this address already
  * @throws {Problem} `validation_failed` when the address is confirmed; `duplicate`
  */
@@ -119,7 +132,11 @@ export async function correctAddress(
 ): Promise<boolean> {
   if (address === email) return false;
   if (isConfirmed) {
-    throw fieldProblem('Email', 'cannot be changed, because the person has confirmed it', 'not_applicable');
+    throw fieldProblem(
+      'Email',
+      'cannot be changed, because the person has confirmed it',
+      'not_applicable',
+    );
   }
 
   const updated = await query('update_email', updateEmail, [id, address]);
@@ -134,15 +151,24 @@ const deleteUnconfirmed = `
   returning id`;
 
 /**
- * Takes an invitation back, or removes a registration that nobody has confirmed: the address is free again, and all
- * links in mails to it are void. Who has accepted is disabled instead, because records name them.
- * @throws {Problem} `forbidden` when the person has accepted; `in_use` when an API client acts for the user
+ * Takes an invitation back, or removes a registration that nobody has confirmed: the address is
+ * free again, and all links in mails to it are void. Who has accepted is disabled instead,
+ * because records name them.
+ * @throws {Problem} `forbidden` when the person has accepted; `in_use` when an API client acts
+ *   for the user
  */
-export async function takeBack({ query }: PeopleTransaction, { id, isConfirmed }: ManagedUser): Promise<void> {
+export async function takeBack(
+  { query }: PeopleTransaction,
+  { id, isConfirmed }: ManagedUser,
+): Promise<void> {
   if (isConfirmed) {
-    throw problem('forbidden', { detail: 'This person has accepted the invitation. Disable the user instead.' });
+    throw problem('forbidden', {
+      detail: 'This person has accepted the invitation. Disable the user instead.',
+    });
   }
-  if ((await query('delete_unconfirmed_user', deleteUnconfirmed, [id])).length === 0) throw problem('in_use');
+  if ((await query('delete_unconfirmed_user', deleteUnconfirmed, [id])).length === 0) {
+    throw problem('in_use');
+  }
 }
 
 export function addressTaken(): Problem {

@@ -4,7 +4,8 @@ import { type IpNetwork, parseIpNetwork } from './ip-address.ts';
 import { normalPostgresUrl, PostgresUrlError } from './postgres-url.ts';
 import { serverUrlFault } from './url-text.ts';
 
-// The kinds of values that environment variables have: each turns text into a value or says what the text must be.
+// The kinds of values that environment variables have: each turns text into a value or says
+// what the text must be.
 
 export const port = z
   .string()
@@ -19,7 +20,9 @@ export const count = z
   .transform(Number);
 
 /** The absolute path of a program, which runs without a shell. */
-export const program = z.string().refine(isAbsolute, 'must be the absolute path of a program, without arguments');
+export const program = z
+  .string()
+  .refine(isAbsolute, 'must be the absolute path of a program, without arguments');
 
 /** A number of processes; `processCount` says what `auto` is. */
 export const processes = z.string().transform((text, context): number | 'auto' => {
@@ -40,18 +43,21 @@ const serverUrl = (...schemes: string[]) =>
 export const httpUrl = serverUrl('http://', 'https://').transform(text => text.replace(/\/+$/, ''));
 
 /**
- * A URL of HTTP to which links of the service lead: scheme, host and port. Its pages, the API and
- * its own links are at the root of a host.
+ * A URL of HTTP to which links of the service lead: scheme, host and port. Its pages, the API
+ * and its own links are at the root of a host.
  */
 export const originUrl = httpUrl.superRefine((text, context) => {
   const { username, pathname, origin } = new URL(text);
-  if (text.includes('?')) context.addIssue('must have no ? in it: paths are added to it');
-  else if (username) context.addIssue('must have no login in it: everybody sees it');
-  else if (pathname !== '/')
+  if (text.includes('?')) {
+    context.addIssue('must have no ? in it: paths are added to it');
+  } else if (username) {
+    context.addIssue('must have no login in it: everybody sees it');
+  } else if (pathname !== '/') {
     context.addIssue(
       `must have no path in it, such as ${pathname}: the pages and the API are at the root of a host, ` +
         `so give the service a host name or a port of its own, such as ${origin}`,
     );
+  }
 });
 
 /** A URL of PostgreSQL, in its one spelling. */
@@ -69,10 +75,13 @@ export const postgresUrl = z.string().transform((text, context) => {
 export const redisUrl = serverUrl('redis://', 'rediss://')
   .superRefine((text, context) => {
     const { pathname, search, host } = new URL(text);
-    if (!/^\/?\d{0,4}$/.test(pathname))
+    if (!/^\/?\d{0,4}$/.test(pathname)) {
       context.addIssue('must have the number of a database after the host, such as /0');
-    else if (search) context.addIssue('must have no ? in it: parameters are not supported');
-    else if (/^%2f/i.test(host)) context.addIssue('names a Unix socket, which is not supported: give host and port');
+    } else if (search) {
+      context.addIssue('must have no ? in it: parameters are not supported');
+    } else if (/^%2f/i.test(host)) {
+      context.addIssue('names a Unix socket, which is not supported: give host and port');
+    }
   })
   .transform(lowerScheme);
 
@@ -93,11 +102,17 @@ export const mailSender = z
     'must be an e-mail address, or a name and an address, such as Back office <no-reply@example.com>',
   );
 
-/** The address of an application's pages, with `{action}` and `{token}`, and perhaps `{tenant}`, in it. */
+/**
+ * The address of an application's pages, with `{action}` and `{token}`, and perhaps `{tenant}`,
+ * in it.
+ */
 export const pageAddress = z
   .string()
   .refine(
-    text => /^https?:\/\//.test(text) && URL.canParse(text) && placeholders.every(each => text.includes(each)),
+    text =>
+      /^https?:\/\//.test(text) &&
+      URL.canParse(text) &&
+      placeholders.every(each => text.includes(each)),
     `must be a URL that contains ${placeholders.join(' and ')}, such as https://app.example.com/{action}#token={token}`,
   );
 
@@ -114,12 +129,17 @@ const secondsOf = { s: 1, m: 60, h: 3_600 };
 /** A number of requests in a time: `5/15m`. */
 export const rate = z.string().transform((text, context) => {
   const [, max, n, unit] = /^([1-9]\d{0,6})\/([1-9]\d{0,3})([smh])$/.exec(text) ?? [];
-  if (max && n) return { max: Number(max), windowMs: Number(n) * secondsOf[unit as 's' | 'm' | 'h'] * 1_000 };
+  if (max && n) {
+    return { max: Number(max), windowMs: Number(n) * secondsOf[unit as 's' | 'm' | 'h'] * 1_000 };
+  }
   context.addIssue('must be a number of requests and a time, such as 500/60s, 5/15m or 100/1h');
   return z.NEVER;
 });
 
-/** Parses a key of 32 bytes, written as 64 hexadecimal digits or as base64; undefined for all other text. */
+/**
+ * Parses a key of 32 bytes, written as 64 hexadecimal digits or as base64; undefined for all
+ * other text.
+ */
 export function parseMasterKey(text: string): Buffer | undefined {
   const key = /^[0-9a-f]{64}$/i.test(text) ? Buffer.from(text, 'hex') : Buffer.from(text, 'base64');
   return key.length === 32 ? key : undefined;
@@ -128,7 +148,9 @@ export function parseMasterKey(text: string): Buffer | undefined {
 export const masterKey = z.string().transform((text, context) => {
   const key = parseMasterKey(text);
   if (key) return key;
-  context.addIssue('must be 32 bytes, as 64 hexadecimal digits or base64 (openssl rand -base64 32)');
+  context.addIssue(
+    'must be 32 bytes, as 64 hexadecimal digits or base64 (openssl rand -base64 32)',
+  );
   return z.NEVER;
 });
 
@@ -143,7 +165,9 @@ export interface TrustedProxies {
 export const trustedProxies = z.string().transform((text, context): TrustedProxies => {
   const items = itemsOf(text);
   const networks = items.filter(item => item !== 'unix').map(parseIpNetwork);
-  if (networks.every(network => network !== undefined)) return { networks, unixSocket: items.includes('unix') };
+  if (networks.every(network => network !== undefined)) {
+    return { networks, unixSocket: items.includes('unix') };
+  }
   context.addIssue('must be a comma-separated list of IP addresses, networks (10.0.0.0/8) or unix');
   return z.NEVER;
 });
@@ -169,7 +193,10 @@ function isOrigin(text: string): boolean {
   return /^https?:[^*]+$/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 }
 
-/** Hosts with their ports, separated by commas, as URLs have them: `receiver.internal:8080,[::1]:9000`. */
+/**
+ * Hosts with their ports, separated by commas, as URLs have them:
+ * `receiver.internal:8080,[::1]:9000`.
+ */
 export const hostPorts = z
   .string()
   .transform(itemsOf)
@@ -179,7 +206,9 @@ export const hostPorts = z
   );
 
 function isHostPort(text: string): boolean {
-  return /:\d{1,5}$/.test(text) && URL.parse(`http://${text}`)?.hostname === text.replace(/:\d+$/, '');
+  return (
+    /:\d{1,5}$/.test(text) && URL.parse(`http://${text}`)?.hostname === text.replace(/:\d+$/, '')
+  );
 }
 
 /** Where backups are stored. */
@@ -189,7 +218,8 @@ export type BackupLocation =
 
 /** An absolute path, or `s3://bucket/prefix`. */
 export const backupLocation = z.string().transform((text, context): BackupLocation => {
-  const [, bucket, prefix = ''] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/(.*))?$/.exec(text) ?? [];
+  const [, bucket, prefix = ''] =
+    /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/(.*))?$/.exec(text) ?? [];
   if (bucket) return { kind: 's3', bucket, prefix: prefix.replace(/^\/+|\/+$/g, '') };
   if (isAbsolute(text)) return { kind: 'folder', path: text };
   context.addIssue('must be the absolute path of a folder, or s3://bucket/prefix');
@@ -218,17 +248,24 @@ export interface Retention {
 const periods = { h: 'hours', d: 'days', w: 'weeks', m: 'months' } as const;
 const hoursOf = { h: 1, d: 24, w: 7 * 24 } as const;
 
-/** A time for which every archive is kept, and numbers of periods: `all:6h,48h,14d,8w,12m`; or `all`. */
+/**
+ * A time for which every archive is kept, and numbers of periods: `all:6h,48h,14d,8w,12m`; or
+ * `all`.
+ */
 export const retention = z.string().transform((text, context): Retention => {
   const kept = { allMs: 0, hours: 0, days: 0, weeks: 0, months: 0 };
 
   const areRight = itemsOf(text).map(item => {
     const [, all, number, unit] = /^(?:(all)|(?:all:)?(\d{1,4})([hdwm]))$/.exec(item) ?? [];
-    if (all) kept.allMs = Number.POSITIVE_INFINITY;
-    else if (item.startsWith('all:') && unit && unit !== 'm')
+    if (all) {
+      kept.allMs = Number.POSITIVE_INFINITY;
+    } else if (item.startsWith('all:') && unit && unit !== 'm') {
       kept.allMs = Number(number) * hoursOf[unit as keyof typeof hoursOf] * 3_600_000;
-    else if (unit && !item.startsWith('all:')) kept[periods[unit as keyof typeof periods]] = Number(number);
-    else return false;
+    } else if (unit && !item.startsWith('all:')) {
+      kept[periods[unit as keyof typeof periods]] = Number(number);
+    } else {
+      return false;
+    }
     return true;
   });
   if (areRight.every(Boolean) && Object.values(kept).some(count => count > 0)) return kept;

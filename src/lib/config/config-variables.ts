@@ -25,7 +25,8 @@ import { maxWorkers, processCount } from './process-count.ts';
 import { tracingVariables } from './tracing-settings.ts';
 
 /**
- * The environment variables of the settings: what each must look like, and its default. `.env.example` explains them.
+ * The environment variables of the settings: what each must look like, and its default.
+ * `.env.example` explains them.
  */
 export const variables = z
   .object({
@@ -73,7 +74,13 @@ export const variables = z
     BACKUP_TARGET: backupLocation.optional(),
     BACKUP_RECIPIENTS: recipients.default([]),
     BACKUP_IDENTITY_FILE: z.string().optional(),
-    BACKUP_KEEP: retention.default({ allMs: 6 * 3_600_000, hours: 48, days: 14, weeks: 8, months: 12 }),
+    BACKUP_KEEP: retention.default({
+      allMs: 6 * 3_600_000,
+      hours: 48,
+      days: 14,
+      weeks: 8,
+      months: 12,
+    }),
     AWS_ACCESS_KEY_ID: z.string().optional(),
     AWS_SECRET_ACCESS_KEY: z.string().optional(),
     AWS_SESSION_TOKEN: z.string().optional(),
@@ -87,12 +94,16 @@ export const variables = z
       'above 1 needs REDIS_URL, in which the processes count the limits of requests together: ' +
       'set REDIS_URL, or set PROCESSES to 1',
   })
-  .refine(env => env.CONNECTION_BUDGET >= 8 && processCount(env).count <= maxWorkers(env.CONNECTION_BUDGET), {
-    path: ['CONNECTION_BUDGET'],
-    message:
-      'must be at least 8, and with PROCESSES above 1 at least 4 × (PROCESSES + 2): each process needs 4 connections, ' +
-      'also the one that starts before another one ends',
-  })
+  .refine(
+    env =>
+      env.CONNECTION_BUDGET >= 8 && processCount(env).count <= maxWorkers(env.CONNECTION_BUDGET),
+    {
+      path: ['CONNECTION_BUDGET'],
+      message:
+        'must be at least 8, and with PROCESSES above 1 at least 4 × (PROCESSES + 2): each process needs 4 connections, ' +
+        'also the one that starts before another one ends',
+    },
+  )
   .refine(env => !env.DATABASE_URL || env.MASTER_KEY, {
     path: ['MASTER_KEY'],
     message: 'is required when DATABASE_URL is set: set it, or MASTER_KEY_FILE',

@@ -13,8 +13,8 @@ import { tracingSettings } from './tracing-settings.ts';
 export type Config = Readonly<ReturnType<typeof toConfig>>;
 
 /**
- * Reads all settings from the environment, and secrets from the files that `…_FILE` variables name. An empty variable
- * counts as not set.
+ * Reads all settings from the environment, and secrets from the files that `…_FILE` variables
+ * name. An empty variable counts as not set.
  * @throws {ConfigError} which names every invalid variable
  */
 export function readConfig(values: NodeJS.ProcessEnv = environment()): Config {
@@ -26,7 +26,9 @@ export function readConfig(values: NodeJS.ProcessEnv = environment()): Config {
   if (!parsed.success) {
     const nameOf = (variable: string): string =>
       secrets[variable] === undefined ? variable : `${variable} (from ${variable}_FILE)`;
-    const texts = parsed.error.issues.map(({ path, message }) => `${nameOf(path.join('.'))} ${message}`);
+    const texts = parsed.error.issues.map(
+      ({ path, message }) => `${nameOf(path.join('.'))} ${message}`,
+    );
     throw new ConfigError(texts.join('; '));
   }
   return Object.freeze(toConfig(parsed.data));
@@ -39,9 +41,14 @@ export function settingWarnings(values: NodeJS.ProcessEnv = environment()): stri
   return [...secretFileWarnings(set), ...similarSettingWarnings(Object.keys(set), settings)];
 }
 
-/** Returns the variables that are set, as their authors mean them. The first name in a file may follow a mark. */
+/**
+ * Returns the variables that are set, as their authors mean them. The first name in a file may
+ * follow a mark.
+ */
 function setVariables(values: NodeJS.ProcessEnv): Record<string, string> {
-  const cleaned = Object.entries(values).map(([name, value = '']) => [cleanText(name), cleanText(value)] as const);
+  const cleaned = Object.entries(values).map(
+    ([name, value = '']) => [cleanText(name), cleanText(value)] as const,
+  );
   return Object.fromEntries(cleaned.filter(([, value]) => value));
 }
 
@@ -56,33 +63,54 @@ function toConfig(env: z.output<typeof variables>) {
   const { count, note } = processCount(env);
 
   return {
-    /** Worker processes that serve requests; 1 = the process that was started serves them itself. */
+    /**
+     * Worker processes that serve requests; 1 = the process that was started serves them
+     * itself.
+     */
     processes: count,
     /** Why `PROCESSES=auto` is fewer than one process per core; undefined if it is not. */
     processesNote: note,
     /** Where the API listens. */
     host: env.HOST,
     port: env.PORT,
-    /** Where health checks and metrics listen: by default the loopback interface, never the public port. */
+    /**
+     * Where health checks and metrics listen: by default the loopback interface, never the
+     * public port.
+     */
     managementHost: env.MANAGEMENT_HOST,
     managementPort: env.MANAGEMENT_PORT,
     /** The control database; undefined = an embedded PostgreSQL under `dataDir`. */
     databaseUrl: env.DATABASE_URL,
-    /** Encrypts signing keys and database passwords; undefined = generated once and stored under `dataDir`. */
+    /**
+     * Encrypts signing keys and database passwords; undefined = generated once and stored under
+     * `dataDir`.
+     */
     masterKey: env.MASTER_KEY,
     /** The other master key, while the key is being changed. */
     previousMasterKey: env.MASTER_KEY_PREVIOUS,
-    /** Absolute path of the folder for the embedded PostgreSQL, its master key and mails without a mail server. */
+    /**
+     * Absolute path of the folder for the embedded PostgreSQL, its master key and mails without
+     * a mail server.
+     */
     dataDir: projectPath(env.DATA_DIR),
-    /** The program that recovers a server to a moment, for `restore --at`; undefined = there is none. */
+    /**
+     * The program that recovers a server to a moment, for `restore --at`; undefined = there is
+     * none.
+     */
     recoveryCommand: env.RECOVERY_COMMAND,
     /**
-     * The address under which clients reach the service, for links in mails and examples, without a slash at the end.
+     * The address under which clients reach the service, for links in mails and examples,
+     * without a slash at the end.
      */
     publicUrl: env.PUBLIC_URL ?? `http://localhost:${env.PORT}`,
-    /** The address of the pages that links in mails lead to; undefined = those of the service. */
+    /**
+     * The address of the pages that links in mails lead to; undefined = those of the service.
+     */
     appUrl: env.APP_URL,
-    /** The part of the documentation that the public port shows: all, all but the operators' handbook, or nothing. */
+    /**
+     * The part of the documentation that the public port shows: all, all but the operators'
+     * handbook, or nothing.
+     */
     docs: env.DOCS,
     /** The mail server; undefined = mails are written to files under `dataDir`. */
     smtpUrl: env.SMTP_URL,
@@ -97,10 +125,11 @@ function toConfig(env: z.output<typeof variables>) {
      */
     redisUrl: env.REDIS_URL,
     /**
-     * Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens.
-     * `failures`: maximum failed logins to one account, of all clients together. `mails`: maximum
-     * mails to one account, as `findRecipient` and `addInvitationMail` count them. `people`:
-     * maximum changes of users and roles by one administrator.
+     * Maximum requests of a client in a time: all requests, logins to one account, account
+     * changes, legacy tokens. `failures`: maximum failed logins to one account, of all clients
+     * together. `mails`: maximum mails to one account, as `findRecipient` and
+     * `addInvitationMail` count them. `people`: maximum changes of users and roles by one
+     * administrator.
      */
     rateLimits: {
       global: env.RATE_LIMIT_GLOBAL,
@@ -112,11 +141,14 @@ function toConfig(env: z.output<typeof variables>) {
       token: env.RATE_LIMIT_TOKEN,
     },
     logLevel: env.LOG_LEVEL,
-    /** Maximum connections of all processes to one PostgreSQL server: all tenants and the control database. */
+    /**
+     * Maximum connections of all processes to one PostgreSQL server: all tenants and the
+     * control database.
+     */
     connectionBudget: env.CONNECTION_BUDGET,
     /**
-     * Maximum connections of each process to the control database, which its share of `connectionBudget` includes; one
-     * more for the change feed.
+     * Maximum connections of each process to the control database, which its share of
+     * `connectionBudget` includes; one more for the change feed.
      */
     controlConnections: env.CONTROL_CONNECTIONS,
     /** Maximum connections to one tenant database, which `connectionBudget` includes. */
@@ -125,11 +157,20 @@ function toConfig(env: z.output<typeof variables>) {
     responseCacheBytes: env.RESPONSE_CACHE_MB * 1024 * 1024,
     /** Maximum wait for a connection, after which the response is 503 `overloaded`. */
     acquireTimeoutMs: env.ACQUIRE_TIMEOUT_MS,
-    /** How long an idle client connection stays open: longer than at a load balancer (60 s is common). */
+    /**
+     * How long an idle client connection stays open: longer than at a load balancer (60 s is
+     * common).
+     */
     keepAliveMs: env.KEEP_ALIVE_TIMEOUT,
-    /** How long the service still serves requests after SIGTERM while it reports that it is not ready. */
+    /**
+     * How long the service still serves requests after SIGTERM while it reports that it is not
+     * ready.
+     */
     shutdownDelayMs: env.SHUTDOWN_DELAY,
-    /** Receivers of webhooks, as `host:port`, for which the rules for addresses, ports and https do not hold. */
+    /**
+     * Receivers of webhooks, as `host:port`, for which the rules for addresses, ports and https
+     * do not hold.
+     */
     trustedReceivers: env.WEBHOOK_TRUSTED_RECEIVERS,
     /** Where spans are sent, and which; undefined = requests are not traced. */
     tracing: tracingSettings(env),
@@ -139,13 +180,16 @@ function toConfig(env: z.output<typeof variables>) {
       target: env.BACKUP_TARGET,
       /** For whom archives are sealed: recipients of age. */
       recipients: env.BACKUP_RECIPIENTS,
-      /** The file with the identities of age that open archives; undefined = this host opens none. */
+      /**
+       * The file with the identities of age that open archives; undefined = this host opens
+       * none.
+       */
       identityFile: env.BACKUP_IDENTITY_FILE && projectPath(env.BACKUP_IDENTITY_FILE),
       /** Which archives of a database are kept. */
       keep: env.BACKUP_KEEP,
       /**
-       * The login to the store of a bucket, and its address. Without a login or a region, those of the machine; without
-       * an endpoint, Amazon's.
+       * The login to the store of a bucket, and its address. Without a login or a region, those
+       * of the machine; without an endpoint, Amazon's.
        */
       s3: {
         accessKeyId: env.AWS_ACCESS_KEY_ID,

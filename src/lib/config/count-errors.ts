@@ -1,6 +1,6 @@
 /**
- * The letters added, missing, replaced, or swapped with the next one, by which two names differ (the
- * Damerau-Levenshtein distance).
+ * The letters added, missing, replaced, or swapped with the next one, by which two names differ
+ * (the Damerau-Levenshtein distance).
  */
 export function countErrors(a: string, b: string): number {
   const rows = [Array.from({ length: b.length + 1 }, (_, j) => j)];

@@ -56,7 +56,16 @@ const ssl: Readonly<Record<string, string>> = {
  * Without them, the connection would not be the one that the URL asks for. All other parameters
  * are for other drivers, and have no effect.
  */
-const refused = ['hostaddr', 'service', 'passfile', 'replication', 'requirepeer', 'sslcrl', 'sslcrldir', 'sslpassword'];
+const refused = [
+  'hostaddr',
+  'service',
+  'passfile',
+  'replication',
+  'requirepeer',
+  'sslcrl',
+  'sslcrldir',
+  'sslpassword',
+];
 
 /**
  * Reads a URL as libpq does: with a Unix socket (`?host=/run/postgresql`, or
@@ -68,7 +77,8 @@ export function parsePostgresUrl(text: string): PostgresUrl {
   const fault = urlFault(text, ['postgresql://', 'postgres://']);
   if (fault) throw new PostgresUrlError(fault);
 
-  const [, authority = '', path = '', query = ''] = /^[^:]*:\/\/([^/?]*)(?:\/([^?]*))?(?:\?(.*))?$/.exec(text) ?? [];
+  const [, authority = '', path = '', query = ''] =
+    /^[^:]*:\/\/([^/?]*)(?:\/([^?]*))?(?:\?(.*))?$/.exec(text) ?? [];
   const parameters = readParameters(query);
   const { login, address } = splitAuthority(authority);
   const [user, password] = splitAt(login, ':').map(decodeURIComponent);
@@ -82,10 +92,18 @@ export function parsePostgresUrl(text: string): PostgresUrl {
       'names several hosts: give one address that leads to the primary, such as that of a proxy or a service',
     );
   }
-  if (!host.startsWith('/') && /[/@]/.test(host)) throw new PostgresUrlError(`has no host: ${encodeHint}`);
-  if (port && !isPort(port)) throw new PostgresUrlError(`has a port that is not a number: ${encodeHint}`);
-  if (/[/@]/.test(path)) throw new PostgresUrlError(`has a / or @ in the name of its database: ${encodeHint}`);
-  if (Buffer.byteLength(database) > 63) throw new PostgresUrlError('has a name of a database with more than 63 bytes');
+  if (!host.startsWith('/') && /[/@]/.test(host)) {
+    throw new PostgresUrlError(`has no host: ${encodeHint}`);
+  }
+  if (port && !isPort(port)) {
+    throw new PostgresUrlError(`has a port that is not a number: ${encodeHint}`);
+  }
+  if (/[/@]/.test(path)) {
+    throw new PostgresUrlError(`has a / or @ in the name of its database: ${encodeHint}`);
+  }
+  if (Buffer.byteLength(database) > 63) {
+    throw new PostgresUrlError('has a name of a database with more than 63 bytes');
+  }
 
   return {
     host,
@@ -101,7 +119,14 @@ export function parsePostgresUrl(text: string): PostgresUrl {
  * Returns the one spelling of a URL, which every program of PostgreSQL and WHATWG's parser of
  * URLs take.
  */
-export function formatPostgresUrl({ host, port, user, password, database, parameters }: PostgresUrl): string {
+export function formatPostgresUrl({
+  host,
+  port,
+  user,
+  password,
+  database,
+  parameters,
+}: PostgresUrl): string {
   const isSocket = host.startsWith('/');
   const query = new URLSearchParams();
   let authority = '';
@@ -131,12 +156,18 @@ export function formatPostgresUrl({ host, port, user, password, database, parame
 export function normalPostgresUrl(text: string): string {
   const url = parsePostgresUrl(text);
   if (!url.host) {
-    throw new PostgresUrlError('names no host: write one before the /, or ?host=/run/postgresql for a Unix socket');
+    throw new PostgresUrlError(
+      'names no host: write one before the /, or ?host=/run/postgresql for a Unix socket',
+    );
   }
-  if (!url.database) throw new PostgresUrlError('names no database: write one after the host, such as /backoffice');
+  if (!url.database) {
+    throw new PostgresUrlError('names no database: write one after the host, such as /backoffice');
+  }
   const user = url.user ?? ownLogin();
   if (!user) {
-    throw new PostgresUrlError('names no login: write one before the host, as postgresql://login:password@host');
+    throw new PostgresUrlError(
+      'names no login: write one before the host, as postgresql://login:password@host',
+    );
   }
 
   return formatPostgresUrl({ ...url, user });
@@ -171,7 +202,8 @@ function readParameters(query: string): Map<string, string> {
     }
     const values = kept[name];
     if (values && !values.test(value)) {
-      const words = name === 'sslmode' ? `one of ${sslModes.join(', ')}` : 'a value that PostgreSQL knows';
+      const words =
+        name === 'sslmode' ? `one of ${sslModes.join(', ')}` : 'a value that PostgreSQL knows';
       throw new PostgresUrlError(`has the parameter ${name}, which must be ${words}`);
     }
   }
@@ -208,5 +240,8 @@ function isPort(text: string): boolean {
  * As `encodeURIComponent`, with the letters that a shell or a reader of URLs may stumble over.
  */
 function encode(text: string): string {
-  return encodeURIComponent(text).replace(/[!'()*]/g, letter => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`);
+  return encodeURIComponent(text).replace(
+    /[!'()*]/g,
+    letter => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
 }

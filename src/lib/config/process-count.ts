@@ -43,8 +43,12 @@ export function processCount(
   if (PROCESSES !== 'auto') return { count: PROCESSES, note: undefined };
 
   if (REDIS_URL === undefined && cores > 1) {
-    const why = 'without it, each of several processes would count the limits of requests by itself';
-    return { count: 1, note: `PROCESSES=auto is one process, because REDIS_URL is not set: ${why}` };
+    const why =
+      'without it, each of several processes would count the limits of requests by itself';
+    return {
+      count: 1,
+      note: `PROCESSES=auto is one process, because REDIS_URL is not set: ${why}`,
+    };
   }
 
   const count = Math.min(cores, maxWorkers(CONNECTION_BUDGET));

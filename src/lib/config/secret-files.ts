@@ -3,7 +3,8 @@ import { cleanText } from './clean-text.ts';
 import { projectPath } from './project-path.ts';
 
 /**
- * The settings that hold a secret. Each can be given as the path of a file instead, in a variable that ends in `_FILE`.
+ * The settings that hold a secret. Each can be given as the path of a file instead, in a
+ * variable that ends in `_FILE`.
  */
 export const secretVariables = [
   'DATABASE_URL',
@@ -25,7 +26,10 @@ const othersMayRead = 0o004;
  * @returns their values by the names of the settings, and a sentence for each file that cannot
  *   be used
  */
-export function readSecretFiles(set: Variables): { values: Record<string, string>; errors: string[] } {
+export function readSecretFiles(set: Variables): {
+  values: Record<string, string>;
+  errors: string[];
+} {
   const values: Record<string, string> = {};
   const errors: string[] = [];
   for (const { name, path } of secretFiles(set)) {
@@ -42,7 +46,9 @@ export function readSecretFiles(set: Variables): { values: Record<string, string
       values[name] = cleanText(readFileSync(path, 'utf8'));
       if (values[name] === '') errors.push(`${name}_FILE names an empty file`);
     } catch (error) {
-      errors.push(`${name}_FILE names a file that cannot be read (${(error as NodeJS.ErrnoException).code})`);
+      errors.push(
+        `${name}_FILE names a file that cannot be read (${(error as NodeJS.ErrnoException).code})`,
+      );
     }
   }
   return { values, errors };
@@ -51,8 +57,13 @@ export function readSecretFiles(set: Variables): { values: Record<string, string
 /** Returns a sentence for each secret file that every login of the machine may read. */
 export function secretFileWarnings(set: Variables): string[] {
   return secretFiles(set)
-    .filter(({ path }) => ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & othersMayRead) !== 0)
-    .map(({ name }) => `Every login of this machine may read the file of ${name}_FILE: run chmod 600 on it.`);
+    .filter(
+      ({ path }) => ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & othersMayRead) !== 0,
+    )
+    .map(
+      ({ name }) =>
+        `Every login of this machine may read the file of ${name}_FILE: run chmod 600 on it.`,
+    );
 }
 
 function secretFiles(set: Variables): { name: string; path: string }[] {

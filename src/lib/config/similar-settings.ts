@@ -1,8 +1,8 @@
 import { countErrors } from './count-errors.ts';
 
 /**
- * Prefixes that only variables of this service have. Names such as REDIS_HOST or DATABASE_POOL cause no warning,
- * because platforms set them for other programs.
+ * Prefixes that only variables of this service have. Names such as REDIS_HOST or DATABASE_POOL
+ * cause no warning, because platforms set them for other programs.
  */
 const ownPrefixes = new RegExp(
   '^(ACQUIRE_|BACKUP_|CONNECTION_BUDGET|CORS_|KEEP_ALIVE_|MASTER_KEY|MANAGEMENT_|RATE_LIMIT|RESPONSE_CACHE|SHUTDOWN_|' +
@@ -13,11 +13,14 @@ const ofKubernetes = /_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP).*)?$/;
 const minLength = 6; // shorter names, such as PORT and HOST, resemble too many variables
 
 /**
- * Returns a sentence for each variable that is not a setting but resembles one: by the same letters in another case or
- * with other separators, by a prefix that only settings have, or by one typing error (two in a name of 10 or more
- * letters).
+ * Returns a sentence for each variable that is not a setting but resembles one: by the same
+ * letters in another case or with other separators, by a prefix that only settings have, or by
+ * one typing error (two in a name of 10 or more letters).
  */
-export function similarSettingWarnings(names: readonly string[], settings: readonly string[]): string[] {
+export function similarSettingWarnings(
+  names: readonly string[],
+  settings: readonly string[],
+): string[] {
   const known = new Set(settings);
   const candidates = settings
     .filter(setting => setting.length >= minLength)
@@ -25,10 +28,16 @@ export function similarSettingWarnings(names: readonly string[], settings: reado
   return names.flatMap(name => {
     if (known.has(name) || name.length < minLength) return [];
     const plain = plainName(name);
-    const similar = candidates.find(candidate => candidate.plain === plain || resembles(name, candidate.setting));
-    if (similar) return [`${name} is not a setting and has no effect: did you mean ${similar.setting}?`];
+    const similar = candidates.find(
+      candidate => candidate.plain === plain || resembles(name, candidate.setting),
+    );
+    if (similar) {
+      return [`${name} is not a setting and has no effect: did you mean ${similar.setting}?`];
+    }
     if (!ownPrefixes.test(name) || ofKubernetes.test(name)) return [];
-    return [`${name} is not a setting and has no effect: docs/operate/reference.md lists the settings.`];
+    return [
+      `${name} is not a setting and has no effect: docs/operate/reference.md lists the settings.`,
+    ];
   });
 }
 
@@ -38,7 +47,9 @@ function plainName(name: string): string {
 
 function resembles(name: string, setting: string): boolean {
   const maxErrors = setting.length < 10 ? 1 : 2;
-  // Each letter of a difference in length is an error, and most names differ by more: a start compares thousands of
-  // pairs.
-  return Math.abs(name.length - setting.length) <= maxErrors && countErrors(name, setting) <= maxErrors;
+  // Each letter of a difference in length is an error, and most names differ by more: a start
+  // compares thousands of pairs.
+  return (
+    Math.abs(name.length - setting.length) <= maxErrors && countErrors(name, setting) <= maxErrors
+  );
 }

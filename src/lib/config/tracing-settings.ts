@@ -15,13 +15,18 @@ const ratio = z
   .regex(/^(0|1|0?\.\d{1,9}|1\.0{1,9})$/, 'must be a number from 0 to 1')
   .transform(Number);
 
-/** The variables of tracing. Names, values and defaults are those of OpenTelemetry's specification. */
+/**
+ * The variables of tracing. Names, values and defaults are those of OpenTelemetry's
+ * specification.
+ */
 export const tracingVariables = {
   OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl.optional(),
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: httpUrl.optional(),
   OTEL_SDK_DISABLED: z.string().optional(),
   OTEL_SERVICE_NAME: z.string().default('sales-back-office'),
-  OTEL_TRACES_SAMPLER: z.enum(samplers, `must be one of ${samplers.join(', ')}`).default('parentbased_always_on'),
+  OTEL_TRACES_SAMPLER: z
+    .enum(samplers, `must be one of ${samplers.join(', ')}`)
+    .default('parentbased_always_on'),
   OTEL_TRACES_SAMPLER_ARG: ratio.default(1),
   OTEL_BSP_SCHEDULE_DELAY: count.default(5_000),
 };
@@ -30,7 +35,11 @@ export type TracingSettings = NonNullable<ReturnType<typeof tracingSettings>>;
 
 /** Where spans are sent, which and how often; undefined when requests are not traced. */
 export function tracingSettings(env: z.output<z.ZodObject<typeof tracingVariables>>) {
-  const { OTEL_EXPORTER_OTLP_ENDPOINT: base, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: endpoint, ...others } = env;
+  const {
+    OTEL_EXPORTER_OTLP_ENDPOINT: base,
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: endpoint,
+    ...others
+  } = env;
   const url = endpoint ?? (base && `${base}/v1/traces`);
   if (url === undefined || others.OTEL_SDK_DISABLED?.toLowerCase() === 'true') return undefined;
   return {

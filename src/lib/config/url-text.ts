@@ -24,7 +24,9 @@ export function serverUrlFault(text: string, schemes: readonly string[]): string
   if (fault) return fault;
 
   const authority = text.replace(/^[^:]*:\/\//, '').replace(/[/?].*$/, '');
-  if (authority.slice(authority.lastIndexOf('@') + 1).includes(',')) return 'names several hosts: give one';
+  if (authority.slice(authority.lastIndexOf('@') + 1).includes(',')) {
+    return 'names several hosts: give one';
+  }
   const url = URL.parse(text);
   if (!url) return `has a host or a port that is none: ${encodeHint}`;
   if (!url.hostname) return 'names no host';
@@ -32,7 +34,8 @@ export function serverUrlFault(text: string, schemes: readonly string[]): string
 }
 
 /** Advice for a password that has letters with a meaning in URLs. */
-export const encodeHint = 'percent-encode what is special in its login: / is %2F, # %23, ? %3F, @ %40';
+export const encodeHint =
+  'percent-encode what is special in its login: / is %2F, # %23, ? %3F, @ %40';
 
 function canDecode(text: string): boolean {
   try {

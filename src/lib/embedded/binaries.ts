@@ -4,9 +4,15 @@ import { userInfo } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { OperatorError } from '../log/operator-error.ts';
 
-/** How to start a PostgreSQL program under a user that PostgreSQL accepts; it refuses to run as root. */
+/**
+ * How to start a PostgreSQL program under a user that PostgreSQL accepts; it refuses to run as
+ * root.
+ */
 export interface Runner {
-  /** The command that the program and its arguments are appended to; empty to start the program directly. */
+  /**
+   * The command that the program and its arguments are appended to; empty to start the program
+   * directly.
+   */
   readonly command: string[];
   /** The user (and group) to start the program as; without it, the user of this process. */
   readonly uid?: number;
@@ -15,14 +21,18 @@ export interface Runner {
 /** `nobody`: the one login, beside root, that every machine has. */
 const nobody = 65_534;
 
-/** Starts a program in a user namespace in which this login has the number of `nobody`: its files remain its own. */
+/**
+ * Starts a program in a user namespace in which this login has the number of `nobody`: its
+ * files remain its own.
+ */
 const asNobody = ['unshare', '--user', `--map-user=${nobody}`, `--map-group=${nobody}`, '--'];
 
 /**
- * Creates the runner for a data folder. For root it is a user namespace in which root has another number: the files
- * remain root's, and folders that are closed to others (`/root`) remain accessible. Where user namespaces are
- * forbidden, or the folder already belongs to `nobody`, it is the user `nobody`. For a login without an entry in
- * /etc/passwd (`docker run --user 4711`) it is such a namespace, too, because `initdb` looks the entry up.
+ * Creates the runner for a data folder. For root it is a user namespace in which root has
+ * another number: the files remain root's, and folders that are closed to others (`/root`)
+ * remain accessible. Where user namespaces are forbidden, or the folder already belongs to
+ * `nobody`, it is the user `nobody`. For a login without an entry in /etc/passwd (`docker run
+ * --user 4711`) it is such a namespace, too, because `initdb` looks the entry up.
  * @throws {OperatorError} when PostgreSQL would refuse this login
  */
 export async function createRunner(data: string): Promise<Runner> {
@@ -40,7 +50,11 @@ export async function createRunner(data: string): Promise<Runner> {
     );
   }
 
-  if (own === 0) return owner !== nobody && mayMakeNamespaces() ? { command: asNobody } : { command: [], uid: nobody };
+  if (own === 0) {
+    return owner !== nobody && mayMakeNamespaces()
+      ? { command: asNobody }
+      : { command: [], uid: nobody };
+  }
   if (owner !== undefined || isInPasswd()) return { command: [] };
   if (mayMakeNamespaces()) return { command: asNobody };
   throw new OperatorError(
@@ -63,7 +77,10 @@ function isInPasswd(): boolean {
   }
 }
 
-/** The letters that have a meaning between the quotes in which `initdb` gives the shell its own path. */
+/**
+ * The letters that have a meaning between the quotes in which `initdb` gives the shell its own
+ * path.
+ */
 const shellLetters = /["$`\\]/;
 
 /**
@@ -110,16 +127,19 @@ async function linkLibraries(folder: string, platform: string): Promise<void> {
 
   for (const { source, target } of links) {
     const path = join(folder, '..', target);
-    await symlink(relative(dirname(target), source), path).catch(async (cause: NodeJS.ErrnoException) => {
-      const isThere = cause.code === 'EEXIST' || (await lstat(path).catch(() => undefined)) !== undefined;
-      if (isThere) return;
+    await symlink(relative(dirname(target), source), path).catch(
+      async (cause: NodeJS.ErrnoException) => {
+        const isThere =
+          cause.code === 'EEXIST' || (await lstat(path).catch(() => undefined)) !== undefined;
+        if (isThere) return;
 
-      throw new OperatorError(
-        `${target} is missing in ${platform}, because npm ran no install scripts, and this login cannot make it ` +
-          `(${cause.code}): run npm rebuild --ignore-scripts=false ${platform} as the owner of node_modules`,
-        { cause },
-      );
-    });
+        throw new OperatorError(
+          `${target} is missing in ${platform}, because npm ran no install scripts, and this login cannot make it ` +
+            `(${cause.code}): run npm rebuild --ignore-scripts=false ${platform} as the owner of node_modules`,
+          { cause },
+        );
+      },
+    );
   }
 }
 
@@ -138,7 +158,8 @@ export function runBinary(
   const [first = file, ...rest] = [...command, file, ...args];
   return spawn(first, rest, {
     stdio: ['ignore', output, output, inherited ?? 'ignore'],
-    // In a process group of its own: Ctrl-C in a terminal must not stop the database before the running requests end.
+    // In a process group of its own: Ctrl-C in a terminal must not stop the database before the
+    // running requests end.
     detached: true,
     ...(uid === undefined ? {} : { uid, gid: uid }),
     env: { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' },

@@ -9,8 +9,9 @@ import { failureLine } from './failure-line.ts';
 import { findServer } from './pid-file.ts';
 
 /**
- * Creates the data folder of the server with `initdb`, unless it exists. It is created under a temporary name and
- * renamed, so a folder with the final name is complete, whenever this process is killed.
+ * Creates the data folder of the server with `initdb`, unless it exists. It is created under a
+ * temporary name and renamed, so a folder with the final name is complete, whenever this
+ * process is killed.
  */
 export async function createCluster(data: string, runner: Runner): Promise<void> {
   if (await pathExists(join(data, 'PG_VERSION'))) return;
@@ -21,9 +22,22 @@ export async function createCluster(data: string, runner: Runner): Promise<void>
   try {
     const pwfile = `${temporary}.password`;
     await writeFile(pwfile, password, { mode: 0o600 });
-    if (runner.uid !== undefined)
-      await Promise.all([temporary, pwfile].map(path => chown(path, runner.uid ?? 0, runner.uid ?? 0)));
-    const args = ['-D', temporary, '-U', superuser, '-A', 'scram-sha-256', `--pwfile=${pwfile}`, '-E', 'UTF8'];
+    if (runner.uid !== undefined) {
+      await Promise.all(
+        [temporary, pwfile].map(path => chown(path, runner.uid ?? 0, runner.uid ?? 0)),
+      );
+    }
+    const args = [
+      '-D',
+      temporary,
+      '-U',
+      superuser,
+      '-A',
+      'scram-sha-256',
+      `--pwfile=${pwfile}`,
+      '-E',
+      'UTF8',
+    ];
     const locale = [
       '--locale-provider=builtin',
       '--builtin-locale=C.UTF-8',
@@ -43,7 +57,9 @@ export async function createCluster(data: string, runner: Runner): Promise<void>
   }
 }
 
-/** @throws {OperatorError} with the line of the output that says why, unless the exit code is 0 */
+/**
+ * @throws {OperatorError} with the line of the output that says why, unless the exit code is 0
+ */
 async function waitForInitdb(child: ChildProcess): Promise<void> {
   let output = '';
   child.stdout?.on('data', chunk => (output += chunk));
@@ -52,7 +68,9 @@ async function waitForInitdb(child: ChildProcess): Promise<void> {
     child.once('error', reject).once('close', resolve),
   );
   if (code !== 0) {
-    throw new OperatorError(`the embedded PostgreSQL cannot create its data: ${failureLine(output)}`);
+    throw new OperatorError(
+      `the embedded PostgreSQL cannot create its data: ${failureLine(output)}`,
+    );
   }
 }
 
@@ -63,7 +81,8 @@ export async function pathExists(path: string): Promise<boolean> {
   );
 }
 
-// Separate from the module that starts a server: completion only needs the URL, and the shell waits for it.
+// Separate from the module that starts a server: completion only needs the URL, and the shell
+// waits for it.
 
 /** The role that owns the cluster. */
 const superuser = 'postgres';
@@ -84,8 +103,14 @@ export function serverUrl(port: number, password: string): string {
 export async function runningEmbeddedUrl(folder: string): Promise<string> {
   const data = join(folder, 'postgres');
   const server = await findServer(data).catch(() => undefined);
-  if (!server) throw new OperatorError('no embedded PostgreSQL is running: start the service, or set DATABASE_URL');
-  return embeddedControlUrl(serverUrl(server.port, await readFile(join(data, passwordFile), 'utf8')));
+  if (!server) {
+    throw new OperatorError(
+      'no embedded PostgreSQL is running: start the service, or set DATABASE_URL',
+    );
+  }
+  return embeddedControlUrl(
+    serverUrl(server.port, await readFile(join(data, passwordFile), 'utf8')),
+  );
 }
 
 /** Returns the URL of the control database on an embedded server. */

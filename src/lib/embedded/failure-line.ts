@@ -1,4 +1,7 @@
-/** The end of a line in which PostgreSQL passes on what the system said, such as that the disk is full. */
+/**
+ * The end of a line in which PostgreSQL passes on what the system said, such as that the disk
+ * is full.
+ */
 const systemReason = new RegExp(
   [
     'No space left on device',
@@ -15,13 +18,16 @@ const systemReason = new RegExp(
   ].join('|'),
 );
 
-/** A connection that came while the server started or ended says nothing of why it did not start. */
+/**
+ * A connection that came while the server started or ended says nothing of why it did not
+ * start.
+ */
 const refusal = /FATAL: {2}(the database system is|terminating connection|canceling)/;
 
 /**
  * Returns the line of the output of a PostgreSQL program that says why it failed: the last one
- * with a reason of the system, or else the last error. The last line is often only a consequence
- * or a hint.
+ * with a reason of the system, or else the last error. The last line is often only a
+ * consequence or a hint.
  */
 export function failureLine(output: string): string {
   const lines = output.trim().split('\n');

@@ -9,7 +9,10 @@ export interface RunningServer {
   readonly isReady: boolean;
 }
 
-/** PostgreSQL writes its pid into this file of the data folder, and removes the file when it stops. */
+/**
+ * PostgreSQL writes its pid into this file of the data folder, and removes the file when it
+ * stops.
+ */
 export const pidFile = (data: string): string => join(data, 'postmaster.pid');
 
 /**
@@ -32,11 +35,16 @@ export async function findServer(data: string): Promise<RunningServer | undefine
   return server && (await isServerOf(data, server.pid)) ? server : undefined;
 }
 
-/** Checks that the process is a server on this very folder: after a restart another process may have the number. */
+/**
+ * Checks that the process is a server on this very folder: after a restart another process may
+ * have the number.
+ */
 export async function isServerOf(data: string, pid: number): Promise<boolean> {
   if (process.platform === 'linux') {
     // Device and inode identify a folder under any name, also after a rename.
-    const [own, its] = await Promise.all([data, workingFolder(pid)].map(path => stat(path).catch(() => undefined)));
+    const [own, its] = await Promise.all(
+      [data, workingFolder(pid)].map(path => stat(path).catch(() => undefined)),
+    );
     return own !== undefined && own.dev === its?.dev && own.ino === its.ino;
   }
   try {
@@ -65,14 +73,17 @@ export async function isServedInSight(data: string, mark: string): Promise<boole
   return serving.includes(true);
 }
 
-/** @param path the data folder as its server has it: a process of another login shows no more */
+/**
+ * @param path the data folder as its server has it: a process of another login shows no more
+ */
 async function isServing(pid: string, mark: string, path: string | undefined): Promise<boolean> {
   const words = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
   if (!/^(.*\/)?postgres(: .*)?$/.test(words[0] ?? '')) return false;
 
   return lstat(`${workingFolder(pid)}/${mark}`).then(
     () => true,
-    ({ code }) => (code === 'EACCES' || code === 'EPERM') && path !== undefined && words.includes(path),
+    ({ code }) =>
+      (code === 'EACCES' || code === 'EPERM') && path !== undefined && words.includes(path),
   );
 }
 
@@ -80,8 +91,8 @@ async function isServing(pid: string, mark: string, path: string | undefined): P
 const firstNamespace = 'pid:[4026531836]';
 
 /**
- * Returns true if /proc has all processes of the machine. The option `hidepid` of its mount hides
- * those of other logins, such as the first one.
+ * Returns true if /proc has all processes of the machine. The option `hidepid` of its mount
+ * hides those of other logins, such as the first one.
  */
 export async function seesAllProcesses(): Promise<boolean> {
   if (process.platform !== 'linux' || !(await canSignal())) return false;

@@ -13,13 +13,20 @@ import { SessionClient } from '../postgres/session-client.ts';
 import { createRunner, postgresBinaries, type Runner, runBinary } from './binaries.ts';
 import { createCluster, embeddedCluster, passwordFile, pathExists, serverUrl } from './cluster.ts';
 import { failureLine } from './failure-line.ts';
-import { canSignal, findServer, isServerOf, pidFile, type RunningServer, readPidFile } from './pid-file.ts';
+import {
+  canSignal,
+  findServer,
+  isServerOf,
+  pidFile,
+  type RunningServer,
+  readPidFile,
+} from './pid-file.ts';
 import { claimServer, isClaimed, requireOwnFileSystem } from './server-claim.ts';
 
 /**
- * A PostgreSQL server that comes with the project, for a machine without one: its data lies in a folder, and it
- * listens on a free port of the loopback. Several processes may use it at once (the service, the command line); the
- * last one to leave stops it.
+ * A PostgreSQL server that comes with the project, for a machine without one: its data lies in
+ * a folder, and it listens on a free port of the loopback. Several processes may use it at once
+ * (the service, the command line); the last one to leave stops it.
  */
 export interface EmbeddedPostgres {
   /** The URL of the superuser on the server's own database `postgres`. */
@@ -29,7 +36,10 @@ export interface EmbeddedPostgres {
 }
 
 interface EmbeddedOptions {
-  /** Further settings of the server, `name=value`. They have no effect on a server that runs already. */
+  /**
+   * Further settings of the server, `name=value`. They have no effect on a server that runs
+   * already.
+   */
   settings?: string[];
   /** With it, this process starts the server again when it was killed, and logs that. */
   log?: Logger | undefined;
@@ -116,7 +126,10 @@ class EmbeddedServer implements EmbeddedPostgres {
 
     try {
       await client.query('select pg_advisory_unlock_shared($1)', [usersLock]);
-      const { rows } = await client.query<{ last: boolean }>('select pg_try_advisory_lock($1) as last', [usersLock]);
+      const { rows } = await client.query<{ last: boolean }>(
+        'select pg_try_advisory_lock($1) as last',
+        [usersLock],
+      );
       if (rows[0]?.last) await stopServer(this.#options.data);
     } catch {
       // The connection is lost: the server has stopped already.
@@ -167,7 +180,8 @@ class EmbeddedServer implements EmbeddedPostgres {
    */
   async #joinOrLaunch({ isFirst }: { isFirst: boolean }): Promise<Membership> {
     const { folder, data, runner, settings, password, log } = this.#options;
-    const deadline = Math.max(performance.now(), isFirst ? 0 : this.#nextLaunchAt) + startDeadlineMs;
+    const deadline =
+      Math.max(performance.now(), isFirst ? 0 : this.#nextLaunchAt) + startDeadlineMs;
     const logLength = await lengthOf(logFile(folder));
     let launched: ChildProcess | undefined;
     let launches = 0;
@@ -206,7 +220,9 @@ class EmbeddedServer implements EmbeddedPostgres {
         await sleep(pauseMs, undefined, { ref: isFirst });
       }
 
-      throw new OperatorError(`the embedded PostgreSQL did not start: ${await reasonIn(logFile(folder), logLength)}`);
+      throw new OperatorError(
+        `the embedded PostgreSQL did not start: ${await reasonIn(logFile(folder), logLength)}`,
+      );
     } catch (error) {
       launched?.kill('SIGINT'); // nobody uses it
       throw error;
@@ -240,12 +256,15 @@ class EmbeddedServer implements EmbeddedPostgres {
   }
 }
 
-/** An advisory lock: two processes that start the server must not change its rights at the same time. */
+/**
+ * An advisory lock: two processes that start the server must not change its rights at the same
+ * time.
+ */
 const rightsLock = 727_100_002;
 
 /**
- * Leaves the databases `postgres` and `template1` to the superuser. Discards the write-ahead log, which the server
- * would keep for ever otherwise, until an operator lets it be archived.
+ * Leaves the databases `postgres` and `template1` to the superuser. Discards the write-ahead
+ * log, which the server would keep for ever otherwise, until an operator lets it be archived.
  */
 async function prepareServer(client: pg.Client): Promise<void> {
   await client.query(
@@ -313,8 +332,13 @@ export async function stopServer(data: string): Promise<void> {
   if (!server || !(await canSignal())) return;
   process.kill(server.pid, 'SIGINT');
   const deadline = performance.now() + stopDeadlineMs;
-  while (performance.now() < deadline && (await pathExists(pidFile(data))) && (await isServerOf(data, server.pid)))
+  while (
+    performance.now() < deadline &&
+    (await pathExists(pidFile(data))) &&
+    (await isServerOf(data, server.pid))
+  ) {
     await sleep(pollMs);
+  }
 }
 
 async function lengthOf(path: string): Promise<number> {
@@ -333,11 +357,16 @@ async function reasonIn(path: string, from: number): Promise<string> {
   return failureLine(log.subarray(from).toString()) || 'its log has no new line';
 }
 
-/** Returns a port that no program uses. @param preferred is returned if it is one */
+/**
+ * Returns a port that no program uses.
+ * @param preferred is returned if it is one
+ */
 async function freePort(preferred = 0): Promise<number> {
   const server = createServer();
   try {
-    await new Promise<void>((resolve, reject) => server.once('error', reject).listen(preferred, '127.0.0.1', resolve));
+    await new Promise<void>((resolve, reject) =>
+      server.once('error', reject).listen(preferred, '127.0.0.1', resolve),
+    );
   } catch (error) {
     if (preferred === 0) throw error;
     return freePort();
@@ -348,14 +377,14 @@ async function freePort(preferred = 0): Promise<number> {
 }
 
 /**
- * An advisory lock that each process that uses the server holds in shared mode. A process that can acquire it
- * exclusively is the last one.
+ * An advisory lock that each process that uses the server holds in shared mode. A process that
+ * can acquire it exclusively is the last one.
  */
 const usersLock = 727_100_001;
 
 /**
- * Why a server cannot be joined. `elsewhere`: it is in another network namespace, in which another
- * server may have its port, with another password. `busy`: it starts or ends.
+ * Why a server cannot be joined. `elsewhere`: it is in another network namespace, in which
+ * another server may have its port, with another password. `busy`: it starts or ends.
  */
 type Refusal = 'no_loopback' | 'elsewhere' | 'busy' | 'broken';
 

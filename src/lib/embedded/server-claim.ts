@@ -20,12 +20,12 @@ import { isServedInSight, pidFile, seesAllProcesses } from './pid-file.ts';
  *     other, both withdraw, and try again after a random pause.
  * I3. PostgreSQL inherits the socket, and this process closes it. So the kernel keeps it open
  *     until the last process of PostgreSQL has ended, whoever started it, and however it ends.
- * I4. A pid file is removed only by a holder of the claim that sees no server on the folder, and
- *     has seen a dead socket, as the server behind the file left it, or sees every process of
- *     the machine. Otherwise the file may belong to a server that cannot be seen. Sockets are not
- *     in archives (tar), in which a server that runs leaves its file, and earlier builds had
- *     none. Under a mount of another kind (FUSE), the socket of a server that runs is dead; that
- *     of the claim is in the folder in which the server works.
+ * I4. A pid file is removed only by a holder of the claim that sees no server on the folder,
+ *     and has seen a dead socket, as the server behind the file left it, or sees every process
+ *     of the machine. Otherwise the file may belong to a server that cannot be seen. Sockets
+ *     are not in archives (tar), in which a server that runs leaves its file, and earlier
+ *     builds had none. Under a mount of another kind (FUSE), the socket of a server that runs
+ *     is dead; that of the claim is in the folder in which the server works.
  * I5. A socket has its final name on disk before PostgreSQL writes its pid file. So a loss of
  *     power leaves no pid file without a socket.
  *
@@ -189,7 +189,9 @@ async function syncFolder(folder: string): Promise<void> {
 /** Node has no public way to name the file descriptor of a server that listens. */
 function descriptorOf(server: Server): number {
   const { _handle: handle } = server as Server & { _handle?: { fd?: number } };
-  if (handle?.fd === undefined || handle.fd < 0) throw new Error('the socket has no file descriptor');
+  if (handle?.fd === undefined || handle.fd < 0) {
+    throw new Error('the socket has no file descriptor');
+  }
   return handle.fd;
 }
 

@@ -14,7 +14,10 @@ export const mediaTypes: Readonly<Record<Content['type'], string>> = {
   svg: 'image/svg+xml',
 };
 
-/** Allows nothing from another origin, and nothing inline. Swagger UI has images in `data:` URLs. */
+/**
+ * Allows nothing from another origin, and nothing inline. Swagger UI has images in `data:`
+ * URLs.
+ */
 export const contentSecurityPolicy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
   "base-uri 'none'; form-action 'self'; frame-ancestors 'none'";

@@ -1,4 +1,5 @@
-// Runs in the browser: copy buttons, tabs and sections of other pages. Without it, the pages show the same texts.
+// Runs in the browser: copy buttons, tabs and sections of other pages. Without it, the pages
+// show the same texts.
 import { create } from './element.js';
 
 addCopyButtons(document);
@@ -52,7 +53,10 @@ async function copy(text) {
   area.remove();
 }
 
-/** The examples of a call as tabs (WAI-ARIA APG). The choice holds for all of them, and is remembered. */
+/**
+ * The examples of a call as tabs (WAI-ARIA APG). The choice holds for all of them, and is
+ * remembered.
+ */
 function addTabs() {
   const groups = [...document.querySelectorAll('.calls')].map(toTabs);
   if (groups.length > 0) choose(localStorage.getItem('example') ?? '');
@@ -64,7 +68,12 @@ function addTabs() {
       panel.querySelector('figcaption').remove();
       panel.id = `${group.closest('section').id}-${index}`;
       panel.role = 'tabpanel';
-      const tab = create('button', { type: 'button', role: 'tab', id: `${panel.id}-tab`, textContent: title });
+      const tab = create('button', {
+        type: 'button',
+        role: 'tab',
+        id: `${panel.id}-tab`,
+        textContent: title,
+      });
       tab.setAttribute('aria-controls', panel.id);
       panel.setAttribute('aria-labelledby', tab.id);
       tab.addEventListener('click', () => keepInPlace(tab, () => choose(title)));
@@ -97,7 +106,10 @@ function addTabs() {
   }
 }
 
-/** Scrolls so that an element stays where it is, although the length of what is above it changes. */
+/**
+ * Scrolls so that an element stays where it is, although the length of what is above it
+ * changes.
+ */
 function keepInPlace(element, change) {
   const before = element.getBoundingClientRect().top;
   change();

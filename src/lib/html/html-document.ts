@@ -14,7 +14,15 @@ interface HtmlDocument {
 }
 
 /** A complete HTML page of the service or of the console. */
-export function htmlDocument({ title, styles, scripts, head, header, contents, main }: HtmlDocument): string {
+export function htmlDocument({
+  title,
+  styles,
+  scripts,
+  head,
+  header,
+  contents,
+  main,
+}: HtmlDocument): string {
   return html`<!doctype html>
 <html lang="en">
 <head>

@@ -11,7 +11,10 @@ interface RequestTenant {
 /** The outcome of one request. */
 export interface RequestOutcome {
   readonly method: string;
-  /** The path pattern of the route, never the path that was sent; undefined when no route matched. */
+  /**
+   * The path pattern of the route, never the path that was sent; undefined when no route
+   * matched.
+   */
   readonly route: string | undefined;
   /** 499 when the client disconnected before the response was complete. */
   readonly status: number;
@@ -21,13 +24,17 @@ export interface RequestOutcome {
   readonly bytes: number;
   /** The tenant of an authenticated caller; undefined for other callers. */
   readonly tenant: RequestTenant | undefined;
-  /** Why the status is 401: an `UnauthorizedReason`, or the problem code when the problem has no reason. */
+  /**
+   * Why the status is 401: an `UnauthorizedReason`, or the problem code when the problem has no
+   * reason.
+   */
   readonly reason?: string | undefined;
 }
 
 /**
- * Logs one line for each request, after its response was sent or its client disconnected. The line has the path pattern
- * of the route. It never has the path that was sent, a header or a body, because these can contain secrets.
+ * Logs one line for each request, after its response was sent or its client disconnected. The
+ * line has the path pattern of the route. It never has the path that was sent, a header or a
+ * body, because these can contain secrets.
  * @param count also receives each outcome, for the metrics
  */
 export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void): Middleware {
@@ -35,12 +42,31 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
     const startedAt = performance.now();
     ctx.res.on('close', () => {
       const { method } = ctx;
-      const { traceId, route, tenant, otherTenantNamed, caller, problem, reason, ipAddress, streamsSince } = ctx.state;
-      const isComplete = ctx.res.writableFinished || streamsSince !== undefined; // clients end streams
+      const {
+        traceId,
+        route,
+        tenant,
+        otherTenantNamed,
+        caller,
+        problem,
+        reason,
+        ipAddress,
+        streamsSince,
+      } = ctx.state;
+      // clients end streams
+      const isComplete = ctx.res.writableFinished || streamsSince !== undefined;
       const status = isComplete ? ctx.res.statusCode : 499;
       const ms = (streamsSince ?? performance.now()) - startedAt;
       const bytes = bodyBytes(ctx, status);
-      count({ method, route, status, ms, bytes, tenant: caller && tenant, reason: reason ?? problem });
+      count({
+        method,
+        route,
+        status,
+        ms,
+        bytes,
+        tenant: caller && tenant,
+        reason: reason ?? problem,
+      });
       log.info({
         traceId,
         trace_id: traceIdOf(ctx), // the name that OpenTelemetry gives it in logs
@@ -61,8 +87,8 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
 }
 
 /**
- * Returns the bytes of the parts of a response that was sent in parts, otherwise the length that it declares: 0 if it
- * was not sent completely, or has no body.
+ * Returns the bytes of the parts of a response that was sent in parts, otherwise the length
+ * that it declares: 0 if it was not sent completely, or has no body.
  */
 function bodyBytes({ method, res, state }: Context, status: number): number {
   if (state.sentBytes !== undefined) return state.sentBytes;

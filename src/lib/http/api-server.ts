@@ -10,17 +10,23 @@ export interface ApiServerOptions {
   handle: (request: IncomingMessage, response: ServerResponse) => unknown;
   /** Answers what the parser refuses. */
   refuse: RefuseUnparsed;
-  /** How long an idle connection stays open, in milliseconds: longer than the balancer in front keeps it. */
+  /**
+   * How long an idle connection stays open, in milliseconds: longer than the balancer in front
+   * keeps it.
+   */
   keepAliveMs: number;
-  /** Maximum time without progress of a request or response: longer than a request may take, by default for 10 s. */
+  /**
+   * Maximum time without progress of a request or response: longer than a request may take, by
+   * default for 10 s.
+   */
   silenceMs?: number;
   /** Shortened in tests. */
   limits?: typeof defaultLimits;
 }
 
 /**
- * Times in milliseconds: for the head of a request, for the whole request, and between two checks of both. An upload
- * may take longer: see `readUpload`.
+ * Times in milliseconds: for the head of a request, for the whole request, and between two
+ * checks of both. An upload may take longer: see `readUpload`.
  */
 const defaultLimits = {
   headersTimeout: 5_000,
@@ -29,18 +35,23 @@ const defaultLimits = {
 };
 
 /**
- * Idle connections have `keepAliveMs` instead. A body that is read gets 408 (`readBody`), before `requestTimeout` does
- * it; any other exchange is cut. A client that stops reading is detected at the second check, after 24 s at most,
- * because Node counts the bytes that it took before as progress.
+ * Idle connections have `keepAliveMs` instead. A body that is read gets 408 (`readBody`),
+ * before `requestTimeout` does it; any other exchange is cut. A client that stops reading is
+ * detected at the second check, after 24 s at most, because Node counts the bytes that it took
+ * before as progress.
  */
 const defaultSilenceMs = 12_000;
-/** Maximum time that a response may have unsent bytes in memory, because its client reads too slowly. */
+/**
+ * Maximum time that a response may have unsent bytes in memory, because its client reads too
+ * slowly.
+ */
 const maxSendMs = 60_000;
 const checkMs = 1_000;
 const drainCheckMs = 50;
 
 /**
- * Creates the HTTP server of the API. Its time limits end slow and endless exchanges; normal clients never reach them.
+ * Creates the HTTP server of the API. Its time limits end slow and endless exchanges; normal
+ * clients never reach them.
  */
 export function createApiServer({
   handle,
@@ -68,24 +79,35 @@ export function createApiServer({
   http.on('connection', socket => connections.add(socket));
   http.on('clientError', (error: Error & { code?: string }, socket) => {
     // Node reports this once for a request, and does not limit its time afterwards.
-    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && connections.isUploading(socket as Socket)) return;
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && connections.isUploading(socket as Socket)) {
+      return;
+    }
     if (connections.closeAfterRequests(socket as Socket)) return;
     if (connections.isAnswering(socket as Socket)) socket.destroy();
     else refuse(error, socket as Socket);
   });
-  http.on('checkContinue', onRequest); // Node would ask for any body; `askForBody` asks for one that is read
-  http.on('checkExpectation', onRequest); // Node would answer any other expectation, past all limits
-  const check = setInterval(() => connections.cutSlowReaders(performance.now(), maxSendMs), checkMs).unref();
+  // Node would ask for any body; `askForBody` asks for one that is read
+  http.on('checkContinue', onRequest);
+  // Node would answer any other expectation, past all limits
+  http.on('checkExpectation', onRequest);
+  const check = setInterval(
+    () => connections.cutSlowReaders(performance.now(), maxSendMs),
+    checkMs,
+  ).unref();
   http.on('close', () => clearInterval(check));
   return {
     http,
     /** Closes each connection after its last response. New connections are still accepted. */
     closeAfterResponses: () => connections.closeAfterResponses(),
-    /** Refuses new connections, or, in a worker process, leaves them to the others. @returns when all are closed */
+    /**
+     * Refuses new connections, or, in a worker process, leaves them to the others.
+     * @returns when all are closed
+     */
     refuseConnections: () => refuseConnections(http),
     /**
-     * Refuses new connections and waits for the running requests and for responses that are still being sent. A request
-     * that does not arrive within the time limits is ended, as at any other time; that does not count as cut off.
+     * Refuses new connections and waits for the running requests and for responses that are
+     * still being sent. A request that does not arrive within the time limits is ended, as at
+     * any other time; that does not count as cut off.
      * @param maxMs after which all connections are cut
      * @returns false when requests or responses were cut off
      */
@@ -93,12 +115,20 @@ export function createApiServer({
   };
 }
 
-/** Not `http.close`: it ends Node's check of the time limits, so that an endless request would not be ended. */
+/**
+ * Not `http.close`: it ends Node's check of the time limits, so that an endless request would
+ * not be ended.
+ */
 function refuseConnections(http: Server): Promise<void> {
   return new Promise(resolve => NetServer.prototype.close.call(http, () => resolve()));
 }
 
-async function drain(http: Server, connections: Connections, maxMs: number, maxHeadMs: number): Promise<boolean> {
+async function drain(
+  http: Server,
+  connections: Connections,
+  maxMs: number,
+  maxHeadMs: number,
+): Promise<boolean> {
   let finished = true;
   connections.closeAfterResponses();
   const closed = refuseConnections(http);

@@ -6,18 +6,25 @@ import { contains, type IpAddress, parseIpAddress } from '../config/ip-address.t
 import { problem } from '../errors.ts';
 
 /**
- * Returns a function that finds the client address of a request: the address of the peer, unless the peer is a trusted
- * proxy. The address of a trusted proxy's client is the rightmost address in `X-Forwarded-For` that is not itself a
- * trusted proxy; an element that is not an address ends the search. When nothing is found, the address is the peer's.
+ * Returns a function that finds the client address of a request: the address of the peer,
+ * unless the peer is a trusted proxy. The address of a trusted proxy's client is the rightmost
+ * address in `X-Forwarded-For` that is not itself a trusted proxy; an element that is not an
+ * address ends the search. When nothing is found, the address is the peer's.
  *
- * A peer on a Unix socket has no address. It is trusted if `TRUSTED_PROXIES` contains `unix`. If it is not trusted, or
- * forwards no address, its connection gets a random name (`unix-…`), so that each connection is counted by itself.
+ * A peer on a Unix socket has no address. It is trusted if `TRUSTED_PROXIES` contains `unix`.
+ * If it is not trusted, or forwards no address, its connection gets a random name (`unix-…`),
+ * so that each connection is counted by itself.
  *
- * The function throws `invalid_request` when a TCP client has reset its connection and so has no address any more: no
- * response can reach that client, and without an address it could exceed every rate limit.
+ * The function throws `invalid_request` when a TCP client has reset its connection and so has
+ * no address any more: no response can reach that client, and without an address it could
+ * exceed every rate limit.
  */
-export function clientAddresses({ networks, unixSocket }: TrustedProxies): (request: IncomingMessage) => string {
-  const isTrusted = (address: IpAddress): boolean => networks.some(network => contains(network, address));
+export function clientAddresses({
+  networks,
+  unixSocket,
+}: TrustedProxies): (request: IncomingMessage) => string {
+  const isTrusted = (address: IpAddress): boolean =>
+    networks.some(network => contains(network, address));
   const connectionNames = new WeakMap<Socket, string>();
 
   function unixPeer(socket: Socket): string {
@@ -30,22 +37,28 @@ export function clientAddresses({ networks, unixSocket }: TrustedProxies): (requ
     const { remoteAddress } = socket;
     const forwarded = headers['x-forwarded-for'];
     if (remoteAddress === undefined) {
-      // A reset TCP socket still has a local address until it is destroyed; a Unix socket never has one.
-      if (socket.localAddress !== undefined || socket.destroyed)
+      // A reset TCP socket still has a local address until it is destroyed; a Unix socket never
+      // has one.
+      if (socket.localAddress !== undefined || socket.destroyed) {
         throw problem('invalid_request', { detail: 'The connection has been reset.' });
+      }
       return (unixSocket && forwardedAddress(forwarded, isTrusted)) || unixPeer(socket);
     }
-    if (networks.length === 0 && !remoteAddress.includes(':')) return remoteAddress; // IPv4 has one spelling
+    // IPv4 has one spelling
+    if (networks.length === 0 && !remoteAddress.includes(':')) return remoteAddress;
     const [ip = '', zone] = remoteAddress.split('%');
     const peer = parseIpAddress(ip);
     if (!peer) return remoteAddress;
-    return (isTrusted(peer) && forwardedAddress(forwarded, isTrusted)) || (zone ? remoteAddress : peer.toString());
+    return (
+      (isTrusted(peer) && forwardedAddress(forwarded, isTrusted)) ||
+      (zone ? remoteAddress : peer.toString())
+    );
   };
 }
 
 /**
- * Returns the rightmost untrusted address of a header, or its leftmost address if all are trusted; undefined when its
- * last element is not an address.
+ * Returns the rightmost untrusted address of a header, or its leftmost address if all are
+ * trusted; undefined when its last element is not an address.
  */
 function forwardedAddress(
   header: string | string[] = '',
@@ -62,10 +75,11 @@ function forwardedAddress(
 }
 
 /**
- * Returns the network that an address belongs to, by which clients are distinguished: an IPv4 address itself, or the
- * IPv6 network of `bits` bits. All spellings of a network have the same text. Text that is not an address is its own
- * network.
- * @param bits default: 64, because a single subscriber can use all addresses of a /64 (RFC 6177)
+ * Returns the network that an address belongs to, by which clients are distinguished: an IPv4
+ * address itself, or the IPv6 network of `bits` bits. All spellings of a network have the same
+ * text. Text that is not an address is its own network.
+ * @param bits default: 64, because a single subscriber can use all addresses of a /64 (RFC
+ *   6177)
  */
 export function clientNetwork(address: string, bits: 64 | 56 | 48 = 64): string {
   if (!address.includes(':')) return address;
@@ -78,16 +92,19 @@ export function clientNetwork(address: string, bits: 64 | 56 | 48 = 64): string 
   return `${parts.map(part => part.toString(16)).join(':')}::/${bits}`;
 }
 
-/** A network in which an address is counted, and by which factor its rate exceeds that of a single client. */
+/**
+ * A network in which an address is counted, and by which factor its rate exceeds that of a
+ * single client.
+ */
 export interface CountedNetwork {
   readonly network: string;
   readonly factor: number;
 }
 
 /**
- * Returns the networks in which requests from an address are counted, the smallest first. A subscriber may have a whole
- * /56 or /48 (RFC 6177), which are 256 and 65,536 networks of 64 bits: these networks are counted as well, with 4 and
- * 16 times the rate.
+ * Returns the networks in which requests from an address are counted, the smallest first. A
+ * subscriber may have a whole /56 or /48 (RFC 6177), which are 256 and 65,536 networks of 64
+ * bits: these networks are counted as well, with 4 and 16 times the rate.
  */
 export function countedNetworks(address: string): [CountedNetwork, ...CountedNetwork[]] {
   const network = clientNetwork(address);

@@ -3,31 +3,43 @@ import type { Socket } from 'node:net';
 import { allowParsing, stopParsing } from './pipelined-request.ts';
 import { isUploading } from './read-upload.ts';
 
-/** A connection on which more requests wait is destroyed. Clients that use pipelines send a few requests at once. */
+/**
+ * A connection on which more requests wait is destroyed. Clients that use pipelines send a few
+ * requests at once.
+ */
 const maxWaiting = 20;
 
 interface ConnectionState {
   /**
-   * The responses in the order of their requests; several if the client sends requests in a pipeline. Those that are
-   * completely sent are removed at the next request.
+   * The responses in the order of their requests; several if the client sends requests in a
+   * pipeline. Those that are completely sent are removed at the next request.
    */
   readonly responses: ServerResponse[];
   /** The number of requests that wait for the responses before theirs. */
   waiting: number;
-  /** True when the last of the responses closes the connection: further requests are not started. */
+  /**
+   * True when the last of the responses closes the connection: further requests are not
+   * started.
+   */
   isClosing: boolean;
   /**
-   * Start of the current period with unsent bytes, by `performance.now()`, and all bytes written before it. It ends when
-   * they are sent. Undefined when all bytes are sent.
+   * Start of the current period with unsent bytes, by `performance.now()`, and all bytes
+   * written before it. It ends when they are sent. Undefined when all bytes are sent.
    */
   sending?: { readonly since: number; readonly bytes: number } | undefined;
-  /** Bytes received up to the last call of `closeIdle`; -1 before the first: what has arrived may not be read yet. */
+  /**
+   * Bytes received up to the last call of `closeIdle`; -1 before the first: what has arrived
+   * may not be read yet.
+   */
   bytesRead: number;
   /** The first call of `closeIdle` since the last response was sent. */
   unusedSince?: number | undefined;
 }
 
-/** The open connections of an HTTP server. Detects slow and idle ones, which Node does not distinguish well enough. */
+/**
+ * The open connections of an HTTP server. Detects slow and idle ones, which Node does not
+ * distinguish well enough.
+ */
 export class Connections {
   readonly #states = new Map<Socket, ConnectionState>();
   #isStopping = false;
@@ -43,12 +55,13 @@ export class Connections {
   }
 
   /**
-   * Starts the requests of a connection one after the other. While some wait, the connection is not read: Node would
-   * otherwise start all that a client sends. It parses what it has read, up to 64 KiB, which may be 2,500 requests; so
-   * too many that wait end the connection.
+   * Starts the requests of a connection one after the other. While some wait, the connection is
+   * not read: Node would otherwise start all that a client sends. It parses what it has read,
+   * up to 64 KiB, which may be 2,500 requests; so too many that wait end the connection.
    */
   onRequest({ socket }: IncomingMessage, response: ServerResponse, start: () => void): void {
-    const state = this.#states.get(socket); // a response has no socket while an earlier one is being sent
+    // a response has no socket while an earlier one is being sent
+    const state = this.#states.get(socket);
     if (!state || state.isClosing || !socket.writable) return;
     const { responses } = state;
     while (responses[0]?.writableFinished) responses.shift();
@@ -93,23 +106,31 @@ export class Connections {
     return true;
   }
 
-  /** True from the head of a response until it is sent and its request has arrived: a second one may not follow. */
+  /**
+   * True from the head of a response until it is sent and its request has arrived: a second one
+   * may not follow.
+   */
   isAnswering(socket: Socket): boolean {
     const responses = this.#states.get(socket)?.responses ?? [];
     return responses.some(
-      ({ headersSent, writableFinished, req }) => headersSent && !(writableFinished && req.complete),
+      ({ headersSent, writableFinished, req }) =>
+        headersSent && !(writableFinished && req.complete),
     );
   }
 
-  /** True while the body of an upload arrives on a connection, which `readUpload` limits by its progress. */
+  /**
+   * True while the body of an upload arrives on a connection, which `readUpload` limits by its
+   * progress.
+   */
   isUploading(socket: Socket): boolean {
     const last = this.#states.get(socket)?.responses.at(-1);
     return last !== undefined && isUploading(last.req);
   }
 
   /**
-   * Closes each connection after its last response: otherwise it would stay open until its client or a time limit
-   * closes it. An earlier response of a pipeline does not get the header, because Node would not send the later ones.
+   * Closes each connection after its last response: otherwise it would stay open until its
+   * client or a time limit closes it. An earlier response of a pipeline does not get the
+   * header, because Node would not send the later ones.
    */
   closeAfterResponses(): void {
     this.#isStopping = true;
@@ -120,9 +141,9 @@ export class Connections {
   }
 
   /**
-   * Resets connections on which bytes are unsent for longer than `maxMs`, even if the client reads a few bytes now and
-   * then. Without a reset, the kernel would continue to send what it has buffered. A stream or an export goes on while
-   * each piece is taken in time.
+   * Resets connections on which bytes are unsent for longer than `maxMs`, even if the client
+   * reads a few bytes now and then. Without a reset, the kernel would continue to send what it
+   * has buffered. A stream or an export goes on while each piece is taken in time.
    */
   cutSlowReaders(now: number, maxMs: number): void {
     for (const [socket, state] of this.#states) {
@@ -142,10 +163,11 @@ export class Connections {
   }
 
   /**
-   * Destroys the connections without an unfinished response that have received nothing since the last call, or that
-   * have received the head of a request for longer than `maxHeadMs`, however steadily it arrives. Node's own
-   * `closeIdleConnections` also destroys those whose response was passed to the socket but is not completely sent; and
-   * its own check of heads does not see empty lines before a request.
+   * Destroys the connections without an unfinished response that have received nothing since
+   * the last call, or that have received the head of a request for longer than `maxHeadMs`,
+   * however steadily it arrives. Node's own `closeIdleConnections` also destroys those whose
+   * response was passed to the socket but is not completely sent; and its own check of heads
+   * does not see empty lines before a request.
    */
   closeIdle(now: number, maxHeadMs: number): void {
     for (const [socket, state] of this.#states) {
@@ -162,7 +184,10 @@ export class Connections {
   }
 }
 
-/** `pause` emits no event on a connection that is paused already, and Node's parser stops reading at the event. */
+/**
+ * `pause` emits no event on a connection that is paused already, and Node's parser stops
+ * reading at the event.
+ */
 function stopReading(socket: Socket): void {
   if (socket.isPaused()) socket.emit('pause');
   else socket.pause();

@@ -1,7 +1,10 @@
 import cors from '@koa/cors';
 import type { Middleware } from 'koa';
 
-/** Headers of responses that scripts of another origin may read, beside those that browsers always show. */
+/**
+ * Headers of responses that scripts of another origin may read, beside those that browsers
+ * always show.
+ */
 export const exposedHeaders = [
   'Accept-Patch',
   'Allow',
@@ -28,24 +31,35 @@ export const exposedHeaders = [
 const maxAge = 7_200;
 
 /**
- * Cross-origin resource sharing (Fetch Standard): scripts of the listed origins may read responses. They send access
- * tokens in a header, so no response allows credentials that a browser adds by itself.
+ * Cross-origin resource sharing (Fetch Standard): scripts of the listed origins may read
+ * responses. They send access tokens in a header, so no response allows credentials that a
+ * browser adds by itself.
  */
 export interface CrossOrigin {
   /** Adds the headers to every response to a listed origin, errors included. */
   readonly headers: Middleware;
-  /** Answers preflights of listed origins. All other preflights continue as requests without a token. */
+  /**
+   * Answers preflights of listed origins. All other preflights continue as requests without a
+   * token.
+   */
   readonly preflights: Middleware;
 }
 
 /**
- * Returns the headers of a response to bytes that are no request, without which a script of a listed
- * origin sees a failed network in place of the problem.
- * @param received the last bytes, which may have the header `Origin`; a single listed origin needs none
+ * Returns the headers of a response to bytes that are no request, without which a script of a
+ * listed origin sees a failed network in place of the problem.
+ * @param received the last bytes, which may have the header `Origin`; a single listed origin
+ *   needs none
  */
-export function refusalHeaders(origins: readonly string[], received: Buffer | undefined): Record<string, string> {
-  const [, named] = /^Origin:[ \t]*(\S+)[ \t]*\r?$/im.exec(received?.toString('latin1') ?? '') ?? [];
-  const origin = origins.find(each => each === named) ?? (origins.length === 1 && !named ? origins[0] : undefined);
+export function refusalHeaders(
+  origins: readonly string[],
+  received: Buffer | undefined,
+): Record<string, string> {
+  const [, named] =
+    /^Origin:[ \t]*(\S+)[ \t]*\r?$/im.exec(received?.toString('latin1') ?? '') ?? [];
+  const origin =
+    origins.find(each => each === named) ??
+    (origins.length === 1 && !named ? origins[0] : undefined);
   if (!origin) return {};
 
   return {

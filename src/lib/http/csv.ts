@@ -1,23 +1,27 @@
 /**
- * Spreadsheets run a cell that begins with one of these characters as a formula. Some do so for the full-width forms,
- * too. A cell with apostrophes before the character gets one more, so that `readText` can take one away. PostgreSQL
- * understands the pattern, too.
+ * Spreadsheets run a cell that begins with one of these characters as a formula. Some do so for
+ * the full-width forms, too. A cell with apostrophes before the character gets one more, so
+ * that `readText` can take one away. PostgreSQL understands the pattern, too.
  */
 export const formulaPattern = "^'*[-=+@＝＋－＠\t\r]";
 const formula = new RegExp(formulaPattern);
 
 /**
- * Writes a row of CSV (RFC 4180): cells separated by commas, CRLF at the end. A number or a boolean is written as in
- * JSON, null as nothing, an empty text as `""`, a list or an object as its JSON text.
+ * Writes a row of CSV (RFC 4180): cells separated by commas, CRLF at the end. A number or a
+ * boolean is written as in JSON, null as nothing, an empty text as `""`, a list or an object as
+ * its JSON text.
  *
- * A text that a spreadsheet would run as a formula gets an apostrophe before it; `readText` takes it away. A negative
- * number needs none: it is no formula.
+ * A text that a spreadsheet would run as a formula gets an apostrophe before it; `readText`
+ * takes it away. A negative number needs none: it is no formula.
  */
 export function csvRow(values: readonly unknown[]): string {
   return `${values.map(csvCell).join(',')}\r\n`;
 }
 
-/** Returns the text that a cell stands for: without the apostrophe that `csvRow` has written before it. */
+/**
+ * Returns the text that a cell stands for: without the apostrophe that `csvRow` has written
+ * before it.
+ */
 export function readText(cell: string): string {
   return cell.startsWith("'") && formula.test(cell) ? cell.slice(1) : cell;
 }

@@ -3,23 +3,28 @@ import { z } from 'zod';
 import type { FieldError } from '../runtime/field-error.ts';
 import { lengths } from './fields.ts';
 
-/** The address that a text means, as addresses are stored and looked up; or what is wrong with it. */
+/**
+ * The address that a text means, as addresses are stored and looked up; or what is wrong with
+ * it.
+ */
 export type ReadEmail =
   | { readonly address: string; readonly error?: undefined }
   | { readonly address?: undefined; readonly error: FieldError };
 
 /**
- * Reads an e-mail address. Every way in reads addresses by this function: bodies, filters, forms, commands and
- * manifests. So an address that was stored is found by each of its spellings, and a text that no address can have is
- * refused everywhere with the same reason.
+ * Reads an e-mail address. Every way in reads addresses by this function: bodies, filters,
+ * forms, commands and manifests. So an address that was stored is found by each of its
+ * spellings, and a text that no address can have is refused everywhere with the same reason.
  *
- * White space around it is dropped, and ASCII letters become small. A domain beyond ASCII has one spelling: `xn--…`
- * becomes its letters. Only a mail can prove that the address exists.
+ * White space around it is dropped, and ASCII letters become small. A domain beyond ASCII has
+ * one spelling: `xn--…` becomes its letters. Only a mail can prove that the address exists.
  */
 export function readEmail(text: string): ReadEmail {
   const trimmed = text.trim();
   if (trimmed === '') return { error: { message: 'must not be empty', code: 'empty' } };
-  if (!trimmed.isWellFormed()) return { error: { message: 'must be well-formed Unicode', code: 'invalid_text' } };
+  if (!trimmed.isWellFormed()) {
+    return { error: { message: 'must be well-formed Unicode', code: 'invalid_text' } };
+  }
   if (/\p{Cc}/u.test(trimmed)) {
     return { error: { message: 'must not contain control characters', code: 'invalid_text' } };
   }
@@ -27,15 +32,17 @@ export function readEmail(text: string): ReadEmail {
 
   const [, local, domain] = /^([^@]+)@([^@]+)$/.exec(normalForm(trimmed)) ?? [];
   const name = domain === undefined ? undefined : readDomain(domain);
-  if (local === undefined || name === undefined || impossible.test(local)) return { error: noAddress };
+  if (local === undefined || name === undefined || impossible.test(local)) {
+    return { error: noAddress };
+  }
 
   const address = `${local}@${name}`;
   return [...address].length > lengths.email ? { error: tooLong } : { address };
 }
 
 /**
- * Returns a part of an address in the form in which addresses are stored, so that a search finds it: `xn--bcher-kva.`
- * finds what `bücher.` finds.
+ * Returns a part of an address in the form in which addresses are stored, so that a search
+ * finds it: `xn--bcher-kva.` finds what `bücher.` finds.
  */
 export function emailPart(text: string): string {
   return normalForm(text).replace(/xn--[a-z0-9-]+/g, label => domainToUnicode(label) || label);
@@ -66,14 +73,15 @@ const tooLong: FieldError = {
 };
 
 /**
- * What no address has before its `@`: white space, characters that show nothing or turn the text around, those that
- * separate addresses, and U+FFFD, which stands for lost bytes.
+ * What no address has before its `@`: white space, characters that show nothing or turn the
+ * text around, those that separate addresses, and U+FFFD, which stands for lost bytes.
  */
 const impossible = /[\s\p{C}\p{Default_Ignorable_Code_Point}<>,;:"\ufffd]/u;
 
 /**
- * NFC, and only ASCII letters in lower case, so that no look-alike becomes another address. For the same reason, three
- * characters stay that NFC would turn into ASCII: U+037E, U+1FEF and U+212A (into `;`, `` ` `` and `K`).
+ * NFC, and only ASCII letters in lower case, so that no look-alike becomes another address. For
+ * the same reason, three characters stay that NFC would turn into ASCII: U+037E, U+1FEF and
+ * U+212A (into `;`, `` ` `` and `K`).
  */
 function normalForm(text: string): string {
   return text
@@ -81,7 +89,9 @@ function normalForm(text: string): string {
     .replace(/[A-Z]/g, letter => letter.toLowerCase());
 }
 
-/** Leaves a letter beyond ASCII as it is whose small form has ASCII: U+212A would become `k`. */
+/**
+ * Leaves a letter beyond ASCII as it is whose small form has ASCII: U+212A would become `k`.
+ */
 function smallLetter(letter: string): string {
   const small = letter.toLowerCase();
   return letter > '\x7f' && /[a-z]/.test(small) ? letter : small;
@@ -90,8 +100,9 @@ function smallLetter(letter: string): string {
 const asciiDomain = /^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/;
 
 /**
- * Reads a domain by UTS #46, as browsers do. What UTS #46 would turn into another domain, but for capital letters, is
- * refused, because what shows and what is meant would differ: `exam\u00adple.com`, `。`, full-width letters, `127.1`.
+ * Reads a domain by UTS #46, as browsers do. What UTS #46 would turn into another domain, but
+ * for capital letters, is refused, because what shows and what is meant would differ:
+ * `exam\u00adple.com`, `。`, full-width letters, `127.1`.
  * @returns the domain with its letters; undefined when it is none
  */
 function readDomain(domain: string): string | undefined {

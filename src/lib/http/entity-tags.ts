@@ -8,10 +8,11 @@ const tag = String.raw`(W/)?"[\x21\x23-\x7e\x80-\xff]*"`;
 const tagList = new RegExp(String.raw`^(\*|[\s,]*${tag}(\s*,(\s*${tag})?)*)$`);
 
 /**
- * Returns the tag by which a condition names the current representation, in any coding, or `*`; undefined when it does
- * not. The comparison is weak (RFC 9110 §8.8.3.2), for `If-Match`, too: a tag is the version of a record, and a proxy
- * that compresses responses makes each tag weak. `ctx.fresh` of Koa is no alternative: it ignores `If-None-Match` in a
- * request with `Cache-Control: no-cache`, which `fetch` adds to every conditional request.
+ * Returns the tag by which a condition names the current representation, in any coding, or `*`;
+ * undefined when it does not. The comparison is weak (RFC 9110 §8.8.3.2), for `If-Match`, too:
+ * a tag is the version of a record, and a proxy that compresses responses makes each tag weak.
+ * `ctx.fresh` of Koa is no alternative: it ignores `If-None-Match` in a request with
+ * `Cache-Control: no-cache`, which `fetch` adds to every conditional request.
  */
 export function nameOf(condition: string, tag: string): string | undefined {
   return condition
@@ -22,8 +23,8 @@ export function nameOf(condition: string, tag: string): string | undefined {
 }
 
 /**
- * Refuses a condition that is no list of tags. It would never hold, so a client that sends a tag without its quotes
- * would read a record again and again.
+ * Refuses a condition that is no list of tags. It would never hold, so a client that sends a
+ * tag without its quotes would read a record again and again.
  * @param header the name of the header
  * @throws {Problem} `invalid_request`
  */

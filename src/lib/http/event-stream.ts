@@ -3,7 +3,9 @@ import type { Context } from 'koa';
 import { pieceSender, type SendPiece } from './send-piece.ts';
 import type { UnsentResponses } from './unsent-responses.ts';
 
-/** The connection of one client that follows a stream of server-sent events (WHATWG HTML, §9.2). */
+/**
+ * The connection of one client that follows a stream of server-sent events (WHATWG HTML, §9.2).
+ */
 export class EventSink {
   readonly #response: ServerResponse;
   readonly #send: SendPiece;
@@ -18,7 +20,10 @@ export class EventSink {
     return this.#response.destroyed || this.#response.writableEnded;
   }
 
-  /** Sends whole events. @returns a promise that resolves when the connection has taken them, or has closed */
+  /**
+   * Sends whole events.
+   * @returns a promise that resolves when the connection has taken them, or has closed
+   */
   async send(events: string): Promise<void> {
     if (!this.isClosed) await this.#send(events);
   }
@@ -36,7 +41,10 @@ export class EventSink {
   }
 }
 
-/** The result of a handler that follows something: what begins when the head of the response has been sent. */
+/**
+ * The result of a handler that follows something: what begins when the head of the response has
+ * been sent.
+ */
 export class EventStream {
   readonly begin: (sink: EventSink) => void;
 
@@ -46,11 +54,16 @@ export class EventStream {
 }
 
 /**
- * Sends the head of a stream, which no proxy must buffer or change, and begins it. The time limits of requests end
- * here: the stream sends something often enough to notice that its client has left. A client that does not read is cut
- * as any other (`Connections.cutSlowReaders`).
+ * Sends the head of a stream, which no proxy must buffer or change, and begins it. The time
+ * limits of requests end here: the stream sends something often enough to notice that its
+ * client has left. A client that does not read is cut as any other
+ * (`Connections.cutSlowReaders`).
  */
-export function sendEventStream(ctx: Context, { begin }: EventStream, unsent: UnsentResponses): void {
+export function sendEventStream(
+  ctx: Context,
+  { begin }: EventStream,
+  unsent: UnsentResponses,
+): void {
   const { req, res } = ctx;
   res.statusCode = 200;
   res.setHeader('Content-Type', 'text/event-stream; charset=utf-8');

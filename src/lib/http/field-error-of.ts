@@ -13,7 +13,9 @@ export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldErro
     case 'too_small': {
       const min = Number(issue.minimum);
       const message = `must be at least ${lengthText(min, issue.origin)}`;
-      if (issue.origin === 'string' && min === 1) return { message: 'must not be empty', code: 'too_short', min };
+      if (issue.origin === 'string' && min === 1) {
+        return { message: 'must not be empty', code: 'too_short', min };
+      }
       return { message, code: issue.origin === 'string' ? 'too_short' : 'too_small', min };
     }
     case 'too_big': {
@@ -43,7 +45,10 @@ function lengthText(bound: number, origin: string): string {
 }
 
 const units: Partial<Record<string, string>> = { string: 'character', array: 'item' };
-const codeOfExcess: Partial<Record<string, FieldError['code']>> = { string: 'too_long', array: 'too_many' };
+const codeOfExcess: Partial<Record<string, FieldError['code']>> = {
+  string: 'too_long',
+  array: 'too_many',
+};
 
 /** The formats whose definition contains no message. */
 const formatMessages: Partial<Record<string, string>> = {

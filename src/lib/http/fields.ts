@@ -3,7 +3,10 @@ import { invalid } from '../runtime/field-error.ts';
 import { readId } from '../runtime/id-text.ts';
 import { toRfc3339 } from '../runtime/time-text.ts';
 
-/** Returns an object schema with a description of each of its fields. The compiler finds a field that has none. */
+/**
+ * Returns an object schema with a description of each of its fields. The compiler finds a field
+ * that has none.
+ */
 export function describeFields<Shape extends z.ZodRawShape>(
   shape: Shape,
   descriptions: { readonly [Field in keyof Shape]: string },
@@ -11,8 +14,14 @@ export function describeFields<Shape extends z.ZodRawShape>(
   return z.object(describeShape(shape, descriptions) as Shape);
 }
 
-/** Returns the fields of a schema with their descriptions. A description of another field is ignored. */
-export function describeShape(shape: z.ZodRawShape, descriptions: Readonly<Record<string, string>>): z.ZodRawShape {
+/**
+ * Returns the fields of a schema with their descriptions. A description of another field is
+ * ignored.
+ */
+export function describeShape(
+  shape: z.ZodRawShape,
+  descriptions: Readonly<Record<string, string>>,
+): z.ZodRawShape {
   const described = Object.entries(shape).map(([name, field]) => {
     const description = descriptions[name];
     return [name, description === undefined ? field : (field as z.ZodType).describe(description)];
@@ -22,7 +31,10 @@ export function describeShape(shape: z.ZodRawShape, descriptions: Readonly<Recor
 
 export const maxInt32 = 2 ** 31 - 1;
 
-/** An int: −2³¹ … 2³¹−1. A string of digits is not a number. (`z.int32` names another bound to numbers beyond 2⁵³.) */
+/**
+ * An int: −2³¹ … 2³¹−1. A string of digits is not a number. (`z.int32` names another bound to
+ * numbers beyond 2⁵³.)
+ */
 export const int32 = () =>
   z
     .number()
@@ -39,7 +51,10 @@ export const guid = () => z.string().meta({ format: 'uuid' });
 /** A time in a response: always ISO 8601 in UTC. */
 export const timestamp = () => z.iso.datetime();
 
-/** A time in a request: ISO 8601 with `Z` or an offset, in the years 1 to 9999. Stored to the millisecond. */
+/**
+ * A time in a request: ISO 8601 with `Z` or an offset, in the years 1 to 9999. Stored to the
+ * millisecond.
+ */
 export const moment = () =>
   z
     .string()
@@ -57,9 +72,15 @@ export const decimal = ({ min, max }: { min: number; max: number }) =>
     .number()
     .min(min)
     .max(max)
-    .refine(value => Number(value.toFixed(4)) === value, invalid('must have at most 4 decimals', 'wrong_format'));
+    .refine(
+      value => Number(value.toFixed(4)) === value,
+      invalid('must have at most 4 decimals', 'wrong_format'),
+    );
 
-/** The `limit` parameter of a list: at least 1, by default 20. A value above `max` counts as `max`. */
+/**
+ * The `limit` parameter of a list: at least 1, by default 20. A value above `max` counts as
+ * `max`.
+ */
 export const limit = (max = 1_000) =>
   z
     .string()
@@ -82,24 +103,35 @@ export const flag = (byDefault = false) =>
     .transform(value => value === 'true')
     .default(byDefault);
 
-/** True unless a text has only white space and characters that show nothing, such as a zero width space. */
+/**
+ * True unless a text has only white space and characters that show nothing, such as a zero
+ * width space.
+ */
 function isVisible(text: string): boolean {
   return !/^[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}]*$/u.test(text);
 }
 
-/** Returns the one form in which texts are stored, and in which they are looked for: trimmed, Unicode form C. */
+/**
+ * Returns the one form in which texts are stored, and in which they are looked for: trimmed,
+ * Unicode form C.
+ */
 export function normalText(text: string): string {
   return text.trim().normalize('NFC');
 }
 
-/** A code, which stands in paths: `.` and `..` are steps there, which every client resolves (RFC 3986 §5.2.4). */
+/**
+ * A code, which stands in paths: `.` and `..` are steps there, which every client resolves (RFC
+ * 3986 §5.2.4).
+ */
 export const code = () =>
   text({ max: lengths.code }).refine(
     value => value !== '.' && value !== '..',
     invalid('must not be . or .., which no path can have', 'wrong_format'),
   );
 
-/** Characters that no stored text contains: tab and line feed stand in those of several lines. */
+/**
+ * Characters that no stored text contains: tab and line feed stand in those of several lines.
+ */
 export const controlCharacters = /(?![\t\n])\p{Cc}/u;
 
 interface TextOptions {
@@ -110,8 +142,8 @@ interface TextOptions {
 }
 
 /**
- * A string that is not empty: trimmed, in Unicode normalisation form C, without control characters. A string of white
- * space counts as empty.
+ * A string that is not empty: trimmed, in Unicode normalisation form C, without control
+ * characters. A string of white space counts as empty.
  */
 export const text = (options: TextOptions) =>
   optionalText(options)
@@ -120,15 +152,22 @@ export const text = (options: TextOptions) =>
 
 /** Like `text`, but may be empty. */
 export const optionalText = ({ max, multiline = false }: TextOptions) => {
-  // Rejects control characters (Unicode category Cc), except tab and line feed in multi-line text.
+  // Rejects control characters (Unicode category Cc), except tab and line feed in multi-line
+  // text.
   const forbidden = multiline ? controlCharacters : /\p{Cc}/u;
   return z
     .string()
     .overwrite(value => value.trim())
     .refine(value => value.isWellFormed(), invalid('must be well-formed Unicode', 'invalid_text'))
-    .refine(value => !forbidden.test(value), invalid('must not contain control characters', 'invalid_text'))
+    .refine(
+      value => !forbidden.test(value),
+      invalid('must not contain control characters', 'invalid_text'),
+    )
     .overwrite(value => value.normalize('NFC'))
-    .refine(value => codePoints(value) <= max, invalid(`must be at most ${max} characters long`, 'too_long', { max }))
+    .refine(
+      value => codePoints(value) <= max,
+      invalid(`must be at most ${max} characters long`, 'too_long', { max }),
+    )
     .meta({ maxLength: max });
 };
 

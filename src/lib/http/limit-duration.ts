@@ -1,7 +1,10 @@
 import type { Context, Middleware } from 'koa';
 import { withDeadline } from '../runtime/deadline.ts';
 
-/** Gives the request a deadline, `ctx.state.deadline`: when it passes, the request fails with `unavailable`. */
+/**
+ * Gives the request a deadline, `ctx.state.deadline`: when it passes, the request fails with
+ * `unavailable`.
+ */
 export function limitDuration(deadlineMs: number): Middleware {
   return function setDeadline(ctx, next) {
     return withDeadline(deadlineMs, deadline => {
@@ -16,8 +19,12 @@ export function limitDuration(deadlineMs: number): Middleware {
 /** The response at the deadline is still sent before the connection counts as silent. */
 export const sendingMs = 2_500;
 
-/** Gives a request that takes longer than others `ms` from now; its connection may be silent for as long. */
+/**
+ * Gives a request that takes longer than others `ms` from now; its connection may be silent for
+ * as long.
+ */
 export function extendDuration({ state, req }: Context, ms: number): void {
   state.deadline.extend(ms);
-  req.socket.setTimeout(state.deadline.leftMs + sendingMs); // Node sets the usual one at the next request
+  // Node sets the usual one at the next request
+  req.socket.setTimeout(state.deadline.leftMs + sendingMs);
 }

@@ -11,7 +11,8 @@ export type UnreadyReason = 'stopping' | 'control_database' | 'master_key' | 'cl
 
 /** The next step of an operator, where the reason does not say it. */
 const remedies: { readonly [reason in UnreadyReason]?: string } = {
-  master_key: 'Set MASTER_KEY to the present master key. The log names it by its fingerprint: master_key_unknown.',
+  master_key:
+    'Set MASTER_KEY to the present master key. The log names it by its fingerprint: master_key_unknown.',
   clock:
     'Set the clock of the host right, and check its time synchronisation. The log says how far it is off: clock_differs.',
 };
@@ -22,7 +23,10 @@ interface ManagementParts {
   metrics: { render(): Promise<string>; readonly contentType: string };
 }
 
-/** Creates the server for `/health/live`, `/health/ready` and `/metrics`, on a port that is not public. */
+/**
+ * Creates the server for `/health/live`, `/health/ready` and `/metrics`, on a port that is not
+ * public.
+ */
 export function createManagementServer({ unreadyReason, metrics }: ManagementParts): Server {
   return createServer(async (request, response) => {
     const [path] = (request.url ?? '').split('?');
@@ -36,7 +40,13 @@ export function createManagementServer({ unreadyReason, metrics }: ManagementPar
     const reason = path === '/health/ready' ? await unreadyReason() : undefined;
     const status = !isKnown ? 404 : reason ? 503 : 200;
     const remedy = reason && remedies[reason];
-    const body = JSON.stringify({ status: !isKnown ? 'not_found' : reason ? 'unavailable' : 'ok', reason, remedy });
-    response.writeHead(status, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }).end(body);
+    const body = JSON.stringify({
+      status: !isKnown ? 'not_found' : reason ? 'unavailable' : 'ok',
+      reason,
+      remedy,
+    });
+    response
+      .writeHead(status, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' })
+      .end(body);
   });
 }

@@ -9,8 +9,9 @@ import { traceIdOf } from '../tracing/trace-requests.ts';
 import { closeGently } from './close-gently.ts';
 
 /**
- * Renders every error as `application/problem+json` (RFC 9457). This is the only place in the HTTP layer that catches.
- * The client receives a code and a trace id; the log gets the cause with the same trace id.
+ * Renders every error as `application/problem+json` (RFC 9457). This is the only place in the
+ * HTTP layer that catches. The client receives a code and a trace id; the log gets the cause
+ * with the same trace id.
  */
 export function problemDetails(log: Logger): Middleware {
   return async function catchProblem(ctx, next) {
@@ -19,15 +20,21 @@ export function problemDetails(log: Logger): Middleware {
       if (ctx.status === 404 && ctx.body == null) throw problem('not_found');
     } catch (error) {
       const rendered =
-        error instanceof Problem ? error : (databaseProblem(error) ?? problem('internal_error', { cause: error }));
+        error instanceof Problem
+          ? error
+          : (databaseProblem(error) ?? problem('internal_error', { cause: error }));
       ctx.state.problem = rendered.code;
       ctx.state.reason = rendered.reason;
       if (rendered.status >= 500) {
         const { code, cause, message } = rendered;
-        log.error({ traceId: ctx.state.traceId, trace_id: traceIdOf(ctx), code, err: describeError(cause) }, message);
+        log.error(
+          { traceId: ctx.state.traceId, trace_id: traceIdOf(ctx), code, err: describeError(cause) },
+          message,
+        );
       }
       renderProblem(ctx, rendered);
-      const page: ((problem: Problem) => string) | undefined = ctx.state.renderProblem; // for a page that people see
+      // for a page that people see
+      const page: ((problem: Problem) => string) | undefined = ctx.state.renderProblem;
       if (!page) return;
       ctx.type = 'text/html; charset=utf-8';
       ctx.body = page(rendered);
@@ -47,7 +54,12 @@ function renderProblem(ctx: Context, { code, status, detail, errors, headers }: 
 }
 
 /** Returns the members of a problem document (RFC 9457 §3.1). */
-export function problemBody(code: ProblemCode, traceId: string, detail?: string, errors?: FieldErrors) {
+export function problemBody(
+  code: ProblemCode,
+  traceId: string,
+  detail?: string,
+  errors?: FieldErrors,
+) {
   const { status, title } = problems[code];
   return {
     type: `/docs/errors#${code}`,
@@ -57,7 +69,8 @@ export function problemBody(code: ProblemCode, traceId: string, detail?: string,
     traceId,
     detail,
     errors: errors && mapFields(errors, ({ message }) => message),
-    errorCodes: errors && mapFields(errors, ({ message, ...codeAndParameters }) => codeAndParameters),
+    errorCodes:
+      errors && mapFields(errors, ({ message, ...codeAndParameters }) => codeAndParameters),
   };
 }
 

@@ -7,14 +7,19 @@ import { isExactNumber } from '../runtime/exact-number.ts';
 
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
 
-/** Levels of lists and objects in a body: far more than any route reads, and far fewer than fill a stack. */
+/**
+ * Levels of lists and objects in a body: far more than any route reads, and far fewer than fill
+ * a stack.
+ */
 const maxLevels = 100;
 
 /**
- * Reads the body as a JSON object: UTF-8 `application/json`, not compressed, at most `limit` bytes. PATCH may also send
- * it as a JSON merge patch. A request without a body gives an empty object. A second call for the same request returns
- * the same promise. `ctx.state.inexactFields` then names the members with a number that JavaScript cannot keep.
- * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `malformed_json`, `request_timeout`
+ * Reads the body as a JSON object: UTF-8 `application/json`, not compressed, at most `limit`
+ * bytes. PATCH may also send it as a JSON merge patch. A request without a body gives an empty
+ * object. A second call for the same request returns the same promise.
+ * `ctx.state.inexactFields` then names the members with a number that JavaScript cannot keep.
+ * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `malformed_json`,
+ *   `request_timeout`
  */
 export function readBody(ctx: Context, limit: number): Promise<object> {
   ctx.state.body ??= read(ctx, limit);
@@ -26,9 +31,11 @@ async function read(ctx: Context, limit: number): Promise<object> {
   const length = Number(headers['content-length'] ?? 0);
   if (length === 0 && headers['transfer-encoding'] === undefined) return {};
   const isPatch = ctx.method === 'PATCH';
-  if (isPatch)
+  if (isPatch) {
     requirePlain(headers, [json, mergePatch], { 'Accept-Patch': mergePatch }); // RFC 5789 §2.2
-  else requirePlain(headers, [json]);
+  } else {
+    requirePlain(headers, [json]);
+  }
   if (length > limit) throw problem('payload_too_large', { headers: closing });
   delete headers['content-encoding']; // the parser knows it in lower case only
   askForBody(ctx);
@@ -38,10 +45,12 @@ async function read(ctx: Context, limit: number): Promise<object> {
   await deadline.notCounting(() => parse(ctx, limit));
   const text = textOfBody();
   const body: unknown = (ctx.request as { body?: unknown }).body;
-  if (typeof body !== 'object' || body === null || Array.isArray(body))
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw problem('malformed_json', { detail: 'The body must be a JSON object.' });
-  if (isDeeper(body, maxLevels))
+  }
+  if (isDeeper(body, maxLevels)) {
     throw problem('malformed_json', { detail: `The body must have at most ${maxLevels} levels.` });
+  }
   ctx.state.inexactFields = inexactFields(text);
   return body;
 }
@@ -71,9 +80,14 @@ function hasInexact(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.values(value).some(hasInexact);
 }
 
-/** Lets a client send its body that waits for `100 Continue`, once nothing in the head refuses it. */
+/**
+ * Lets a client send its body that waits for `100 Continue`, once nothing in the head refuses
+ * it.
+ */
 export function askForBody({ req, res }: Context): void {
-  if (req.httpVersion === '1.1' && /\b100-continue\b/i.test(req.headers.expect ?? '')) res.writeContinue();
+  if (req.httpVersion === '1.1' && /\b100-continue\b/i.test(req.headers.expect ?? '')) {
+    res.writeContinue();
+  }
 }
 
 function isDeeper(value: unknown, levels: number): boolean {
@@ -81,7 +95,10 @@ function isDeeper(value: unknown, levels: number): boolean {
   return levels === 0 || Object.values(value).some(each => isDeeper(each, levels - 1));
 }
 
-/** Ends the connection, because the server must not parse the unread rest of a body as the next request. */
+/**
+ * Ends the connection, because the server must not parse the unread rest of a body as the next
+ * request.
+ */
 export const closing = { Connection: 'close' };
 
 const json = 'application/json';
@@ -92,17 +109,25 @@ export const mergePatch = 'application/merge-patch+json';
 const utf8Charset = /^charset\s*=\s*"?utf-?8"?$/;
 
 /**
- * Other parameters than `charset` have no meaning here, and are ignored, as RFC 9110 §8.3.1 lets a type define them.
+ * Other parameters than `charset` have no meaning here, and are ignored, as RFC 9110 §8.3.1
+ * lets a type define them.
  * @param accepted headers of the refusal
- * @throws {Problem} `unsupported_media_type` unless the body is of one of the media types, in UTF-8 and not compressed
+ * @throws {Problem} `unsupported_media_type` unless the body is of one of the media types, in
+ *   UTF-8 and not compressed
  */
-export function requirePlain(headers: IncomingHttpHeaders, mediaTypes: readonly string[], accepted = {}): void {
+export function requirePlain(
+  headers: IncomingHttpHeaders,
+  mediaTypes: readonly string[],
+  accepted = {},
+): void {
   const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = headers;
   const [type = '', ...parameters] = contentType
     .toLowerCase()
     .split(';')
     .map(part => part.trim());
-  const isOfOtherCharset = parameters.some(each => /^charset\s*=/.test(each) && !utf8Charset.test(each));
+  const isOfOtherCharset = parameters.some(
+    each => /^charset\s*=/.test(each) && !utf8Charset.test(each),
+  );
   if (mediaTypes.includes(type) && !isOfOtherCharset && coding.toLowerCase() === 'identity') return;
   const detail = `The body must be ${mediaTypes.join(' or ')} in UTF-8, not compressed.`;
   throw problem('unsupported_media_type', { detail, headers: { ...closing, ...accepted } });
@@ -128,14 +153,20 @@ async function parse(ctx: Context, limit: number): Promise<void> {
     // The parser's errors contain the raw body, so no part of them may reach a log.
     const { status, type } = error as { status?: number; type?: string };
     if (status === 413) throw problem('payload_too_large', { headers: closing });
-    if (type === 'request.aborted' || type === 'stream.not.readable')
+    if (type === 'request.aborted' || type === 'stream.not.readable') {
       throw problem('malformed_json', { detail: 'The body ended too early.', headers: closing });
-    if (error instanceof SyntaxError || error instanceof RangeError || status === 400) throw problem('malformed_json');
+    }
+    if (error instanceof SyntaxError || error instanceof RangeError || status === 400) {
+      throw problem('malformed_json');
+    }
     throw new Error('reading the body failed');
   }
 }
 
-/** Rejects when the client has sent nothing for as long as the server allows, which then leaves the connection open. */
+/**
+ * Rejects when the client has sent nothing for as long as the server allows, which then leaves
+ * the connection open.
+ */
 function silenceOf({ req }: Context): Promise<never> {
   return new Promise((_, reject) =>
     req.once('timeout', () => reject(problem('request_timeout', { headers: closing }))),
@@ -143,8 +174,9 @@ function silenceOf({ req }: Context): Promise<never> {
 }
 
 /**
- * Decodes the body a second time, because the parser silently replaces bytes that are not UTF-8 by U+FFFD, and keeps no
- * text. @returns what returns the text at the end
+ * Decodes the body a second time, because the parser silently replaces bytes that are not UTF-8
+ * by U+FFFD, and keeps no text.
+ * @returns what returns the text at the end
  * @throws {Problem} `malformed_json` unless the body is UTF-8
  */
 function bodyDecoder(ctx: Context): () => string {

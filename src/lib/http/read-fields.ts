@@ -6,8 +6,8 @@ import type { FieldErrors } from '../runtime/field-error.ts';
 import { fieldErrorOf } from './field-error-of.ts';
 
 /**
- * Reads the fields of a contract from a parsed JSON body. A field may have its own name or its name in camelCase. Other
- * members are ignored.
+ * Reads the fields of a contract from a parsed JSON body. A field may have its own name or its
+ * name in camelCase. Other members are ignored.
  * @param unknown errors of other members, if they are refused
  * @throws {Problem} `validation_failed`, which names every invalid field
  */
@@ -26,7 +26,12 @@ export function readFields<Shape extends z.ZodRawShape>(
       continue;
     }
     if (hasOther && !isSame(members[name], members[other])) {
-      errors[name] = [{ message: `is given twice with different values, as ${name} and ${other}`, code: 'ambiguous' }];
+      errors[name] = [
+        {
+          message: `is given twice with different values, as ${name} and ${other}`,
+          code: 'ambiguous',
+        },
+      ];
     }
     values[name] = members[name];
   }
@@ -35,7 +40,10 @@ export function readFields<Shape extends z.ZodRawShape>(
 
 const spellings = new WeakMap<z.ZodObject, readonly (readonly [string, string])[]>();
 
-/** The name and the camelCase name of each field. Computed once: imports read 100,000 bodies of a contract. */
+/**
+ * The name and the camelCase name of each field. Computed once: imports read 100,000 bodies of
+ * a contract.
+ */
 function spellingsOf(contract: z.ZodObject): readonly (readonly [string, string])[] {
   let known = spellings.get(contract);
   if (!known) {
@@ -46,7 +54,8 @@ function spellingsOf(contract: z.ZodObject): readonly (readonly [string, string]
 }
 
 /**
- * Reads the parameters of a route from a query string. Each parameter may occur once; other parameters are ignored.
+ * Reads the parameters of a route from a query string. Each parameter may occur once; other
+ * parameters are ignored.
  * @param unknown errors of other parameters, if they are refused
  * @throws {Problem} `validation_failed`, which names every invalid parameter
  */
@@ -67,8 +76,12 @@ export function readQuery<Shape extends z.ZodRawShape>(
 
 /** Adds an error for a parameter that occurs twice, or as `limit[]`. */
 export function refuseRepeated(name: string, search: URLSearchParams, errors: FieldErrors): void {
-  if (search.getAll(name).length > 1 || [...search.keys()].some(key => key.startsWith(`${name}[`)))
+  if (
+    search.getAll(name).length > 1 ||
+    [...search.keys()].some(key => key.startsWith(`${name}[`))
+  ) {
     errors[name] = [{ message: 'must be given once, as a plain value', code: 'ambiguous' }];
+  }
 }
 
 function validate<Shape extends z.ZodRawShape>(
@@ -81,31 +94,44 @@ function validate<Shape extends z.ZodRawShape>(
     const field = String(issue.path[0] ?? '');
     errors[field] ??= [fieldErrorOf(issue, values[field])];
   }
-  if (!parsed.success || Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
+  if (!parsed.success || Object.keys(errors).length > 0) {
+    throw problem('validation_failed', { errors });
+  }
   return parsed.data;
 }
 
-/** Compares scalars and lists of scalars. Deeper values are never equal: they are invalid in any case. */
+/**
+ * Compares scalars and lists of scalars. Deeper values are never equal: they are invalid in any
+ * case.
+ */
 function isSame(one: unknown, other: unknown): boolean {
   if (!Array.isArray(one) || !Array.isArray(other)) return one === other;
   return one.length === other.length && one.every((item, index) => item === other[index]);
 }
 
 /**
- * Reads the fields that a JSON merge patch changes (RFC 7396), by the contract of the whole record: a field that is not
- * sent stays as it is. Null removes the value of a field. The field is then null if it may be, and otherwise has the
- * value that it has in a record that is created without it.
+ * Reads the fields that a JSON merge patch changes (RFC 7396), by the contract of the whole
+ * record: a field that is not sent stays as it is. Null removes the value of a field. The field
+ * is then null if it may be, and otherwise has the value that it has in a record that is
+ * created without it.
  * @param unknown errors of other members, if they are refused
- * @throws {Problem} `validation_failed`, which names every invalid field, and those that cannot be removed
+ * @throws {Problem} `validation_failed`, which names every invalid field, and those that cannot
+ *   be removed
  */
-export function readPatch(contract: z.ZodObject, patch: object, unknown: FieldErrors = {}): Record<string, unknown> {
+export function readPatch(
+  contract: z.ZodObject,
+  patch: object,
+  unknown: FieldErrors = {},
+): Record<string, unknown> {
   const members = { ...patch } as Record<string, unknown>;
   const sent: Record<string, true> = {};
   for (const [name, field] of Object.entries(contract.shape)) {
     for (const spelling of new Set([name, camelCase(name)])) {
       if (!Object.hasOwn(members, spelling)) continue;
       sent[name] = true;
-      if (members[spelling] === null && !takesNull(field as z.ZodType)) members[spelling] = undefined;
+      if (members[spelling] === null && !takesNull(field as z.ZodType)) {
+        members[spelling] = undefined;
+      }
     }
   }
   return readFields(contract.pick(sent), members, unknown);
@@ -116,7 +142,10 @@ export function takesNull(field: z.ZodType): boolean {
   return field.safeParse(null).success;
 }
 
-/** True if the header `Prefer` asks for strict handling (RFC 7240 §4.4), which refuses unknown names. */
+/**
+ * True if the header `Prefer` asks for strict handling (RFC 7240 §4.4), which refuses unknown
+ * names.
+ */
 export function prefersStrict(header: string | undefined): boolean {
   return isPreferred(header, /^handling="?strict"?$/i);
 }
@@ -127,20 +156,34 @@ export function prefersCount(header: string | undefined): boolean {
 }
 
 function isPreferred(header: string | undefined, wanted: RegExp): boolean {
-  return header?.split(/[,;]/).some(preference => wanted.test(preference.replace(/\s/g, ''))) ?? false;
+  return (
+    header?.split(/[,;]/).some(preference => wanted.test(preference.replace(/\s/g, ''))) ?? false
+  );
 }
 
-/** Returns an error for each name that is neither a field of the contract nor its camelCase spelling. */
-export function unknownNames(names: Iterable<string>, contract: z.ZodObject, message: string): FieldErrors {
+/**
+ * Returns an error for each name that is neither a field of the contract nor its camelCase
+ * spelling.
+ */
+export function unknownNames(
+  names: Iterable<string>,
+  contract: z.ZodObject,
+  message: string,
+): FieldErrors {
   const known = new Set(Object.keys(contract.shape).flatMap(field => [field, camelCase(field)]));
   const unknown = [...new Set(names)].filter(name => !known.has(name));
   return Object.fromEntries(unknown.map(name => [name, [{ message, code: 'unknown' as const }]]));
 }
 
-/** Returns an error for each field of the contract whose number has more digits than JavaScript keeps. */
+/**
+ * Returns an error for each field of the contract whose number has more digits than JavaScript
+ * keeps.
+ */
 export function inexactErrors(names: readonly string[], contract: z.ZodObject): FieldErrors {
   if (names.length === 0) return {};
-  const fields = Object.keys(contract.shape).filter(field => names.includes(field) || names.includes(camelCase(field)));
+  const fields = Object.keys(contract.shape).filter(
+    field => names.includes(field) || names.includes(camelCase(field)),
+  );
 
   return Object.fromEntries(fields.map(field => [field, [inexactNumber]]));
 }

@@ -5,8 +5,10 @@ import { bodyLimits } from './route.ts';
 const form = { mediaType: 'application/x-www-form-urlencoded', maxBytes: bodyLimits.auth };
 
 /**
- * Reads the fields of an HTML form without files, of at most 8 KiB. Of a field that occurs twice, the first one counts.
- * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `invalid_request`, `request_timeout`
+ * Reads the fields of an HTML form without files, of at most 8 KiB. Of a field that occurs
+ * twice, the first one counts.
+ * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `invalid_request`,
+ *   `request_timeout`
  */
 export async function readForm(ctx: Context): Promise<URLSearchParams> {
   let text = '';

@@ -1,7 +1,12 @@
 import type { Context } from 'koa';
 import { z } from 'zod';
 import { prefersCsv } from './list-parameters/list-export.ts';
-import { isListParameter, type ListQuery, readListQuery, usesListQuery } from './list-parameters/list-query.ts';
+import {
+  isListParameter,
+  type ListQuery,
+  readListQuery,
+  usesListQuery,
+} from './list-parameters/list-query.ts';
 import { prefersCount, readQuery, unknownNames } from './read-fields.ts';
 import type { Route } from './route.ts';
 
@@ -31,14 +36,20 @@ export function readParameters(
   const isExport = list !== undefined && prefersCsv(ctx.req.headers.accept);
   // A number as `after` is one of the plain list, which has no cursor.
   const isCounted =
-    !isExport && prefersCount(ctx.req.headers.prefer as string) && !/^\d+$/.test(search.get('after') ?? '');
-  if (!list || !(isExport || isCounted || usesListQuery(list, search)))
+    !isExport &&
+    prefersCount(ctx.req.headers.prefer as string) &&
+    !/^\d+$/.test(search.get('after') ?? '');
+  if (!list || !(isExport || isCounted || usesListQuery(list, search))) {
     return { query: readQuery(query, search, errors) };
+  }
   const listQuery = readListQuery(list, ctx.path, search, { isExport, isCounted }, errors);
   return { query: readQuery(list.otherParameters, search, errors), list: listQuery };
 }
 
-/** Returns the names of the parameters whose bytes are not UTF-8: they would be read as U+FFFD, and find nothing. */
+/**
+ * Returns the names of the parameters whose bytes are not UTF-8: they would be read as U+FFFD,
+ * and find nothing.
+ */
 function malformedNames(querystring: string): string[] {
   if (!querystring.includes('%')) return [];
 

@@ -21,8 +21,9 @@ export interface UploadContract {
 }
 
 /**
- * Bytes that must arrive in so many milliseconds, unless the body ends: a seventh of what a line of 1 Mbit/s carries.
- * So 5 MB take 5 minutes at most, and a client that sends a byte now and then is disconnected after 15 s.
+ * Bytes that must arrive in so many milliseconds, unless the body ends: a seventh of what a
+ * line of 1 Mbit/s carries. So 5 MB take 5 minutes at most, and a client that sends a byte now
+ * and then is disconnected after 15 s.
  */
 const defaultProgress = { bytes: 256 * 1024, ms: 15_000 };
 
@@ -32,15 +33,20 @@ const examinedBytes = 1024;
 /** The requests whose body this file reads. */
 const uploads = new WeakSet<IncomingMessage>();
 
-/** True while the body of a request arrives under the time limit of `readUpload`, which replaces that of the server. */
+/**
+ * True while the body of a request arrives under the time limit of `readUpload`, which replaces
+ * that of the server.
+ */
 export function isUploading(request: IncomingMessage): boolean {
   return uploads.has(request) && !request.complete;
 }
 
 /**
- * Calls `onChunk` with each piece of a body in UTF-8, one after the other; the client waits meanwhile. The time that it
- * takes does not count for the deadline of the request. A body may take as long as it makes progress.
- * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `invalid_request`, `request_timeout`
+ * Calls `onChunk` with each piece of a body in UTF-8, one after the other; the client waits
+ * meanwhile. The time that it takes does not count for the deadline of the request. A body may
+ * take as long as it makes progress.
+ * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `invalid_request`,
+ *   `request_timeout`
  */
 export async function readUpload(
   ctx: Context,
@@ -68,7 +74,11 @@ export async function readUpload(
 
 async function read(
   { req }: Context,
-  limit: { readonly bytes: number; readonly exceeded: () => Problem; readonly notUtf8: () => Problem },
+  limit: {
+    readonly bytes: number;
+    readonly exceeded: () => Problem;
+    readonly notUtf8: () => Problem;
+  },
   minProgress: typeof defaultProgress,
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
@@ -82,7 +92,10 @@ async function read(
   };
   const pieces = req.iterator({ destroyOnReturn: false });
   let bytes = 0;
-  /** Reads until enough bytes have arrived. @returns false at the end of the body */
+  /**
+   * Reads until enough bytes have arrived.
+   * @returns false at the end of the body
+   */
   const makeProgress = async (deadline: Deadline): Promise<boolean> => {
     const enough = bytes + minProgress.bytes;
     while (bytes < enough) {
@@ -118,7 +131,10 @@ async function nextPiece(pieces: AsyncIterator<Buffer>): Promise<Buffer | undefi
 }
 
 function payloadTooLarge(detail: string | undefined): Problem {
-  return problem('payload_too_large', { ...(detail !== undefined && { detail }), headers: closing });
+  return problem('payload_too_large', {
+    ...(detail !== undefined && { detail }),
+    headers: closing,
+  });
 }
 
 function otherEncoding(hint: string | undefined): Problem {

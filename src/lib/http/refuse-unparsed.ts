@@ -16,11 +16,14 @@ const codeOfError: Record<string, ProblemCode> = {
 };
 
 /** Answers bytes that are no HTTP request, and closes the connection. */
-export type RefuseUnparsed = (error: Error & { code?: string; rawPacket?: Buffer }, socket: Socket) => void;
+export type RefuseUnparsed = (
+  error: Error & { code?: string; rawPacket?: Buffer },
+  socket: Socket,
+) => void;
 
 /**
- * Returns a listener for `clientError` of an HTTP server: it answers what the parser refuses with a problem, as all
- * other errors are answered, and writes a line of the access log.
+ * Returns a listener for `clientError` of an HTTP server: it answers what the parser refuses
+ * with a problem, as all other errors are answered, and writes a line of the access log.
  * @param count also receives each outcome, for the metrics
  * @param origins those whose scripts may read responses
  */
@@ -37,7 +40,11 @@ export function refuseUnparsed(
     const { code, status } = problem(codeOfError[error.code ?? ''] ?? 'invalid_request');
     const traceId = randomUUID();
     const body = JSON.stringify(problemBody(code, traceId));
-    const headers = { ...fixedHeaders, ...refusalHeaders(origins, error.rawPacket), 'X-Request-Id': traceId };
+    const headers = {
+      ...fixedHeaders,
+      ...refusalHeaders(origins, error.rawPacket),
+      'X-Request-Id': traceId,
+    };
     socket.end(responseText(status, headers, body), () => socket.destroy());
     count({
       method: 'none',

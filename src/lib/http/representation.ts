@@ -6,7 +6,10 @@ import { type ContentCoding, compress } from './content-coding.ts';
 import { nameOf, requireTags } from './entity-tags.ts';
 
 const maxTextLength = 4_096;
-/** A list is encoded in parts of about this number of characters; each part takes at most half a millisecond. */
+/**
+ * A list is encoded in parts of about this number of characters; each part takes at most half a
+ * millisecond.
+ */
 const partLength = 32 * 1024;
 
 /** A shorter body is not compressed: it fits into one packet anyway. */
@@ -22,17 +25,23 @@ interface CodedBody {
 /** The representation of a response (RFC 9110 §3.2): encoded once, sent any number of times. */
 export class Representation {
   /**
-   * JSON, as UTF-8 bytes in memory of their own. Up to 4,096 characters it is a string, which Node sends in one write
-   * with the head of the response; bytes would take a second write.
+   * JSON, as UTF-8 bytes in memory of their own. Up to 4,096 characters it is a string, which
+   * Node sends in one write with the head of the response; bytes would take a second write.
    */
   readonly body: Buffer | string;
-  /** Called with the bytes of memory that a coded body takes; undefined while the representation is sent only once. */
+  /**
+   * Called with the bytes of memory that a coded body takes; undefined while the representation
+   * is sent only once.
+   */
   onGrowth: ((bytes: number) => void) | undefined;
   readonly #coded = new Map<ContentCoding, CodedBody | Promise<CodedBody>>();
 
   #tag: string | undefined;
 
-  /** @param hash of the body; by default it is made at the first use: many responses are sent without a tag */
+  /**
+   * @param hash of the body; by default it is made at the first use: many responses are sent
+   *   without a tag
+   */
   private constructor(body: Buffer | string, hash?: string) {
     this.body = body;
     this.#tag = hash && toTag(hash);
@@ -55,8 +64,8 @@ export class Representation {
   }
 
   /**
-   * Encodes a list of records, given as JSON texts of one or more records. Lets the event loop run between the parts of
-   * a large list.
+   * Encodes a list of records, given as JSON texts of one or more records. Lets the event loop
+   * run between the parts of a large list.
    */
   static async ofList(texts: Iterable<string>): Promise<Representation> {
     const hashed = createHash('sha256');
@@ -79,7 +88,9 @@ export class Representation {
     return new Representation(Buffer.concat(parts), hashed.update(text).digest('base64url'));
   }
 
-  /** Encodes a list of records, given as rows whose column `json` is the JSON text of a record. */
+  /**
+   * Encodes a list of records, given as rows whose column `json` is the JSON text of a record.
+   */
   static ofRows(rows: readonly Record<string, unknown>[]): Promise<Representation> {
     return Representation.ofList(rows.map(({ json }) => json as string));
   }
@@ -96,12 +107,17 @@ export class Representation {
     return this.onGrowth !== undefined && this.body.length >= minCodedLength;
   }
 
-  /** The strong `ETag` of the compressed body: it differs for each coding (RFC 9110 §8.8.3.3). */
+  /**
+   * The strong `ETag` of the compressed body: it differs for each coding (RFC 9110 §8.8.3.3).
+   */
   tagOf(coding: ContentCoding): string {
     return `${this.tag.slice(0, -1)}-${coding}"`;
   }
 
-  /** Returns the compressed body, which is made at the first call; without a promise once it is made. */
+  /**
+   * Returns the compressed body, which is made at the first call; without a promise once it is
+   * made.
+   */
   coded(coding: ContentCoding): CodedBody | Promise<CodedBody> {
     let coded = this.#coded.get(coding);
     if (coded === undefined) {
@@ -113,7 +129,10 @@ export class Representation {
   }
 
   async #compress(coding: ContentCoding): Promise<CodedBody> {
-    const bytes = await compress(coding, typeof this.body === 'string' ? Buffer.from(this.body) : this.body);
+    const bytes = await compress(
+      coding,
+      typeof this.body === 'string' ? Buffer.from(this.body) : this.body,
+    );
     this.onGrowth?.(bytes.byteLength);
     const coded = { bytes, tag: this.tagOf(coding) };
     this.#coded.set(coding, coded);
@@ -127,15 +146,15 @@ export class Representation {
 }
 
 /**
- * Checks a record before its change, given what a client has received of it: its view, and other
- * views of the same state, from which it differs in fields that change by themselves.
+ * Checks a record before its change, given what a client has received of it: its view, and
+ * other views of the same state, from which it differs in fields that change by themselves.
  * @throws {Problem} `precondition_failed`
  */
 export type Precondition = (...views: readonly [unknown, ...unknown[]]) => void;
 
 /**
- * Returns what `If-Match` and `If-None-Match` demand of a record (RFC 9110 §13.1); undefined without
- * them.
+ * Returns what `If-Match` and `If-None-Match` demand of a record (RFC 9110 §13.1); undefined
+ * without them.
  * @throws {Problem} `invalid_request` when one of them is no list of tags
  */
 export function preconditionOf(headers: IncomingHttpHeaders): Precondition | undefined {
@@ -156,7 +175,10 @@ function toTag(hash: string): string {
   return `"${hash.slice(0, 27)}"`;
 }
 
-/** Encodes text into a buffer outside Node's pool, because a cached slice would keep a whole pool buffer alive. */
+/**
+ * Encodes text into a buffer outside Node's pool, because a cached slice would keep a whole
+ * pool buffer alive.
+ */
 function ownBytes(text: string): Buffer {
   const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(text));
   bytes.write(text);

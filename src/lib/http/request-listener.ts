@@ -10,19 +10,20 @@ const emptyStatuses = new Set([204, 205, 304]);
 type OnSend = (ctx: Context, body: string | Buffer) => void;
 
 /**
- * Returns a listener for `http.createServer` that sends the same responses as `app.callback()`, and saves a sixth of
- * the time of a request.
+ * Returns a listener for `http.createServer` that sends the same responses as `app.callback()`,
+ * and saves a sixth of the time of a request.
  *
- * Text, bytes and empty responses, the only ones on the API's frequent paths, are sent directly. Koa would also watch
- * the response and its socket for errors, which no client can receive any more. Koa sends all other bodies: streams,
- * objects, and none at all.
+ * Text, bytes and empty responses, the only ones on the API's frequent paths, are sent
+ * directly. Koa would also watch the response and its socket for errors, which no client can
+ * receive any more. Koa sends all other bodies: streams, objects, and none at all.
  */
 export function requestListener(
   app: Koa,
   onSend: OnSend = () => {},
 ): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   const handle = compose(app.middleware);
-  if (app.listenerCount('error') === 0) app.on('error', app.onerror); // without a listener, an error ends the process
+  // without a listener, an error ends the process
+  if (app.listenerCount('error') === 0) app.on('error', app.onerror);
   return (request, response) => {
     const ctx = app.createContext(request, response);
     response.statusCode = 404;
@@ -48,14 +49,18 @@ function send(app: Koa, ctx: Context, onSend: OnSend): void | Promise<void> {
   }
 }
 
-/** `handleRequest` is missing in Koa's types, because Koa calls it private: it is what `app.callback()` calls. */
+/**
+ * `handleRequest` is missing in Koa's types, because Koa calls it private: it is what
+ * `app.callback()` calls.
+ */
 interface KoaInternals {
   handleRequest(ctx: Context, middleware: (ctx: Context) => Promise<void>): Promise<void>;
 }
 
 /**
- * Sends a response as `app.callback()` does. Koa does not export the function that sends, but `handleRequest` calls it
- * after the middleware. `handleRequest` first sets the status to 404, so the middleware here restores the status.
+ * Sends a response as `app.callback()` does. Koa does not export the function that sends, but
+ * `handleRequest` calls it after the middleware. `handleRequest` first sets the status to 404,
+ * so the middleware here restores the status.
  */
 function sendByKoa(app: Koa, ctx: Context): Promise<void> {
   const { statusCode } = ctx.res;

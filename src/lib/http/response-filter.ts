@@ -7,13 +7,14 @@ export type ResponseFilter = (result: unknown) => unknown;
 const scalarTypes = new Set(['string', 'number', 'boolean', 'enum', 'literal', 'null']);
 
 /**
- * Builds the filter of a response from its schema, once per route: it keeps the fields that the schema names, at every
- * depth, and drops all others. So a handler that returns an entity sends no property that the contract does not name.
- * It does not validate values, except that it throws when a scalar field holds an object, whose fields the schema does
- * not name.
+ * Builds the filter of a response from its schema, once per route: it keeps the fields that the
+ * schema names, at every depth, and drops all others. So a handler that returns an entity sends
+ * no property that the contract does not name. It does not validate values, except that it
+ * throws when a scalar field holds an object, whose fields the schema does not name.
  *
  * @param path of the value within the response, for error messages
- * @throws {Error} for a schema that does not name all fields, or of a type that no response has needed so far
+ * @throws {Error} for a schema that does not name all fields, or of a type that no response has
+ *   needed so far
  */
 export function responseFilter(schema: z.ZodType, path = 'the response'): ResponseFilter {
   if (schema instanceof z.ZodObject) return objectFilter(schema, path);
@@ -21,17 +22,22 @@ export function responseFilter(schema: z.ZodType, path = 'the response'): Respon
     const filterItem = responseFilter(schema.element as z.ZodType, `an item of ${path}`);
     return value => (Array.isArray(value) ? value.map(filterItem) : refuseFields(value, path));
   }
-  if (schema instanceof z.ZodNullable || schema instanceof z.ZodOptional)
-    return responseFilter(schema.unwrap() as z.ZodType, path); // every filter lets null and undefined through
-  if (schema instanceof z.ZodRecord && schema.valueType instanceof z.ZodUnknown) return value => value;
+  if (schema instanceof z.ZodNullable || schema instanceof z.ZodOptional) {
+    // every filter lets null and undefined through
+    return responseFilter(schema.unwrap() as z.ZodType, path);
+  }
+  if (schema instanceof z.ZodRecord && schema.valueType instanceof z.ZodUnknown) {
+    return value => value;
+  }
   if (scalarTypes.has(schema.type)) return value => refuseFields(value, path);
   throw new Error(`${path} has the schema type ${schema.type}, for which there is no filter`);
 }
 
 function objectFilter(schema: z.ZodObject, path: string): ResponseFilter {
   const { shape, catchall } = schema.def;
-  if (catchall && catchall._zod.def.type !== 'never')
+  if (catchall && catchall._zod.def.type !== 'never') {
     throw new Error(`the schema of ${path} allows fields without a name`);
+  }
   const filters = Object.entries(shape).map(
     ([name, field]) => [name, responseFilter(field as z.ZodType, `${name} of ${path}`)] as const,
   );
@@ -41,7 +47,8 @@ function objectFilter(schema: z.ZodObject, path: string): ResponseFilter {
     const filtered: Record<string, unknown> = {};
     for (const [name, filter] of filters) {
       const field = fields[name];
-      // A value that is no object needs no filter; without the call, a page of 20 records takes 5 µs.
+      // A value that is no object needs no filter; without the call, a page of 20 records takes
+      // 5 µs.
       filtered[name] = typeof field === 'object' ? filter(field) : field;
     }
     return filtered;
@@ -49,7 +56,8 @@ function objectFilter(schema: z.ZodObject, path: string): ResponseFilter {
 }
 
 function refuseFields(value: unknown, path: string): unknown {
-  if (typeof value === 'object' && value !== null)
+  if (typeof value === 'object' && value !== null) {
     throw new Error(`${path} is an object, and its schema names no fields`);
+  }
   return value;
 }

@@ -6,15 +6,23 @@ import type { ListQuery } from './list-parameters/list-query.ts';
 import type { UploadContract } from './read-upload.ts';
 import type { Precondition } from './representation.ts';
 
-/** The rate limits that a route can have: `login` counts by client and account, the others by client. */
+/**
+ * The rate limits that a route can have: `login` counts by client and account, the others by
+ * client.
+ */
 export type RouteLimit = 'login' | 'account' | 'token';
 
-/** The definition of one endpoint: input, access and response. The router and the documentation both use it. */
+/**
+ * The definition of one endpoint: input, access and response. The router and the documentation
+ * both use it.
+ */
 export interface Route<Access = unknown, Context = unknown> {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** In @koa/router's syntax: `/api/v1/EntityStatus/:id`. */
   readonly path: string;
-  /** The callers who may use the endpoint. It has no default, so that every route decides it. */
+  /**
+   * The callers who may use the endpoint. It has no default, so that every route decides it.
+   */
   readonly access: Access;
   readonly summary: string;
   /** Groups endpoints in the documentation. */
@@ -26,8 +34,8 @@ export interface Route<Access = unknown, Context = unknown> {
   /** How clients may sort, filter, search and page the list that the route returns. */
   readonly list?: ListContract | undefined;
   /**
-   * Fields of the JSON body; undefined = the route reads no body. The body of PATCH has some of them, as a JSON merge
-   * patch (RFC 7396).
+   * Fields of the JSON body; undefined = the route reads no body. The body of PATCH has some of
+   * them, as a JSON merge patch (RFC 7396).
    */
   readonly body?: z.ZodObject | undefined;
   /** A body that is not JSON; the handler reads it with `readUpload` of its input. */
@@ -36,34 +44,64 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly example?: object | undefined;
   /** Maximum size of the body in bytes. */
   readonly bodyLimit: number;
-  /** Maximum time until the response, in ms, without that of receiving the body; undefined = as for other requests. */
+  /**
+   * Maximum time until the response, in ms, without that of receiving the body; undefined = as
+   * for other requests.
+   */
   readonly deadlineMs?: number | undefined;
-  /** A second rate limit beside the limit of all requests; undefined = only the limit of all requests. */
+  /**
+   * A second rate limit beside the limit of all requests; undefined = only the limit of all
+   * requests.
+   */
   readonly rateLimit?: RouteLimit | undefined;
   /** Body of a successful response; undefined = no body. */
   readonly response?: z.ZodType | undefined;
-  /** Media type of a response that is no JSON: the handler returns an `EventStream`. For the documentation. */
+  /**
+   * Media type of a response that is no JSON: the handler returns an `EventStream`. For the
+   * documentation.
+   */
   readonly contentType?: string | undefined;
   readonly status: 200 | 201 | 202 | 204;
   /** True if a successful response may also be 204 without a body. */
   readonly mayBeEmpty?: boolean | undefined;
-  /** `no-store`; or `revalidate`: clients may store the response, but must revalidate it before each use. */
+  /**
+   * `no-store`; or `revalidate`: clients may store the response, but must revalidate it before
+   * each use.
+   */
   readonly cache: 'no-store' | 'revalidate';
-  /** True if the response has the `ETag` of the record that it contains, although the client must not store it. */
+  /**
+   * True if the response has the `ETag` of the record that it contains, although the client
+   * must not store it.
+   */
   readonly hasTag?: boolean | undefined;
-  /** True if the handler makes the change only if the record meets the `precondition` of its input. */
+  /**
+   * True if the handler makes the change only if the record meets the `precondition` of its
+   * input.
+   */
   readonly takesIfMatch?: boolean | undefined;
-  /** True if the handler makes one change, by `write`, which a repeated `Idempotency-Key` does not make again. */
+  /**
+   * True if the handler makes one change, by `write`, which a repeated `Idempotency-Key` does
+   * not make again.
+   */
   readonly takesIdempotencyKey?: boolean | undefined;
-  /** The problems of the handler, beyond those that access, input and headers lead to. For the documentation. */
+  /**
+   * The problems of the handler, beyond those that access, input and headers lead to. For the
+   * documentation.
+   */
   readonly problems?: readonly ProblemCode[] | undefined;
   /** True if the handler returns a `Page` with a cursor, because the list grows at its end. */
   readonly hasCursor?: boolean | undefined;
-  /** True if the handler continues a stream after the event that the header `Last-Event-ID` names. */
+  /**
+   * True if the handler continues a stream after the event that the header `Last-Event-ID`
+   * names.
+   */
   readonly takesLastEventId?: boolean | undefined;
   /** Returns the path of a created record, for the `Location` header. */
   readonly location?: ((response: never) => string) | undefined;
-  /** Returns a value of the response's type, of which the response has the fields that it names; or a `Sent`. */
+  /**
+   * Returns a value of the response's type, of which the response has the fields that it names;
+   * or a `Sent`.
+   */
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
 }
 
@@ -81,7 +119,10 @@ export interface RouteInput<Body, Query = Record<never, never>> {
   readonly lastEventId?: string | undefined;
   /** Reads the body of a route with `upload`. */
   readonly readUpload: ReadUpload;
-  /** The header `Idempotency-Key` of a route with `upload`, whose body is part of what the key stands for. */
+  /**
+   * The header `Idempotency-Key` of a route with `upload`, whose body is part of what the key
+   * stands for.
+   */
   readonly idempotencyKey?: string | undefined;
 }
 
@@ -92,8 +133,8 @@ export type ReadUpload = (onChunk: (chunk: Buffer) => Promise<void>) => Promise<
 export const bodyLimits = { resource: 64 * 1024, auth: 8 * 1024 };
 
 /**
- * Parses an id in a path: canonical decimal, at most `max` (the range of the column). Returns undefined for all other
- * text, because no record has such an id.
+ * Parses an id in a path: canonical decimal, at most `max` (the range of the column). Returns
+ * undefined for all other text, because no record has such an id.
  */
 export function pathId(value: string | undefined, max: number): number | undefined {
   return value === undefined ? undefined : readId(value, max);

@@ -6,20 +6,25 @@ export type Routers = ReturnType<typeof createRouters>;
 
 interface MountedRoute {
   readonly method: string;
-  /** In @koa/router's syntax. The first three segments must not be parameters: `/api/v1/Currency/:id`. */
+  /**
+   * In @koa/router's syntax. The first three segments must not be parameters:
+   * `/api/v1/Currency/:id`.
+   */
   readonly path: string;
   readonly handle: Middleware;
 }
 
 /**
- * Mounts routes. An @koa/router tries all its routes one by one, so each prefix of three segments has a router of its
- * own, which one look-up finds.
+ * Mounts routes. An @koa/router tries all its routes one by one, so each prefix of three
+ * segments has a router of its own, which one look-up finds.
  */
 export function createRouters(routes: readonly MountedRoute[]) {
   const routers = new Map<string, { router: Router; dispatch: Middleware }>();
   for (const { method, path, handle } of routes) {
     const prefix = prefixOf(path);
-    if (!prefix || prefix.includes(':')) throw new Error(`${path} does not begin with three fixed segments`);
+    if (!prefix || prefix.includes(':')) {
+      throw new Error(`${path} does not begin with three fixed segments`);
+    }
     const router = routers.get(prefix)?.router ?? new Router({ sensitive: true, strict: true });
     router.register(path, [method], handle);
     routers.set(prefix, { router, dispatch: router.routes() as unknown as Middleware });
@@ -31,7 +36,10 @@ export function createRouters(routes: readonly MountedRoute[]) {
   };
   return {
     dispatch,
-    /** Returns path pattern and methods of every route that matches a path, whatever the method of the request. */
+    /**
+     * Returns path pattern and methods of every route that matches a path, whatever the method
+     * of the request.
+     */
     ofPath: (path: string): { path: string; methods: readonly string[] }[] => {
       const layers = routers.get(prefixOf(path))?.router.match(path, '').path ?? [];
       return layers.map(layer => ({ path: String(layer.path), methods: layer.methods }));

@@ -1,6 +1,8 @@
 import type { Middleware } from 'koa';
 
-/** The security headers of every response. No response may be stored unless its route allows it. */
+/**
+ * The security headers of every response. No response may be stored unless its route allows it.
+ */
 export const fixedHeaders = {
   'X-Content-Type-Options': 'nosniff',
   'Cache-Control': 'no-store',

@@ -5,9 +5,10 @@ import type { ListExport, NextPiece } from './list-parameters/list-export.ts';
 import type { SendPiece } from './send-piece.ts';
 
 /**
- * Sends a list as CSV, piece by piece: each is read when the client has taken the one before. It has no `ETag`, and
- * clients do not store it. An
- * error after the first byte closes the connection, by which the client knows that the file is incomplete.
+ * Sends a list as CSV, piece by piece: each is read when the client has taken the one before.
+ * It has no `ETag`, and clients do not store it. An
+ * error after the first byte closes the connection, by which the client knows that the file is
+ * incomplete.
  * @param run runs the read of each piece
  * @param send sends a piece
  */
@@ -43,7 +44,8 @@ async function sendPieces(res: ServerResponse, next: NextPiece, send: SendPiece)
 }
 
 /**
- * Sends the next piece. A chain of promises: an async function would hold the text beside the bytes that are sent.
+ * Sends the next piece. A chain of promises: an async function would hold the text beside the
+ * bytes that are sent.
  * @returns a promise of true when there is none
  */
 function sendNext(next: NextPiece, send: SendPiece): Promise<boolean> {

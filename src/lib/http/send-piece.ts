@@ -1,10 +1,16 @@
 import type { Context } from 'koa';
 import type { UnsentResponses } from './unsent-responses.ts';
 
-/** Sends a piece of a response. @returns a promise that resolves when the client has taken it, or has left */
+/**
+ * Sends a piece of a response.
+ * @returns a promise that resolves when the client has taken it, or has left
+ */
 export type SendPiece = (piece: string) => Promise<void>;
 
-/** Returns what sends the pieces of a response, and counts them: for the access log, and while they are unsent. */
+/**
+ * Returns what sends the pieces of a response, and counts them: for the access log, and while
+ * they are unsent.
+ */
 export function pieceSender({ res, state }: Context, unsent: UnsentResponses): SendPiece {
   state.sentBytes = 0;
 

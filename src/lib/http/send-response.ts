@@ -6,7 +6,10 @@ import type { Route } from './route.ts';
 
 const json = 'application/json; charset=utf-8';
 
-/** Sends the result of a handler: status, `Location`, and an `ETag` if clients may revalidate the response. */
+/**
+ * Sends the result of a handler: status, `Location`, and an `ETag` if clients may revalidate
+ * the response.
+ */
 export function sendResponse(
   ctx: Context,
   route: Pick<Route, 'status' | 'location' | 'cache' | 'hasTag' | 'list'>,
@@ -37,8 +40,8 @@ export function sendResponse(
 }
 
 /**
- * Sends a representation with its `ETag`, compressed if the client accepts that and the representation is sent more
- * than once; or 304 if the client has it already, in any coding.
+ * Sends a representation with its `ETag`, compressed if the client accepts that and the
+ * representation is sent more than once; or 304 if the client has it already, in any coding.
  */
 export function sendRepresentation(
   ctx: Context,
@@ -55,8 +58,8 @@ export function sendRepresentation(
   const condition = req.headers['if-none-match'];
   const known = condition === undefined ? undefined : nameOf(condition, representation.tag);
   if (known !== undefined) {
-    // The client updates the response that it has stored under the tag that it sent, which may be that of another
-    // coding.
+    // The client updates the response that it has stored under the tag that it sent, which may
+    // be that of another coding.
     res.setHeader('ETag', known === '*' ? tagOf(representation, coding) : known);
     ctx.status = 304;
     return;
@@ -80,7 +83,10 @@ function tagOf(representation: Representation, coding: ContentCoding | undefined
   return coding ? representation.tagOf(coding) : representation.tag;
 }
 
-/** Adds a field to `Vary` that it does not name yet. Koa's `ctx.vary` would parse the header first. */
+/**
+ * Adds a field to `Vary` that it does not name yet. Koa's `ctx.vary` would parse the header
+ * first.
+ */
 function addVary(res: Context['res'], field: string): void {
   const fields = res.getHeader('Vary');
   res.setHeader('Vary', fields === undefined ? field : `${fields}, ${field}`);

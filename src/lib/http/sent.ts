@@ -4,7 +4,8 @@ import type { Page } from './list-parameters/list-page.ts';
 import type { Representation } from './representation.ts';
 
 /**
- * A response that is sent as it is. A handler that returns a value instead sends only the fields that its route names;
- * what it returns as one of these it has made of rows with exactly these fields.
+ * A response that is sent as it is. A handler that returns a value instead sends only the
+ * fields that its route names; what it returns as one of these it has made of rows with exactly
+ * these fields.
  */
 export type Sent = Representation | Page | ListExport | EventStream;

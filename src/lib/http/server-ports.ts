@@ -13,25 +13,44 @@ export const managementNames: SettingNames = { host: 'MANAGEMENT_HOST', port: 'M
  * @param names of the settings that hold host and port
  * @throws {OperatorError} which names the setting to change
  */
-export function listen(server: Server, port: number, host: string, names: SettingNames): Promise<void> {
+export function listen(
+  server: Server,
+  port: number,
+  host: string,
+  names: SettingNames,
+): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error.code ?? '', port, host, names)));
+    server.once('error', (error: NodeJS.ErrnoException) =>
+      reject(listenError(error.code ?? '', port, host, names)),
+    );
     server.listen(port, host, resolve);
   });
 }
 
 function listenError(code: string, port: number, host: string, names: SettingNames): OperatorError {
-  if (code === 'EADDRINUSE')
-    return new OperatorError(`port ${port} on ${host} is in use by another process: set ${names.port} to another one`);
-  if (code === 'EACCES')
-    return new OperatorError(`this login may not listen on port ${port}: set ${names.port} to one above 1023`);
+  if (code === 'EADDRINUSE') {
+    return new OperatorError(
+      `port ${port} on ${host} is in use by another process: set ${names.port} to another one`,
+    );
+  }
+  if (code === 'EACCES') {
+    return new OperatorError(
+      `this login may not listen on port ${port}: set ${names.port} to one above 1023`,
+    );
+  }
   const remedy = `set ${names.host} to an address of this machine, or to 0.0.0.0 for all of them`;
-  return new OperatorError(`${host} is not an address that this process can listen on (${code}): ${remedy}`);
+  return new OperatorError(
+    `${host} is not an address that this process can listen on (${code}): ${remedy}`,
+  );
 }
 
-/** Returns the base of URLs that lead to an address; from this machine, if it stands for all addresses. */
+/**
+ * Returns the base of URLs that lead to an address; from this machine, if it stands for all
+ * addresses.
+ */
 export function httpAddress(host: string, port: number): string {
-  // A machine without IPv6 may listen on `::`, too, and then answers on its IPv4 addresses only.
+  // A machine without IPv6 may listen on `::`, too, and then answers on its IPv4 addresses
+  // only.
   if (host === '::' || host === '0.0.0.0') return `http://127.0.0.1:${port}`;
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }

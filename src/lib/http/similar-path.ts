@@ -21,12 +21,21 @@ export function similarPath(path: string, patterns: readonly string[]): string |
 function closest(segments: readonly string[], patterns: readonly string[]): string | undefined {
   const similar = patterns
     .map(pattern => pattern.split('/').slice(1))
-    .filter(names => names.length === segments.length && names.every((name, at) => resembles(segments[at] ?? '', name)))
-    .map(names => ({ names, errors: names.reduce((sum, name, at) => sum + errorsOf(segments[at] ?? '', name), 0) }))
+    .filter(
+      names =>
+        names.length === segments.length &&
+        names.every((name, at) => resembles(segments[at] ?? '', name)),
+    )
+    .map(names => ({
+      names,
+      errors: names.reduce((sum, name, at) => sum + errorsOf(segments[at] ?? '', name), 0),
+    }))
     .sort((one, other) => one.errors - other.errors);
   const [best] = similar;
 
-  return best && `/${best.names.map((name, at) => (isParameter(name) ? segments[at] : name)).join('/')}`;
+  return (
+    best && `/${best.names.map((name, at) => (isParameter(name) ? segments[at] : name)).join('/')}`
+  );
 }
 
 const isParameter = (name: string): boolean => name.startsWith(':');

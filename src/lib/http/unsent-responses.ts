@@ -1,7 +1,9 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** A response that has ended, or a piece of one, that its client has not completely received. */
+/**
+ * A response that has ended, or a piece of one, that its client has not completely received.
+ */
 interface Unsent {
   readonly socket: Socket;
   readonly body: Body;
@@ -25,24 +27,29 @@ interface Limits {
 const mebibyte = 1024 * 1024;
 
 /**
- * Maximum memory of what clients have not received: 4 of the largest pages, or 9 of the largest lists, and of a tenant
- * three quarters of that, so that another one always finds some. With the large reads, and what a garbage collection
- * has not yet freed of both, a process grows by at most some 350 MiB.
+ * Maximum memory of what clients have not received: 4 of the largest pages, or 9 of the largest
+ * lists, and of a tenant three quarters of that, so that another one always finds some. With
+ * the large reads, and what a garbage collection has not yet freed of both, a process grows by
+ * at most some 350 MiB.
  */
 const defaultLimits: Limits = { bytes: 64 * mebibyte, bytesOfOwner: 48 * mebibyte };
 
 /**
- * Bounds the memory of what clients have not received: responses that have ended, and pieces of streams and exports. A
- * client may request lists of 16 MB in a pipeline, or open streams, on many connections, and read nothing.
+ * Bounds the memory of what clients have not received: responses that have ended, and pieces of
+ * streams and exports. A client may request lists of 16 MB in a pipeline, or open streams, on
+ * many connections, and read nothing.
  *
- * `send` bounds a single stream or export: its next piece is made when the one before was taken. Above a limit of
- * several, connections are reset: of the owner that is above its own limit, or else of the one with the most unsent
- * bytes, the connection with the most, and the earliest of equals. How long a client may take is bounded by
- * `Connections.cutSlowReaders`.
+ * `send` bounds a single stream or export: its next piece is made when the one before was
+ * taken. Above a limit of several, connections are reset: of the owner that is above its own
+ * limit, or else of the one with the most unsent bytes, the connection with the most, and the
+ * earliest of equals. How long a client may take is bounded by `Connections.cutSlowReaders`.
  */
 export class UnsentResponses {
   readonly #limits: Limits;
-  /** By connection, in the order of the first unsent responses. Each set stays until the connection closes. */
+  /**
+   * By connection, in the order of the first unsent responses. Each set stays until the
+   * connection closes.
+   */
   readonly #responses = new Map<Socket, Set<Unsent>>();
   readonly #bodies = new Map<object, Body>();
   /** The unsent bytes of each owner that has any. */
@@ -64,7 +71,8 @@ export class UnsentResponses {
   }
 
   /**
-   * Counts a response that has ended. Almost every response has been sent by then, and needs only the first check.
+   * Counts a response that has ended. Almost every response has been sent by then, and needs
+   * only the first check.
    * @param body bytes that several responses of an owner send count once
    * @param owner a tenant
    */
@@ -78,7 +86,8 @@ export class UnsentResponses {
   }
 
   /**
-   * Sends a piece of a response that has not ended, and counts it until the connection has taken all of it.
+   * Sends a piece of a response that has not ended, and counts it until the connection has
+   * taken all of it.
    * @param owner a tenant
    * @returns a promise that resolves when the connection has taken it, or has closed
    */
@@ -153,12 +162,17 @@ export class UnsentResponses {
     while (this.#bytes > this.#limits.bytes) this.#cutOne(largest(this.#owners));
   }
 
-  /** Resets the connection of an owner that has the most unsent bytes; a shared body counts in equal parts. */
+  /**
+   * Resets the connection of an owner that has the most unsent bytes; a shared body counts in
+   * equal parts.
+   */
   #cutOne(owner: string): void {
     const sums = new Map<Socket, number>();
     for (const [socket, responses] of this.#responses) {
       for (const { body } of responses) {
-        if (body.owner === owner) sums.set(socket, (sums.get(socket) ?? 0) + body.bytes / body.responses);
+        if (body.owner === owner) {
+          sums.set(socket, (sums.get(socket) ?? 0) + body.bytes / body.responses);
+        }
       }
     }
 

@@ -3,10 +3,13 @@ import type { Logger } from 'pino';
 import { isInternal, parseIpAddress } from '../config/ip-address.ts';
 
 /**
- * Returns a function that looks for a proxy that is missing in `TRUSTED_PROXIES`, behind which all clients count as
- * one: a peer with an internal address that sends `X-Forwarded-For`. It logs the first one of the process only.
+ * Returns a function that looks for a proxy that is missing in `TRUSTED_PROXIES`, behind which
+ * all clients count as one: a peer with an internal address that sends `X-Forwarded-For`. It
+ * logs the first one of the process only.
  */
-export function noticeUntrustedProxy(log: Logger): (request: IncomingMessage, clientAddress: string) => void {
+export function noticeUntrustedProxy(
+  log: Logger,
+): (request: IncomingMessage, clientAddress: string) => void {
   let hasWarned = false;
   return ({ socket, headers }, clientAddress) => {
     if (hasWarned || headers['x-forwarded-for'] === undefined) return;

@@ -15,12 +15,18 @@ export function createBackgroundTasks(log: Logger) {
      */
     run(name: string, task: () => Promise<void>): boolean {
       if (tasks.size >= maxTasks) {
-        log.error({ event: 'background_overloaded', task: name }, 'dropped a background task: too many are running');
+        log.error(
+          { event: 'background_overloaded', task: name },
+          'dropped a background task: too many are running',
+        );
         return false;
       }
       const running: Promise<void> = task()
         .catch(error =>
-          log.error({ event: 'background_failed', task: name, err: describeError(error) }, 'a background task failed'),
+          log.error(
+            { event: 'background_failed', task: name, err: describeError(error) },
+            'a background task failed',
+          ),
         )
         .finally(() => tasks.delete(running));
       tasks.add(running);

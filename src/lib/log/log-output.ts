@@ -2,13 +2,15 @@ import { writeSync } from 'node:fs';
 
 const flushBytes = 4_096;
 /**
- * `PIPE_BUF` of Linux: a write of so many bytes into a pipe is not mixed with those of other processes (pipe(7)).
- * Worker processes share the output.
+ * `PIPE_BUF` of Linux: a write of so many bytes into a pipe is not mixed with those of other
+ * processes (pipe(7)). Worker processes share the output.
  */
 const maxAtomicBytes = 4_096;
 const flushMs = 100;
 const maxBufferedBytes = 1024 * 1024;
-/** Retry after a pipe accepted a part: its reader works, and empties 64 KiB within this time. */
+/**
+ * Retry after a pipe accepted a part: its reader works, and empties 64 KiB within this time.
+ */
 const partRetryMs = 10;
 const maxFinalMs = 1_000;
 const finalRetryMs = 5;
@@ -17,17 +19,23 @@ const finalRetryMs = 5;
 export type LogOutput = ReturnType<typeof createLogOutput>;
 
 /**
- * Writes to standard output without ever waiting for it: a pipe without a reader, or a full disk, neither stops nor
- * ends the service. Text that the output does not accept is buffered, up to 1 MiB. When the buffer is full, lines are
- * dropped and counted until half of it is free. (Only a terminal that is paused with Ctrl-S makes the process wait.)
- * @param reportDropped called after lines were dropped, as soon as there is room; its argument is their number
+ * Writes to standard output without ever waiting for it: a pipe without a reader, or a full
+ * disk, neither stops nor ends the service. Text that the output does not accept is buffered,
+ * up to 1 MiB. When the buffer is full, lines are dropped and counted until half of it is free.
+ * (Only a terminal that is paused with Ctrl-S makes the process wait.)
+ * @param reportDropped called after lines were dropped, as soon as there is room; its argument
+ *   is their number
  */
 export function createLogOutput(reportDropped: (lines: number) => void) {
-  // Reading process.stdout makes a pipe or socket non-blocking. An error of either stream must not end the process.
+  // Reading process.stdout makes a pipe or socket non-blocking. An error of either stream must
+  // not end the process.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
   let text = '';
   let textBytes = 0;
-  /** Bytes that the output did not accept, or not completely. They are written first, so that no line is cut. */
+  /**
+   * Bytes that the output did not accept, or not completely. They are written first, so that no
+   * line is cut.
+   */
   let rest = Buffer.alloc(0);
   let timer: NodeJS.Timeout | undefined;
   let droppedLines = 0;
@@ -36,7 +44,10 @@ export function createLogOutput(reportDropped: (lines: number) => void) {
   const schedule = (ms: number): void => {
     timer ??= setTimeout(flush, ms).unref();
   };
-  /** @returns the code of the error that left bytes in the buffer; undefined when the buffer is empty */
+  /**
+   * @returns the code of the error that left bytes in the buffer; undefined when the buffer is
+   *   empty
+   */
   const writeBuffer = (): string | undefined => {
     rest = textBytes === 0 ? rest : Buffer.concat([rest, Buffer.from(text)]);
     text = '';
@@ -59,7 +70,10 @@ export function createLogOutput(reportDropped: (lines: number) => void) {
     reportDropped(lines);
   };
   return {
-    /** Adds text to the buffer, which is written within 100 ms. Never throws and never waits for the reader. */
+    /**
+     * Adds text to the buffer, which is written within 100 ms. Never throws and never waits for
+     * the reader.
+     */
     write(line: string): void {
       const bytes = Buffer.byteLength(line);
       if (unreportedLines > 0 || rest.length + textBytes + bytes > maxBufferedBytes) {
@@ -74,13 +88,18 @@ export function createLogOutput(reportDropped: (lines: number) => void) {
     },
     /** Writes the buffer, as far as the output accepts it now. Never throws. */
     flush(): void {
-      if (rest.length === 0) flush(); // otherwise the output has just refused bytes, and the timer tries again
+      // otherwise the output has just refused bytes, and the timer tries again
+      if (rest.length === 0) flush();
     },
-    /** Writes the buffer at the end of the process. Waits up to 1 s for a full pipe. Never throws. */
+    /**
+     * Writes the buffer at the end of the process. Waits up to 1 s for a full pipe. Never
+     * throws.
+     */
     flushFinally(): void {
       const endsAt = performance.now() + maxFinalMs;
-      while (writeBuffer() === 'EAGAIN' && performance.now() < endsAt)
+      while (writeBuffer() === 'EAGAIN' && performance.now() < endsAt) {
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, finalRetryMs);
+      }
     },
     /** Lines dropped since the start. */
     get droppedLines(): number {
@@ -89,7 +108,10 @@ export function createLogOutput(reportDropped: (lines: number) => void) {
   };
 }
 
-/** Returns the length of the whole lines at the start of the text that one atomic write can take; at least one line. */
+/**
+ * Returns the length of the whole lines at the start of the text that one atomic write can
+ * take; at least one line.
+ */
 function atomicLength(text: Buffer): number {
   if (text.length <= maxAtomicBytes) return text.length;
   const lastEnd = text.lastIndexOf('\n', maxAtomicBytes - 1);

@@ -4,15 +4,19 @@ import { createLogOutput } from './log-output.ts';
 import { prettyLine } from './pretty-log.ts';
 
 /**
- * Creates the log of this process, on standard output: one JSON object per line, or on a terminal text for a person.
- * Lines are buffered for at most 100 ms and written together, because a system call for each line would cost more than
- * the line itself. A line of level `warn` or above is written at once, after all buffered lines. So a killed process
- * loses at most 100 ms of lines below `warn`.
+ * Creates the log of this process, on standard output: one JSON object per line, or on a
+ * terminal text for a person. Lines are buffered for at most 100 ms and written together,
+ * because a system call for each line would cost more than the line itself. A line of level
+ * `warn` or above is written at once, after all buffered lines. So a killed process loses at
+ * most 100 ms of lines below `warn`.
  * @returns the log, and the standard output behind it
  */
 export function createLog(level: string) {
   const output = createLogOutput(lines =>
-    log.warn({ event: 'log_lines_dropped', lines }, 'log lines were dropped, because the output did not accept them'),
+    log.warn(
+      { event: 'log_lines_dropped', lines },
+      'log lines were dropped, because the output did not accept them',
+    ),
   );
   const format = process.stdout.isTTY ? prettyLine : undefined;
   const destination = {
@@ -27,7 +31,12 @@ export function createLog(level: string) {
   return { log, output };
 }
 
-/** For an error that was logged without `describeError`: the default of pino would add all of its properties. */
-const serializers = { err: (value: unknown) => (value instanceof Error ? describeError(value) : value) };
+/**
+ * For an error that was logged without `describeError`: the default of pino would add all of
+ * its properties.
+ */
+const serializers = {
+  err: (value: unknown) => (value instanceof Error ? describeError(value) : value),
+};
 
 const flushLevel = pino.levels.values.warn ?? 0;

@@ -10,13 +10,18 @@ export interface ErrorCause {
   readonly step: string;
 }
 
-/** How a server keeps connections for commands. They have tried for ten seconds before an operator reads this. */
+/**
+ * How a server keeps connections for commands. They have tried for ten seconds before an
+ * operator reads this.
+ */
 const serverFullRemedy =
   'End a session, or wait until one ends. For the next time, keep connections for operators: set reserved_connections ' +
   'on the server (PostgreSQL 16 or later), restart it, and grant pg_use_reserved_connections to the login of commands';
 
-const untrusted = 'its certificate is not signed by an authority in the file that sslrootcert names in its URL';
-const unreachable = 'Let the network through to the host and port of its URL (firewall, network policy)';
+const untrusted =
+  'its certificate is not signed by an authority in the file that sslrootcert names in its URL';
+const unreachable =
+  'Let the network through to the host and port of its URL (firewall, network policy)';
 
 /** Why a PostgreSQL server cannot be used. */
 export const serverCauses: readonly ErrorCause[] = [
@@ -41,7 +46,11 @@ export const serverCauses: readonly ErrorCause[] = [
     cause: 'it closes the connection',
     step: 'Look into the log of the server, and of a pooler or proxy before it',
   },
-  { codes: ['EHOSTUNREACH', 'ENETUNREACH'], cause: 'no network leads to its host', step: unreachable },
+  {
+    codes: ['EHOSTUNREACH', 'ENETUNREACH'],
+    cause: 'no network leads to its host',
+    step: unreachable,
+  },
   {
     codes: ['25006'],
     cause: 'it is read-only, as a standby is, or after a change of default_transaction_read_only',
@@ -58,7 +67,11 @@ export const serverCauses: readonly ErrorCause[] = [
     cause: 'it refuses the login',
     step: 'Correct the login in its URL, or let pg_hba.conf admit it from this machine',
   },
-  { codes: ['URL_OPTIONS'], cause: 'it refuses the options in its URL', step: 'Take the options out of its URL' },
+  {
+    codes: ['URL_OPTIONS'],
+    cause: 'it refuses the options in its URL',
+    step: 'Take the options out of its URL',
+  },
   {
     codes: ['3D000'],
     cause: 'the database does not exist',
@@ -90,7 +103,8 @@ export const serverCauses: readonly ErrorCause[] = [
   },
   {
     codes: ['57P01'],
-    cause: 'it has ended the connection, because it stops or because this command did not respond for 5 s',
+    cause:
+      'it has ended the connection, because it stops or because this command did not respond for 5 s',
     step: 'Wait until it has started again, and try again',
   },
   {
@@ -128,7 +142,11 @@ export const serverCauses: readonly ErrorCause[] = [
     cause: untrusted,
     step: 'Write sslrootcert=/path/to/ca.crt, with the file of the authority, into its URL',
   },
-  { codes: ['57P03'], cause: 'it is starting up; try again in a moment', step: 'Wait until it has started' },
+  {
+    codes: ['57P03'],
+    cause: 'it is starting up; try again in a moment',
+    step: 'Wait until it has started',
+  },
 ];
 
 /** Why a server that can be used has refused a statement of a command. */
@@ -143,7 +161,11 @@ export const statementCauses: readonly ErrorCause[] = [
     cause: 'another transaction holds a lock, or this one waited for too long',
     step: 'End the transaction that pg_stat_activity shows, or wait until it ends',
   },
-  { codes: ['40001', '40P01'], cause: 'two transactions were in the way of each other', step: 'Try again' },
+  {
+    codes: ['40001', '40P01'],
+    cause: 'two transactions were in the way of each other',
+    step: 'Try again',
+  },
   {
     codes: ['57014'],
     cause: 'the server cancelled the statement, at a time limit or for an administrator',
@@ -151,7 +173,8 @@ export const statementCauses: readonly ErrorCause[] = [
   },
   {
     codes: ['23505', '42P04', '42710'],
-    cause: 'there is such a row, database or role already, as after a change by hand or by another run',
+    cause:
+      'there is such a row, database or role already, as after a change by hand or by another run',
     step: 'Run bin/backoffice doctor, which names what is there, and remove it',
   },
   {
@@ -195,7 +218,9 @@ function byCode(causes: readonly ErrorCause[]): ReadonlyMap<string, ErrorCause> 
 
 const insufficientPrivilege = '42501';
 
-/** Returns why a PostgreSQL server could not be used, in words; undefined for every other error. */
+/**
+ * Returns why a PostgreSQL server could not be used, in words; undefined for every other error.
+ */
 export function connectFailure(error: unknown): string | undefined {
   const code = sqlState(error) ?? '';
   const cause = serverCausesByCode.get(code)?.cause;
@@ -203,14 +228,20 @@ export function connectFailure(error: unknown): string | undefined {
   return code === insufficientPrivilege ? `${cause}: ${privilegeText(error)}` : cause;
 }
 
-/** The sentence of PostgreSQL about a missing privilege. It names objects and attributes, and no value. */
+/**
+ * The sentence of PostgreSQL about a missing privilege. It names objects and attributes, and no
+ * value.
+ */
 function privilegeText(error: unknown): string {
   const { message, detail } = error as { message: string; detail?: string };
 
   return detail ? `${message} (${detail.replace(/\.$/, '')})` : message;
 }
 
-/** Returns what an error of PostgreSQL means, and the next step; undefined for an error with another code. */
+/**
+ * Returns what an error of PostgreSQL means, and the next step; undefined for an error with
+ * another code.
+ */
 export function postgresCause(error: unknown): ErrorCause | undefined {
   return causesByCode.get(sqlState(error) ?? '');
 }

@@ -11,7 +11,8 @@ const levels: Readonly<Record<number, Parameters<typeof styleText>[0]>> = {
 const hidden = ['level', 'time', 'pid', 'hostname', 'msg', 'method', 'route', 'status', 'ms'];
 
 /**
- * Formats a line of the log for a person at a terminal: time, what happened, and the other fields.
+ * Formats a line of the log for a person at a terminal: time, what happened, and the other
+ * fields.
  * @param line one JSON object; any other text is returned unchanged
  */
 export function prettyLine(line: string): string {
@@ -23,9 +24,11 @@ export function prettyLine(line: string): string {
   }
   const style = levels[Number(fields.level)];
   const time = new Date(Number(fields.time)).toTimeString().slice(0, 8);
-  const text = fields.method === undefined ? String(fields.msg ?? fields.event) : requestText(fields);
+  const text =
+    fields.method === undefined ? String(fields.msg ?? fields.event) : requestText(fields);
   const others = Object.entries(fields).filter(
-    ([name, value]) => !hidden.includes(name) && value !== null && !(name === 'event' && value === text),
+    ([name, value]) =>
+      !hidden.includes(name) && value !== null && !(name === 'event' && value === text),
   );
   const details = others.map(([name, value]) => `${name}=${valueText(value)}`).join(' ');
   return `${styled('dim', time)} ${style ? styled(style, text) : text}${details && ` ${styled('dim', details)}`}\n`;
@@ -36,7 +39,10 @@ function requestText({ method, route, status, ms }: Fields): string {
   return `${method} ${route ?? '(no route)'} ${styled(style, String(status))} ${ms} ms`;
 }
 
-/** A text with spaces or control characters is quoted, as JSON: it cannot send a command to the terminal. */
+/**
+ * A text with spaces or control characters is quoted, as JSON: it cannot send a command to the
+ * terminal.
+ */
 function valueText(value: unknown): string {
   return typeof value === 'string' && /^[!-~]+$/.test(value) ? value : JSON.stringify(value);
 }

@@ -2,7 +2,10 @@ import type pg from 'pg';
 import { withConnection } from './connection.ts';
 import type { Queryable } from './shared-connection.ts';
 
-/** The first number of an advisory lock: the kind of thing that is locked. The second number identifies the thing. */
+/**
+ * The first number of an advisory lock: the kind of thing that is locked. The second number
+ * identifies the thing.
+ */
 export const lockSpaces = {
   control: 727_101,
   template: 727_102,
@@ -17,14 +20,22 @@ export const lockSpaces = {
   people: 727_111,
 };
 
-/** Derives the second number of an advisory lock from a text: 31 bits, the same in every process and every build. */
+/**
+ * Derives the second number of an advisory lock from a text: 31 bits, the same in every process
+ * and every build.
+ */
 export function lockKey(text: string): number {
   let hash = 0;
-  for (const character of text) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) % 2_147_483_647;
+  for (const character of text) {
+    hash = (hash * 31 + (character.codePointAt(0) ?? 0)) % 2_147_483_647;
+  }
   return hash;
 }
 
-/** Waits for an advisory lock. The lock is held until the connection ends, also when this process is killed. */
+/**
+ * Waits for an advisory lock. The lock is held until the connection ends, also when this
+ * process is killed.
+ */
 export async function acquireLock(client: pg.Client, space: number, key: number): Promise<void> {
   await client.query('select pg_advisory_lock($1, $2)', [space, key]);
 }
@@ -45,7 +56,10 @@ export async function withLock<T>(
 type LockMode = 'exclusive' | 'shared';
 const suffixes: Record<LockMode, string> = { exclusive: '', shared: '_shared' };
 
-/** Acquires a lock as `acquireLock` does, or returns false when another connection has it in an excluding mode. */
+/**
+ * Acquires a lock as `acquireLock` does, or returns false when another connection has it in an
+ * excluding mode.
+ */
 export async function tryLock(
   client: Queryable,
   space: number,

@@ -5,16 +5,18 @@ type Execute = PostgreSqlConnection['execute'];
 type Platform = PostgreSqlConnection['platform'];
 
 /**
- * MikroORM's connection, which sends texts and bytes beside the statement, as bound parameters. MikroORM itself writes
- * all values into the statement, and PostgreSQL writes the statement to its log when it fails or takes long: with
- * e-mail addresses, password hashes and tokens.
+ * MikroORM's connection, which sends texts and bytes beside the statement, as bound parameters.
+ * MikroORM itself writes all values into the statement, and PostgreSQL writes the statement to
+ * its log when it fails or takes long: with e-mail addresses, password hashes and tokens.
  *
- * Numbers, dates and booleans stay in the statement: their type would be lost, and PostgreSQL would have to infer it.
+ * Numbers, dates and booleans stay in the statement: their type would be lost, and PostgreSQL
+ * would have to infer it.
  */
 export class BoundConnection extends PostgreSqlConnection {
   override async execute(...[query, params, method, ctx]: Parameters<Execute>): Promise<never> {
     await this.ensureConnection();
-    const { sql, params: values } = typeof query === 'string' ? { sql: query, params } : toRaw(query);
+    const { sql, params: values } =
+      typeof query === 'string' ? { sql: query, params } : toRaw(query);
     const bound = bindValues(this.platform, sql, (values ?? []) as readonly unknown[]);
     const result = await this.executeQuery(bound.sql, async () =>
       this.transformRawResult(await (ctx ?? this.getClient()).executeQuery(bound), method ?? 'all'),
@@ -27,7 +29,10 @@ function toRaw(query: Exclude<Parameters<Execute>[0], string>): RawQueryFragment
   return 'toRaw' in query ? query.toRaw() : query;
 }
 
-/** Replaces the placeholders of MikroORM: `?` for a value, `??` for an identifier, `\?` for a question mark. */
+/**
+ * Replaces the placeholders of MikroORM: `?` for a value, `??` for an identifier, `\?` for a
+ * question mark.
+ */
 function bindValues(platform: Platform, sql: string, params: readonly unknown[]): CompiledQuery {
   const values: unknown[] = [];
   const format = (text: string, textParams: readonly unknown[]): string => {

@@ -13,25 +13,36 @@ interface TimeLimits {
   readonly queryMs?: number;
   /** Maximum wait of a statement for one lock (`lock_timeout`). */
   readonly lockMs?: number;
-  /** Maximum pause inside a transaction, which holds locks meanwhile (`idle_in_transaction_session_timeout`). */
+  /**
+   * Maximum pause inside a transaction, which holds locks meanwhile
+   * (`idle_in_transaction_session_timeout`).
+   */
   readonly idleInTransactionMs?: number;
   /**
-   * After this time without a byte from the server during a query, the connection counts as dead. Above `statementMs`.
+   * After this time without a byte from the server during a query, the connection counts as
+   * dead. Above `statementMs`.
    */
   readonly silenceMs?: number;
   /** A pool closes a connection that has been idle for this long. */
   readonly idleMs?: number;
-  /** The server ends a session that has been idle for this long (`idle_session_timeout`). Above `idleMs`. */
+  /**
+   * The server ends a session that has been idle for this long (`idle_session_timeout`). Above
+   * `idleMs`.
+   */
   readonly idleSessionMs?: number;
 }
 
 const requestStatementMs = 8_000; // a request is answered within 10 s
 
-/** The time limits of each kind of connection. The kind is also its name in `pg_stat_activity`: `backoffice-<kind>`. */
+/**
+ * The time limits of each kind of connection. The kind is also its name in `pg_stat_activity`:
+ * `backoffice-<kind>`.
+ */
 export const timeLimits = {
   /**
-   * Requests, to a tenant database. `ACQUIRE_TIMEOUT_MS` limits the time to connect. The session limit is for a process
-   * that vanished without closing its connections, which may hold locks: the pool closes idle connections long before.
+   * Requests, to a tenant database. `ACQUIRE_TIMEOUT_MS` limits the time to connect. The
+   * session limit is for a process that vanished without closing its connections, which may
+   * hold locks: the pool closes idle connections long before.
    */
   api: {
     statementMs: requestStatementMs,
@@ -48,17 +59,33 @@ export const timeLimits = {
     silenceMs: requestStatementMs + 1_000,
     idleMs: 30_000,
   },
-  /** `ChangeFeed`. Gives up early and retries, because caches serve nothing while it is down. */
+  /**
+   * `ChangeFeed`. Gives up early and retries, because caches serve nothing while it is down.
+   */
   'change-feed': { connectMs: 2_000 },
-  /** Commands of an operator. Their statements (`create database`, for example) may take as long as they need. */
+  /**
+   * Commands of an operator. Their statements (`create database`, for example) may take as long
+   * as they need.
+   */
   operator: { connectMs: 5_000 },
-  /** Migrations. While one waits for a lock on a table, every later query of that table waits behind it. */
+  /**
+   * Migrations. While one waits for a lock on a table, every later query of that table waits
+   * behind it.
+   */
   migrations: { connectMs: 5_000, lockMs: 5_000, statementMs: 5 * 60_000 },
-  /** Moves of tenants. A statement waits briefly for a lock, because requests of the tenant may wait meanwhile. */
+  /**
+   * Moves of tenants. A statement waits briefly for a lock, because requests of the tenant may
+   * wait meanwhile.
+   */
   move: { connectMs: 5_000, lockMs: 2_000, idleInTransactionMs: 60_000 },
-  /** `requireOwnSession` and `findDatabase`. A pooler without a free backend lets a query wait. */
+  /**
+   * `requireOwnSession` and `findDatabase`. A pooler without a free backend lets a query wait.
+   */
   probe: { connectMs: 5_000, queryMs: 5_000 },
-  /** Checks inside a tenant database. One whose tables are locked is reported, and holds up no other for long. */
+  /**
+   * Checks inside a tenant database. One whose tables are locked is reported, and holds up no
+   * other for long.
+   */
   doctor: { connectMs: 5_000, lockMs: 3_000, statementMs: 30_000 },
   /** Values that the shell offers. It waits for them. */
   completion: { connectMs: 1_000, queryMs: 1_000 },
@@ -68,7 +95,10 @@ export const timeLimits = {
 
 type ConnectionKind = keyof typeof timeLimits;
 
-/** JIT compilation costs more than it saves: the planner overestimates queries of the system catalogs. */
+/**
+ * JIT compilation costs more than it saves: the planner overestimates queries of the system
+ * catalogs.
+ */
 export const catalogQuerySettings: SessionSettings = { jit: 'off' };
 
 /** The configuration of a connection, and of a pool of connections. */
@@ -143,7 +173,10 @@ async function connect(config: SessionConfig): Promise<pg.Client> {
   }
 }
 
-/** Returns a pool of up to `max` operator connections, which connects on first use. Its user ends it. */
+/**
+ * Returns a pool of up to `max` operator connections, which connects on first use. Its user
+ * ends it.
+ */
 export function operatorPool(url: string, max: number): pg.Pool {
   const pool = new pg.Pool({ ...connectionConfig(url, 'operator'), max });
   pool.on('error', () => {}); // the running query rejects

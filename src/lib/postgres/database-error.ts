@@ -19,26 +19,35 @@ export class PoolError extends Error {
 }
 
 /**
- * Returns the SQLSTATE (PostgreSQL, appendix A) of an error that came from a database, or the code that the driver,
- * Node or this project gave it; undefined for any other error. The only place that reads such a code.
+ * Returns the SQLSTATE (PostgreSQL, appendix A) of an error that came from a database, or the
+ * code that the driver, Node or this project gave it; undefined for any other error. The only
+ * place that reads such a code.
  */
 export function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code } = error as { code?: unknown };
   // A pooler has one code for all that the server has refused.
-  if (code === '08P01' && /^(database ".*" does not exist|no such database)/.test(error.message)) return '3D000';
+  if (code === '08P01' && /^(database ".*" does not exist|no such database)/.test(error.message)) {
+    return '3D000';
+  }
   if (typeof code === 'string') return code;
   // These failures of `pg` carry no code.
   if (/timeout exceeded when trying to connect/.test(error.message)) return 'POOL_TIMEOUT';
   if (/^timeout expired$/.test(error.message)) return 'ETIMEDOUT';
-  if (/Connection terminated|Query read timeout|Client has encountered a connection error/.test(error.message))
+  if (
+    /Connection terminated|Query read timeout|Client has encountered a connection error/.test(
+      error.message,
+    )
+  ) {
     return '08006';
+  }
   if (/^The server does not support SSL connections$/.test(error.message)) return 'TLS_REFUSED';
   return undefined;
 }
 
 /**
- * True when the connection was lost, or its prepared statements are no longer valid: another connection may succeed.
+ * True when the connection was lost, or its prepared statements are no longer valid: another
+ * connection may succeed.
  */
 export function isConnectionLost(error: unknown): boolean {
   return /^(08...|57P01|0A000|26000|ECONNRESET|EPIPE)$/.test(sqlState(error) ?? '');
@@ -50,32 +59,60 @@ export function isServerFull(error: unknown): boolean {
 }
 
 /**
- * Returns the fingerprint of the present key when the control database refused a secret that another key had sealed;
- * undefined for every other error.
+ * Returns the fingerprint of the present key when the control database refused a secret that
+ * another key had sealed; undefined for every other error.
  */
 export function otherKeyDetail(error: unknown): string | undefined {
   return sqlState(error) === otherKeyState ? (error as { detail?: string }).detail : undefined;
 }
 
-/** Matches a whole SQLSTATE or code; a dot stands for any character, so `08...` is a class of SQLSTATEs. */
-const codes = (...patterns: string[]): RegExp => new RegExp(`^(${patterns.join('|')})$`);
-const network = ['ECONN.*', 'ENOTFOUND', 'EAI_AGAIN', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'EPIPE'];
-/** Of Node, but for the first two: TLS could not be had, or the certificate of the server is not to be trusted. */
-const tls = ['TLS_FILE', 'TLS_REFUSED', 'CERT_.*', 'ERR_TLS_.*', '.*SELF_SIGNED_CERT.*', 'UNABLE_TO_(VERIFY|GET)_.*'];
 /**
- * Lost connections, refused logins, sessions that the server ended in a transaction, deadlocks, exhausted resources,
- * cancelled statements, failures of the server.
+ * Matches a whole SQLSTATE or code; a dot stands for any character, so `08...` is a class of
+ * SQLSTATEs.
+ */
+const codes = (...patterns: string[]): RegExp => new RegExp(`^(${patterns.join('|')})$`);
+const network = [
+  'ECONN.*',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'EPIPE',
+];
+/**
+ * Of Node, but for the first two: TLS could not be had, or the certificate of the server is not
+ * to be trusted.
+ */
+const tls = [
+  'TLS_FILE',
+  'TLS_REFUSED',
+  'CERT_.*',
+  'ERR_TLS_.*',
+  '.*SELF_SIGNED_CERT.*',
+  'UNABLE_TO_(VERIFY|GET)_.*',
+];
+/**
+ * Lost connections, refused logins, sessions that the server ended in a transaction, deadlocks,
+ * exhausted resources, cancelled statements, failures of the server.
  */
 const serverStates =
-  '08... 0A000 26000 25006 25P03 25P04 28... 3D000 40001 40P01 42501 53... 55P03 55000 57... 58... XX00.'.split(' ');
+  '08... 0A000 26000 25006 25P03 25P04 28... 3D000 40001 40P01 42501 53... 55P03 55000 57... 58... XX00.'.split(
+    ' ',
+  );
 
 /** The SQLSTATE of `check_table_size` in tenant databases: the table may not grow. */
 const limitReachedState = 'SB001';
 
-/** The SQLSTATE of `require_present_key` in the control database: another key than the present one sealed a secret. */
+/**
+ * The SQLSTATE of `require_present_key` in the control database: another key than the present
+ * one sealed a secret.
+ */
 const otherKeyState = 'SB002';
 
-/** The failures of a database for which a client does not get a 500. The first match decides. */
+/**
+ * The failures of a database for which a client does not get a 500. The first match decides.
+ */
 const problemByCode = [
   [codes('23505'), 'duplicate'],
   [codes('23503'), 'in_use'],
@@ -99,7 +136,10 @@ const problemByCode = [
   ],
 ] as const;
 
-/** Returns the problem that a client sees when a database fails; undefined when the error is an unexpected one. */
+/**
+ * Returns the problem that a client sees when a database fails; undefined when the error is an
+ * unexpected one.
+ */
 export function databaseProblem(error: unknown): Problem | undefined {
   const state = sqlState(error);
   const [, code] = problemByCode.find(([codes]) => state !== undefined && codes.test(state)) ?? [];

@@ -4,14 +4,16 @@ import { PoolError, sqlState } from './database-error.ts';
 import type { ScramClient } from './scram-client.ts';
 
 /**
- * Removes dead connections from a pool, also while they are in use. For `driverOptions.onPoolCreated`.
+ * Removes dead connections from a pool, also while they are in use. For
+ * `driverOptions.onPoolCreated`.
  *
- * A server may vanish without closing its connections (frozen machine, lost network). Then it does not even report its
- * own `statement_timeout`. So when the server sends nothing for `silenceMs` during a query, the connection is closed
- * and the query rejects.
+ * A server may vanish without closing its connections (frozen machine, lost network). Then it
+ * does not even report its own `statement_timeout`. So when the server sends nothing for
+ * `silenceMs` during a query, the connection is closed and the query rejects.
  *
- * Kysely releases the connection of a transaction only after COMMIT or ROLLBACK. On a dead connection both fail, and
- * the pool would be one connection smaller for as long as the process lives. So a dead connection is released here.
+ * Kysely releases the connection of a transaction only after COMMIT or ROLLBACK. On a dead
+ * connection both fail, and the pool would be one connection smaller for as long as the process
+ * lives. So a dead connection is released here.
  *
  * @param pool of `ScramClient`
  * @param silenceMs longer than the `statement_timeout` of the connections
@@ -22,14 +24,18 @@ export function dropDeadConnections(pool: pg.Pool, silenceMs: number): void {
   pool.on('release', (_error, client) => inUse.delete(client));
   pool.on('connect', client => {
     const stream = streamOf(client);
-    // A listener, because a callback of `setTimeout` is called once only, and an idle connection is silent too.
+    // A listener, because a callback of `setTimeout` is called once only, and an idle
+    // connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
       if (inUse.has(client)) {
-        (client as unknown as ScramClient).abort(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
+        (client as unknown as ScramClient).abort(
+          new PoolError('ETIMEDOUT', 'the server sent nothing for too long'),
+        );
       }
     });
     client.once('end', () => {
-      // A single query rejects, and its caller releases the connection at once. Only a transaction still uses it now.
+      // A single query rejects, and its caller releases the connection at once. Only a
+      // transaction still uses it now.
       setImmediate(() => {
         if (inUse.has(client)) client.release(true);
       });
@@ -38,15 +44,16 @@ export function dropDeadConnections(pool: pg.Pool, silenceMs: number): void {
 }
 
 /**
- * Lets a wait for a connection of a pool end with `ETIMEDOUT` when the server has sent nothing to any
- * connection meanwhile: all of them wait for it, and nobody has too many requests. Without it, the
- * wait ends with `POOL_TIMEOUT`.
+ * Lets a wait for a connection of a pool end with `ETIMEDOUT` when the server has sent nothing
+ * to any connection meanwhile: all of them wait for it, and nobody has too many requests.
+ * Without it, the wait ends with `POOL_TIMEOUT`.
  */
 export function tellSilence(pool: pg.Pool): void {
   const connect = pool.connect.bind(pool) as () => Promise<pg.PoolClient>;
   const streams = new Set<Socket>();
   let receivedBefore = 0;
-  const received = (): number => [...streams].reduce((sum, { bytesRead }) => sum + bytesRead, receivedBefore);
+  const received = (): number =>
+    [...streams].reduce((sum, { bytesRead }) => sum + bytesRead, receivedBefore);
 
   pool.on('connect', client => {
     const stream = streamOf(client);

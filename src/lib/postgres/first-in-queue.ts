@@ -6,7 +6,8 @@ interface PoolQueue {
 }
 
 /**
- * Returns a connection of a pool, before everybody who waits for one already. The caller releases it.
+ * Returns a connection of a pool, before everybody who waits for one already. The caller
+ * releases it.
  * @throws as the pool does
  */
 export function connectFirst(pool: pg.Pool): Promise<pg.PoolClient> {

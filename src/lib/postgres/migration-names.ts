@@ -11,7 +11,10 @@ export function folderUrl(folder: MigrationFolder): URL {
   return new URL(`../../../migrations/${folder}/`, import.meta.url);
 }
 
-/** Returns the names of all migrations of a folder in the order in which they run. Opens no migration file. */
+/**
+ * Returns the names of all migrations of a folder in the order in which they run. Opens no
+ * migration file.
+ */
 export async function migrationNames(folder: MigrationFolder): Promise<string[]> {
   const files = await readdir(folderUrl(folder));
   return files
@@ -21,9 +24,9 @@ export async function migrationNames(folder: MigrationFolder): Promise<string[]>
 }
 
 /**
- * Returns the digests of the pages of SQL of a folder, by the names of their migrations, in the order of these:
- * SHA-256 of the text with LF, in hexadecimal. Each database records them, because a page that was edited has made
- * another schema under the same name.
+ * Returns the digests of the pages of SQL of a folder, by the names of their migrations, in the
+ * order of these: SHA-256 of the text with LF, in hexadecimal. Each database records them,
+ * because a page that was edited has made another schema under the same name.
  */
 export async function pageDigests(folder: MigrationFolder): Promise<Map<string, string>> {
   const files = (await readdir(folderUrl(folder))).filter(file => pageFile.test(file)).sort();
@@ -35,18 +38,22 @@ export async function pageDigests(folder: MigrationFolder): Promise<Map<string, 
   return new Map(await Promise.all(digests));
 }
 
-/** The migrations that a database records, with the digests of their pages; null for one without a page. */
+/**
+ * The migrations that a database records, with the digests of their pages; null for one without
+ * a page.
+ */
 export type RecordedMigrations = Readonly<Record<string, string | null>>;
 
 /**
- * SQL for the `RecordedMigrations` of a database; null while there is none. It also reads a table without the column,
- * which only builds before the first schema have made.
+ * SQL for the `RecordedMigrations` of a database; null while there is none. It also reads a
+ * table without the column, which only builds before the first schema have made.
  */
 export const recordedMigrations = `(select json_object_agg(m.name, to_jsonb(m) ->> 'digest') from migrations m)`;
 
 /**
- * Returns the migration by which a database shows that no released build and not this one has made its schema: the
- * first page that it has in another text, or does not have. Undefined if there is none.
+ * Returns the migration by which a database shows that no released build and not this one has
+ * made its schema: the first page that it has in another text, or does not have. Undefined if
+ * there is none.
  */
 export async function findForeignPage(
   folder: MigrationFolder,

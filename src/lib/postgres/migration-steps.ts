@@ -19,11 +19,17 @@ interface LoadedMigration {
 }
 
 /**
- * Returns MikroORM's options for the migrations of a folder. There is no snapshot of the entities: the hand-written
- * SQL, with its triggers and grants, is the source of truth, and a snapshot would repeat only a part of it.
+ * Returns MikroORM's options for the migrations of a folder. There is no snapshot of the
+ * entities: the hand-written SQL, with its triggers and grants, is the source of truth, and a
+ * snapshot would repeat only a part of it.
  */
 export function migrationOptions(folder: MigrationFolder): NonNullable<Options['migrations']> {
-  return { path: fileURLToPath(folderUrl(folder)), tableName: trackingTable, glob: '[0-9]*.ts', snapshot: false };
+  return {
+    path: fileURLToPath(folderUrl(folder)),
+    tableName: trackingTable,
+    glob: '[0-9]*.ts',
+    snapshot: false,
+  };
 }
 
 const trackingTable = 'migrations';
@@ -33,17 +39,26 @@ export async function loadMigrations(folder: MigrationFolder): Promise<LoadedMig
   const [names, digests] = await Promise.all([migrationNames(folder), pageDigests(folder)]);
   return Promise.all(
     names.map(async name => {
-      const module = (await import(new URL(`${name}.ts`, folderUrl(folder)).href)) as Record<string, MigrationClass>;
+      const module = (await import(new URL(`${name}.ts`, folderUrl(folder)).href)) as Record<
+        string,
+        MigrationClass
+      >;
       const [migration] = Object.values(module);
       if (!migration) throw new Error(`migrations/${folder}/${name}.ts exports no migration`);
-      return { name, class: migration, compatible: migration.compatible === true, digest: digests.get(name) ?? null };
+      return {
+        name,
+        class: migration,
+        compatible: migration.compatible === true,
+        digest: digests.get(name) ?? null,
+      };
     }),
   );
 }
 
 /**
- * Runs all pending migrations of `migrationsList` on one database, in one transaction. The database exists, and the
- * caller holds the advisory lock under which no other process migrates it.
+ * Runs all pending migrations of `migrationsList` on one database, in one transaction. The
+ * database exists, and the caller holds the advisory lock under which no other process migrates
+ * it.
  * @param settings server settings of the session; a migration reads them with `current_setting`
  * @returns the names of the migrations that ran
  */
@@ -64,11 +79,14 @@ export async function runMigrations(
     migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
   });
   try {
-    await orm.migrator.getExecuted(); // creates the table outside of the transaction, which has the one connection
+    // creates the table outside of the transaction, which has the one connection
+    await orm.migrator.getExecuted();
     const connection = orm.em.getConnection();
     return await connection.transactional(async transaction => {
       const applied = (await orm.migrator.up({ transaction })).map(({ name }) => name);
-      for (const { name, compatible, digest } of migrationsList.filter(each => applied.includes(each.name))) {
+      for (const { name, compatible, digest } of migrationsList.filter(each =>
+        applied.includes(each.name),
+      )) {
         const record = 'update migrations set compatible = ?, digest = ? where name = ?';
         await connection.execute(record, [compatible, digest, name], 'run', transaction);
       }

@@ -59,10 +59,11 @@ export class DescribedStatements {
 }
 
 /**
- * A query of a prepared statement that returns rows. The server describes the rows of a statement once for each
- * connection; `pg` requests the description with each query, and makes a parser of it, which for one row takes a tenth
- * of the time of a request. The description stays valid: if a change of a table changed the rows, the server would
- * refuse the statement (`0A000`, after which the connection is not used any more).
+ * A query of a prepared statement that returns rows. The server describes the rows of a
+ * statement once for each connection; `pg` requests the description with each query, and makes
+ * a parser of it, which for one row takes a tenth of the time of a request. The description
+ * stays valid: if a change of a table changed the rows, the server would refuse the statement
+ * (`0A000`, after which the connection is not used any more).
  */
 export class PreparedQuery extends BaseQuery {
   readonly #statement: Statement;

@@ -11,8 +11,14 @@ interface RetryOptions {
   readonly onRefused?: (() => void) | undefined;
 }
 
-/** Runs `connect` again while the server refuses connections because it has no more (SQLSTATE 53300). */
-export async function retryRefused<T>(connect: () => Promise<T>, { maxMs, onRefused }: RetryOptions): Promise<T> {
+/**
+ * Runs `connect` again while the server refuses connections because it has no more (SQLSTATE
+ * 53300).
+ */
+export async function retryRefused<T>(
+  connect: () => Promise<T>,
+  { maxMs, onRefused }: RetryOptions,
+): Promise<T> {
   for (const deadline = performance.now() + maxMs; ; ) {
     try {
       return await connect();
@@ -25,7 +31,11 @@ export async function retryRefused<T>(connect: () => Promise<T>, { maxMs, onRefu
   }
 }
 
-type Callback = (error: Error | undefined, client?: pg.PoolClient, release?: pg.PoolClient['release']) => void;
+type Callback = (
+  error: Error | undefined,
+  client?: pg.PoolClient,
+  release?: pg.PoolClient['release'],
+) => void;
 
 /** Lets a pool connect as `retryRefused` does. */
 export function retryRefusedOf(pool: pg.Pool, options: RetryOptions): void {

@@ -2,8 +2,8 @@ import type pg from 'pg';
 import { quoteLiteral } from './quote.ts';
 
 /**
- * The extensions that migrations create. Others, and what belongs to any of them, are no part of
- * a schema.
+ * The extensions that migrations create. Others, and what belongs to any of them, are no part
+ * of a schema.
  */
 const ownExtensions = ['pg_trgm'];
 
@@ -13,8 +13,9 @@ const ownExtensions = ['pg_trgm'];
  * decides what it has. The group role of the tenants' logins has another name on each server;
  * here it is always `tenants`.
  *
- * Every run executes it in every database, on a new connection with empty caches. So it reads each system catalog once,
- * and from the long ones only the objects that are not PostgreSQL's own (OIDs from 16384).
+ * Every run executes it in every database, on a new connection with empty caches. So it reads
+ * each system catalog once, and from the long ones only the objects that are not PostgreSQL's
+ * own (OIDs from 16384).
  */
 const objectsQuery = `
   with members as materialized (
@@ -98,18 +99,25 @@ const objectsQuery = `
            regexp_replace(pg_get_userbyid(grantee), '^[a-z][a-z0-9_]{0,19}_tenant$', 'tenants') end,
          privileges from rights`;
 
-/** SQL for the separators between the parts of an object and between objects. Neither occurs in a name. */
+/**
+ * SQL for the separators between the parts of an object and between objects. Neither occurs in
+ * a name.
+ */
 const [unit, record] = ["E'\\x1f'", "E'\\x1e'"];
 
-/** Only the hash leaves the server. The objects are read when the hash differs from the expected one. */
+/**
+ * Only the hash leaves the server. The objects are read when the hash differs from the expected
+ * one.
+ */
 const fingerprintQuery = `
   select encode(sha256(convert_to(string_agg(concat_ws(${unit}, kind, name, definition), ${record}
            order by kind collate "C", name collate "C", definition collate "C"), 'UTF8')), 'hex') as fingerprint
     from (${objectsQuery}) as objects`;
 
 /**
- * Computes the fingerprint of the schema of the connected database; inside a transaction, including its changes. Two
- * databases have the same fingerprint if they have the same objects with the same definitions.
+ * Computes the fingerprint of the schema of the connected database; inside a transaction,
+ * including its changes. Two databases have the same fingerprint if they have the same objects
+ * with the same definitions.
  * @returns SHA-256 in hexadecimal
  */
 export async function fingerprint(client: pg.Client): Promise<string> {
@@ -117,13 +125,20 @@ export async function fingerprint(client: pg.Client): Promise<string> {
   return rows[0]?.fingerprint ?? '';
 }
 
-/** Returns the objects behind a fingerprint: `index entities_status_id_index` → its definition. */
+/**
+ * Returns the objects behind a fingerprint: `index entities_status_id_index` → its definition.
+ */
 export async function schemaObjects(client: pg.Client): Promise<Map<string, string>> {
-  const { rows } = await client.query<{ kind: string; name: string; definition: string }>(objectsQuery);
+  const { rows } = await client.query<{ kind: string; name: string; definition: string }>(
+    objectsQuery,
+  );
   return new Map(rows.map(({ kind, name, definition }) => [`${kind} ${name}`, definition]));
 }
 
-/** Identifies how fingerprints are computed. Fingerprints of different methods are not comparable. */
+/**
+ * Identifies how fingerprints are computed. Fingerprints of different methods are not
+ * comparable.
+ */
 export const fingerprintMethod = fingerprintQuery;
 
 /** Of the definition of an object, such as a function, in a sentence. */
@@ -140,7 +155,10 @@ export interface Difference {
 }
 
 /** Returns the objects in which a database differs from the template, in alphabetical order. */
-export function differencesOf(actual: Map<string, string>, expected: Map<string, string>): Difference[] {
+export function differencesOf(
+  actual: Map<string, string>,
+  expected: Map<string, string>,
+): Difference[] {
   const names = [...new Set([...expected.keys(), ...actual.keys()])].sort();
 
   return names
@@ -150,7 +168,9 @@ export function differencesOf(actual: Map<string, string>, expected: Map<string,
 
 /** Describes a difference for an operator, with the definition in both. */
 export function differenceText({ object, found, wanted }: Difference): string {
-  const [ofDatabase, ofTemplate] = [found, wanted].map(each => each?.replace(/\s+/g, ' ').slice(0, maxLength));
+  const [ofDatabase, ofTemplate] = [found, wanted].map(each =>
+    each?.replace(/\s+/g, ' ').slice(0, maxLength),
+  );
   if (found === undefined) return `${object} is missing, which is: ${ofTemplate}`;
   if (wanted === undefined) return `${object} is not part of it, which is: ${ofDatabase}`;
 

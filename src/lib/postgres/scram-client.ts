@@ -7,7 +7,9 @@ interface LoginInternals {
   readonly saslSession: {
     readonly mechanism: string;
     readonly clientNonce: string;
-    /** The last step: `finalizeSession` of `pg` verifies `serverSignature` after `SASLResponse`. */
+    /**
+     * The last step: `finalizeSession` of `pg` verifies `serverSignature` after `SASLResponse`.
+     */
     message: string;
     response: string;
     serverSignature: string;
@@ -23,8 +25,9 @@ interface StreamInternals {
 }
 
 /**
- * A client that proves its password at once (`scramProof`). `pg` does so in ten jobs of WebCrypto, each of which waits
- * for a thread, and computes the keys of the password anew for each connection.
+ * A client that proves its password at once (`scramProof`). `pg` does so in ten jobs of
+ * WebCrypto, each of which waits for a thread, and computes the keys of the password anew for
+ * each connection.
  */
 export class ScramClient extends pg.Client {
   /** Below TLS, which replaces the stream when it begins. */
@@ -50,8 +53,8 @@ export class ScramClient extends pg.Client {
   }
 
   /**
-   * Closes the connection of a login that has failed. A server that still waits for a password keeps
-   * it open for a minute, and with it a command that has ended.
+   * Closes the connection of a login that has failed. A server that still waits for a password
+   * keeps it open for a minute, and with it a command that has ended.
    */
   protected leave(): void {
     (this as unknown as StreamInternals).connection.stream.destroy();
@@ -63,7 +66,12 @@ export class ScramClient extends pg.Client {
     const { saslSession: session, password, connection } = login;
     const isPlain = session.mechanism === 'SCRAM-SHA-256' && typeof password === 'string';
     const proof = isPlain ? scramProof(password, session.clientNonce, message.data) : undefined;
-    if (!proof) return (pg.Client.prototype as unknown as LoginInternals)._handleAuthSASLContinue.call(this, message);
+    if (!proof) {
+      return (pg.Client.prototype as unknown as LoginInternals)._handleAuthSASLContinue.call(
+        this,
+        message,
+      );
+    }
     Object.assign(session, proof, { message: 'SASLResponse' });
     connection.sendSCRAMClientFinalMessage(proof.response);
   }

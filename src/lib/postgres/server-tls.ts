@@ -10,7 +10,9 @@ import { PoolError } from './database-error.ts';
  * the weaker meanings of libpq.
  * @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read
  */
-export function serverTls({ parameters }: Pick<PostgresUrl, 'parameters'>): ConnectionOptions | false {
+export function serverTls({
+  parameters,
+}: Pick<PostgresUrl, 'parameters'>): ConnectionOptions | false {
   const { sslmode: mode, sslcert: cert, sslkey: key, sslrootcert: root } = parameters;
   const isDirect = parameters.sslnegotiation === 'direct';
   if (mode === 'disable' || !(mode || cert || key || root || isDirect)) return false;

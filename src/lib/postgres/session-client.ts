@@ -9,10 +9,11 @@ import { serverTls } from './server-tls.ts';
 export type SessionSettings = Readonly<Record<string, string | number>>;
 
 /**
- * The settings on which the code relies in every session, whatever a server, a role or a database has set. A
- * kind of connection overrides it, or adds to it. Left to the server: the plans of queries, the
- * abbreviations of zones, which no text of ours has, and `default_transaction_read_only`, with
- * which somebody locks a server; `requireUsableServer` names that.
+ * The settings on which the code relies in every session, whatever a server, a role or a
+ * database has set. A kind of connection overrides it, or adds to it. Left to the server: the
+ * plans of queries, the abbreviations of zones, which no text of ours has, and
+ * `default_transaction_read_only`, with which somebody locks a server; `requireUsableServer`
+ * names that.
  */
 const reliedOn: SessionSettings = {
   // Texts and numbers, in and out.
@@ -130,9 +131,12 @@ export class SessionClient extends ScramClient {
       ssl: serverTls(server),
       sslnegotiation: parameters.sslnegotiation ?? 'postgres',
     } as pg.ClientConfig);
-    // A pooler answers a login by itself, and a statement only when it has a connection to the server: so both have the
-    // same time limit.
-    this.#statement = { text: sessionStatement(session), query_timeout: rest.connectionTimeoutMillis };
+    // A pooler answers a login by itself, and a statement only when it has a connection to the
+    // server: so both have the same time limit.
+    this.#statement = {
+      text: sessionStatement(session),
+      query_timeout: rest.connectionTimeoutMillis,
+    };
     this.#hasOptions = parameters.options !== undefined;
     this.on('error', () => {}); // the running query rejects
     ignoreEnvironment(this, { password: password ?? missingPassword, options: parameters.options });
@@ -158,7 +162,10 @@ export class SessionClient extends ScramClient {
     await super.connect().catch(cause => {
       this.leave();
       if (!this.#hasOptions || !refusedOptions.has(sqlState(cause) ?? '')) throw cause;
-      throw Object.assign(new PoolError('URL_OPTIONS', 'the server refuses the options in the URL'), { cause });
+      throw Object.assign(
+        new PoolError('URL_OPTIONS', 'the server refuses the options in the URL'),
+        { cause },
+      );
     });
   }
 
@@ -187,9 +194,14 @@ function ignoreEnvironment(
   client: pg.Client,
   own: { password: string | typeof missingPassword; options: string | undefined },
 ): void {
-  const parameters = (client as unknown as { connectionParameters: Record<string, unknown> }).connectionParameters;
+  const parameters = (client as unknown as { connectionParameters: Record<string, unknown> })
+    .connectionParameters;
   Object.assign(client, { password: own.password });
-  Object.assign(parameters, { password: own.password, options: own.options, replication: undefined });
+  Object.assign(parameters, {
+    password: own.password,
+    options: own.options,
+    replication: undefined,
+  });
 }
 
 /** Called when a server asks for a password that the URL does not have. */

@@ -3,7 +3,10 @@ import { timeLimits, withConnection } from './connection.ts';
 
 const rounds = 3;
 
-/** A pooler between this process and the server gives a connection of the client to another backend now and then. */
+/**
+ * A pooler between this process and the server gives a connection of the client to another
+ * backend now and then.
+ */
 export class SharedSessionError extends Error {
   override name = 'SharedSessionError';
   readonly code = 'SHARED_SESSION';
@@ -14,15 +17,17 @@ export class SharedSessionError extends Error {
 }
 
 /**
- * Verifies that a connection keeps one backend until it ends. Session locks, settings of a session and notifications
- * depend on that: through a pooler in transaction or statement mode they would reach other clients.
+ * Verifies that a connection keeps one backend until it ends. Session locks, settings of a
+ * session and notifications depend on that: through a pooler in transaction or statement mode
+ * they would reach other clients.
  *
- *   1. A server names the backend of a connection when it accepts it. If the connection then runs on this backend,
- *      nothing is in between.
- *   2. A pooler names another one. Then a second connection keeps a backend busy while the first one runs a further
- *      query. A pooler that shares backends gives the second connection the backend of the first, and the first another
- *      one. A pooler that uses its backends in turn gives the first connection another one with its next query. A
- *      pooler in session mode does neither.
+ *   1. A server names the backend of a connection when it accepts it. If the connection then
+ *      runs on this backend, nothing is in between.
+ *   2. A pooler names another one. Then a second connection keeps a backend busy while the
+ *      first one runs a further query. A pooler that shares backends gives the second
+ *      connection the backend of the first, and the first another one. A pooler that uses its
+ *      backends in turn gives the first connection another one with its next query. A pooler in
+ *      session mode does neither.
  *
  * @throws {SharedSessionError} when the connection does not keep its backend
  */
@@ -41,7 +46,8 @@ export async function requireOwnSessionOf(first: pg.Client, url: string): Promis
     for (let round = 0; round < rounds; round++) {
       backends.add(await backendOf(first)); // a pooler that uses its backends in turn
       await second.query('begin');
-      backends.add(await backendOf(first).catch(() => undefined)); // waits in vain if the pooler has no other backend
+      // waits in vain if the pooler has no other backend
+      backends.add(await backendOf(first).catch(() => undefined));
       await second.query('rollback');
     }
     if (backends.size > 1) throw new SharedSessionError();

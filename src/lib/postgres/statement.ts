@@ -1,7 +1,10 @@
 import type pg from 'pg';
 import { responseTypes } from './column-types.ts';
 
-/** SQL with its values. Each connection prepares it once, under `name`; with an empty name, it is not prepared. */
+/**
+ * SQL with its values. Each connection prepares it once, under `name`; with an empty name, it
+ * is not prepared.
+ */
 export interface Statement {
   readonly name: string;
   readonly text: string;
@@ -11,7 +14,10 @@ export interface Statement {
   readonly isShort?: boolean;
   /** True when it may return more than 100 records, or sort all of its table. */
   readonly isHeavy?: boolean;
-  /** The same change as a statement that also sets its actor, so that it can be a transaction by itself. */
+  /**
+   * The same change as a statement that also sets its actor, so that it can be a transaction by
+   * itself.
+   */
   readonly withActor?: (actor: string) => Statement;
 }
 
@@ -25,18 +31,24 @@ export type Conditions = readonly (Condition | undefined)[];
 export type RowValues = Record<string, unknown>;
 
 /**
- * The value of a time that is the present one of the database, at the begin of the transaction. The
- * clocks of the processes differ, and the other times of a row are those of its database.
+ * The value of a time that is the present one of the database, at the begin of the transaction.
+ * The clocks of the processes differ, and the other times of a row are those of its database.
  */
 export const databaseNow = 'now';
 
 /** Reads and changes nothing: for a change that is not made, or whose response has no body. */
 export const nothing: Statement = { name: 'nothing', text: 'select', values: [] };
 
-/** The name of each statement text. Bounded: texts come from the source code, values are parameters. */
+/**
+ * The name of each statement text. Bounded: texts come from the source code, values are
+ * parameters.
+ */
 const names = new Map<string, string>();
 
-/** Returns a statement that each connection prepares once. Texts must be bounded in number, as their names are kept. */
+/**
+ * Returns a statement that each connection prepares once. Texts must be bounded in number, as
+ * their names are kept.
+ */
 export function preparedStatement(text: string, values: unknown[]): Statement {
   let name = names.get(text);
   if (name === undefined) {
@@ -51,7 +63,10 @@ export function unpreparedStatement(text: string, values: unknown[]): Statement 
   return { name: '', ...encoded(text, values) };
 }
 
-/** Returns the `where` clause of conditions, all of which must hold; empty for none. Adds their values to `values`. */
+/**
+ * Returns the `where` clause of conditions, all of which must hold; empty for none. Adds their
+ * values to `values`.
+ */
 export function where(conditions: Conditions, values: unknown[]): string {
   const parts = conditions
     .filter(condition => condition !== undefined)
@@ -63,7 +78,8 @@ export function where(conditions: Conditions, values: unknown[]): string {
 }
 
 function encoded(text: string, values: unknown[]): Omit<Statement, 'name'> {
-  // `pg` would write dates in this process's time zone, without the seconds that offsets had in the past.
+  // `pg` would write dates in this process's time zone, without the seconds that offsets had in
+  // the past.
   const texts = values.map(value => (value instanceof Date ? value.toISOString() : value));
   return { text, values: texts, types: responseTypes };
 }

@@ -16,7 +16,10 @@ export class TableColumns {
   readonly name: string;
   /** The fields of the view, as columns of a `select`. */
   protected readonly fields: string;
-  /** Like `fields`, but with the values that PostgreSQL writes into JSON as `responseTypes` and `JSON.stringify` do. */
+  /**
+   * Like `fields`, but with the values that PostgreSQL writes into JSON as `responseTypes` and
+   * `JSON.stringify` do.
+   */
   protected readonly jsonFields: string;
   /** The stored properties, as columns of a `select`. */
   protected readonly storedProperties: string;
@@ -29,8 +32,12 @@ export class TableColumns {
     this.name = meta.tableName;
     this.#properties = meta.properties as unknown as Record<string, Property>;
     const fields = Object.keys(view.shape);
-    this.fields = fields.map(field => `${this.sourceOf(camelCase(field))} as "${field}"`).join(', ');
-    this.jsonFields = fields.map(field => `${this.#jsonSource(camelCase(field))} as "${field}"`).join(', ');
+    this.fields = fields
+      .map(field => `${this.sourceOf(camelCase(field))} as "${field}"`)
+      .join(', ');
+    this.jsonFields = fields
+      .map(field => `${this.#jsonSource(camelCase(field))} as "${field}"`)
+      .join(', ');
     this.storedProperties = Object.keys(this.#properties)
       .filter(property => !this.#properties[property]?.formula)
       .map(property => `${this.sourceOf(property)} as "${property}"`)
@@ -48,7 +55,10 @@ export class TableColumns {
     return this.#properties[property]?.formula !== undefined;
   }
 
-  /** SQL of the text of a property, with which it compares as equal: a timestamp in UTC, with microseconds. */
+  /**
+   * SQL of the text of a property, with which it compares as equal: a timestamp in UTC, with
+   * microseconds.
+   */
   protected textOf(property: string): string {
     const source = this.sourceOf(property);
     if (!this.#isOfType(property, DateTimeType)) return `${source}::text`;

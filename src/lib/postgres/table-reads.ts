@@ -1,6 +1,12 @@
 import { entityTypes } from './column-types.ts';
 import { continuations, type KeysetKey } from './keyset.ts';
-import { type Conditions, preparedStatement, type Statement, unpreparedStatement, where } from './statement.ts';
+import {
+  type Conditions,
+  preparedStatement,
+  type Statement,
+  unpreparedStatement,
+  where,
+} from './statement.ts';
 import { TableColumns } from './table-columns.ts';
 
 /** A list of at most so many records is read as one row. A longer one may be large. */
@@ -8,14 +14,15 @@ const oneRowList = 100;
 /** A list of at most so many records is short. */
 const shortList = 20;
 /**
- * The text of a list has the first of these that its limit does not exceed. PostgreSQL expects a limit that is only a
- * parameter to let a tenth of the table pass; from 1,000 records on it would take a plan for all values for too dear,
- * and plan each execution anew, which costs as much as reading 20 records.
+ * The text of a list has the first of these that its limit does not exceed. PostgreSQL expects
+ * a limit that is only a parameter to let a tenth of the table pass; from 1,000 records on it
+ * would take a plan for all values for too dear, and plan each execution anew, which costs as
+ * much as reading 20 records.
  */
 const lengths = [20, 100, 1_000];
 /**
- * An index serves lists that are sorted by one column and the key in the same direction. None serves
- * more columns, two directions, or a computed property.
+ * An index serves lists that are sorted by one column and the key in the same direction. None
+ * serves more columns, two directions, or a computed property.
  */
 const maxIndexedKeys = 2;
 
@@ -26,7 +33,10 @@ export interface SelectOptions {
 }
 
 interface JsonOptions extends SelectOptions {
-  /** True when the text of each record is to be changed, which must not take long without a pause. */
+  /**
+   * True when the text of each record is to be changed, which must not take long without a
+   * pause.
+   */
   isRowPerRecord?: boolean;
 }
 
@@ -50,25 +60,30 @@ export class TableReads extends TableColumns {
   }
 
   /**
-   * Like `select`, but each row has one column, `json`: records in their order, separated by commas, each as the JSON
-   * text that `JSON.stringify` makes of a row of `select`. PostgreSQL makes the text, so that a list of 50,000 records
-   * takes a quarter of this process's time.
+   * Like `select`, but each row has one column, `json`: records in their order, separated by
+   * commas, each as the JSON text that `JSON.stringify` makes of a row of `select`. PostgreSQL
+   * makes the text, so that a list of 50,000 records takes a quarter of this process's time.
    *
-   * A page of at most 100 records is one row, empty for no record: this process takes two thirds of the time that it
-   * takes for one row each. In a longer list, each row is one record, because a large row would be handled without a
-   * pause.
+   * A page of at most 100 records is one row, empty for no record: this process takes two
+   * thirds of the time that it takes for one row each. In a longer list, each row is one
+   * record, because a large row would be handled without a pause.
    */
   selectJson(conditions: Conditions, options: JsonOptions = {}): Statement {
     const values: unknown[] = [];
     const { orderBy, limit = Number.POSITIVE_INFINITY, isRowPerRecord = false } = options;
     const length = lengths.find(each => limit <= each);
     const records = this.#selectText(this.jsonFields, conditions, { orderBy, length }, values);
-    const firsts = options.limit === undefined || limit === length ? '' : ` limit $${values.push(limit)}`;
+    const firsts =
+      options.limit === undefined || limit === length ? '' : ` limit $${values.push(limit)}`;
     const text =
       limit <= oneRowList && !isRowPerRecord
         ? `select array_to_string(array(select row_to_json(record)::text from (${records}) record${firsts}), ',') as json`
         : `select row_to_json(record)::text as json from (${records}) record${firsts}`;
-    return { ...preparedStatement(text, values), isShort: limit <= shortList, isHeavy: limit > oneRowList };
+    return {
+      ...preparedStatement(text, values),
+      isShort: limit <= shortList,
+      isHeavy: limit > oneRowList,
+    };
   }
 
   /** Selects the record with a key, as `selectJson` does. */
@@ -76,7 +91,10 @@ export class TableReads extends TableColumns {
     return { ...this.selectJson(conditions), isShort: true, isHeavy: false };
   }
 
-  /** Selects a page of records, in any order: see `pageText`. Each row has `json`, as in `selectJson`, and `keys`. */
+  /**
+   * Selects a page of records, in any order: see `pageText`. Each row has `json`, as in
+   * `selectJson`, and `keys`.
+   */
   selectPage(conditions: Conditions, { keys, ...page }: PageOptions): Statement {
     const values: unknown[] = [];
     const sortKeys = keys.map(key => ({ ...key, sql: this.sourceOf(key.property) }));
@@ -88,7 +106,8 @@ export class TableReads extends TableColumns {
     const isStored = keys.every(({ property }) => !this.isComputed(property));
     const hasIndex = keys.length <= maxIndexedKeys && hasOneDirection && isStored;
     const isUnindexed = !hasIndex || (page.searches ?? []).length > 0;
-    const isLong = (page.limit ?? Number.POSITIVE_INFINITY) > oneRowList + 1; // whether there are more
+    // whether there are more
+    const isLong = (page.limit ?? Number.POSITIVE_INFINITY) > oneRowList + 1;
     return { ...unpreparedStatement(text, values), isHeavy: isUnindexed || isLong };
   }
 
@@ -100,15 +119,25 @@ export class TableReads extends TableColumns {
     return { ...unpreparedStatement(text, values), isHeavy: true };
   }
 
-  /** Returns all properties of the entity, timestamps as text, and locks the rows until the transaction ends. */
+  /**
+   * Returns all properties of the entity, timestamps as text, and locks the rows until the
+   * transaction ends.
+   */
   selectForUpdate(conditions: Conditions): Statement {
     const values: unknown[] = [];
     const text = `select ${this.storedProperties} from ${this.name}${where(conditions, values)} for update`;
     return { ...preparedStatement(text, values), types: entityTypes };
   }
 
-  #selectText(fields: string, conditions: Conditions, { orderBy = {}, length }: ListText, values: unknown[]): string {
-    const order = Object.entries(orderBy).map(([property, direction]) => `${this.sourceOf(property)} ${direction}`);
+  #selectText(
+    fields: string,
+    conditions: Conditions,
+    { orderBy = {}, length }: ListText,
+    values: unknown[],
+  ): string {
+    const order = Object.entries(orderBy).map(
+      ([property, direction]) => `${this.sourceOf(property)} ${direction}`,
+    );
     const text = `select ${fields} from ${this.name}${where(conditions, values)}`;
     const ordered = order.length > 0 ? `${text} order by ${order.join(', ')}` : text;
     return length === undefined ? ordered : `${ordered} limit ${length}`;
@@ -118,11 +147,17 @@ export class TableReads extends TableColumns {
 /** Which rows of a table a page has. */
 interface Page {
   readonly conditions: Conditions;
-  /** Conditions that search texts: no index has the order of the page, and they may match few rows or most of them. */
+  /**
+   * Conditions that search texts: no index has the order of the page, and they may match few
+   * rows or most of them.
+   */
   readonly searches?: Conditions;
   /** The order of the rows, which no two rows share. */
   readonly keys: readonly KeysetKey[];
-  /** The values of the keys in the row before the page, as PostgreSQL prints them. Null counts as larger than any. */
+  /**
+   * The values of the keys in the row before the page, as PostgreSQL prints them. Null counts
+   * as larger than any.
+   */
   readonly after?: readonly (string | null)[] | undefined;
   readonly limit?: number | undefined;
 }
@@ -131,16 +166,17 @@ interface Page {
 const minProbe = 1_000;
 
 /**
- * Returns the `from` clause, in the order of the page, that selects its rows under the name of the table. It is written
- * for a statement that is not prepared: clients combine filters and orders, and each connection would keep each
- * combination. Its plan is made for its values.
+ * Returns the `from` clause, in the order of the page, that selects its rows under the name of
+ * the table. It is written for a statement that is not prepared: clients combine filters and
+ * orders, and each connection would keep each combination. Its plan is made for its values.
  *
- * Without `searches`, the rows come from an index in the order of the page, or from a sort, as the planner decides.
- * With them it would decide by an estimate of how many rows match, which is often wrong for texts, and then search
- * 100,000 rows in the order of the page for a text that few rows have. So the page searches the first rows of the
- * order, the *probe*. If they do not fill the page, it searches all rows without an order (`offset 0` keeps the planner
- * from using one), by an index of the texts if there is one, and sorts those that match: they are few, because the
- * probe had few.
+ * Without `searches`, the rows come from an index in the order of the page, or from a sort, as
+ * the planner decides. With them it would decide by an estimate of how many rows match, which
+ * is often wrong for texts, and then search 100,000 rows in the order of the page for a text
+ * that few rows have. So the page searches the first rows of the order, the *probe*. If they do
+ * not fill the page, it searches all rows without an order (`offset 0` keeps the planner from
+ * using one), by an index of the texts if there is one, and sorts those that match: they are
+ * few, because the probe had few.
  *
  * @param values gets the values of the text
  */
@@ -150,11 +186,16 @@ function pageText(table: string, page: Page, values: unknown[]): string {
   const ranges = after ? continuations(keys, after) : [[]];
   const firstRows = (also: Conditions, max: string): string =>
     ranges
-      .map(range => `(select * from ${table}${where([...conditions, ...also, ...range], values)} ${order} ${max})`)
+      .map(
+        range =>
+          `(select * from ${table}${where([...conditions, ...also, ...range], values)} ${order} ${max})`,
+      )
       .join(' union all ');
   if (limit === undefined) return `(${firstRows(searches, '')}) ${table} ${order}`;
   const max = `$${values.push(limit)}`;
-  if (searches.length === 0) return `(${firstRows([], `limit ${max}`)}) ${table} ${order} limit ${max}`;
+  if (searches.length === 0) {
+    return `(${firstRows([], `limit ${max}`)}) ${table} ${order} limit ${max}`;
+  }
 
   const probed = `limit ${minProbe + 3 * limit}`;
   const found = `(select count(*) from probe)`;

@@ -1,4 +1,10 @@
-import { type Conditions, preparedStatement, type RowValues, type Statement, where } from './statement.ts';
+import {
+  type Conditions,
+  preparedStatement,
+  type RowValues,
+  type Statement,
+  where,
+} from './statement.ts';
 import { TableReads } from './table-reads.ts';
 
 interface Insert {
@@ -7,8 +13,8 @@ interface Insert {
 }
 
 /**
- * Builds the SQL statements of one table. They return records as the API sends them: exactly the fields of a view, in
- * its order. The records are sent without becoming entities.
+ * Builds the SQL statements of one table. They return records as the API sends them: exactly
+ * the fields of a view, in its order. The records are sent without becoming entities.
  */
 export class TableStatements extends TableReads {
   /** By the names of the properties, which a contract limits. */
@@ -17,7 +23,8 @@ export class TableStatements extends TableReads {
   insert(row: RowValues): Statement {
     const { text, textWithActor } = this.#insertOf(Object.keys(row));
     const values = Object.values(row);
-    const withActor = (actor: string): Statement => preparedStatement(textWithActor, [...values, actor]);
+    const withActor = (actor: string): Statement =>
+      preparedStatement(textWithActor, [...values, actor]);
     return { ...preparedStatement(text, values), withActor };
   }
 
@@ -29,11 +36,16 @@ export class TableStatements extends TableReads {
     return preparedStatement(text, [this.#toJson(rows)]);
   }
 
-  /** Sets all other properties of the rows that have the same value in `key`. The rows have the same properties. */
+  /**
+   * Sets all other properties of the rows that have the same value in `key`. The rows have the
+   * same properties.
+   */
   updateMany(rows: readonly RowValues[], key: string): Statement {
     const columns = Object.keys(rows[0] ?? {}).map(property => this.sourceOf(property));
     const keyColumn = this.sourceOf(key);
-    const assignments = columns.filter(column => column !== keyColumn).map(column => `${column} = changed.${column}`);
+    const assignments = columns
+      .filter(column => column !== keyColumn)
+      .map(column => `${column} = changed.${column}`);
     const text = `update ${this.name} stored set ${assignments.join(', ')}
       from jsonb_populate_recordset(null::${this.name}, $1) changed where stored.${keyColumn} = changed.${keyColumn}`;
     return preparedStatement(text, [this.#toJson(rows)]);
@@ -41,18 +53,24 @@ export class TableStatements extends TableReads {
 
   update(row: RowValues, conditions: Conditions): Statement {
     const values: unknown[] = Object.values(row);
-    const assignments = Object.keys(row).map((property, i) => `${this.sourceOf(property)} = $${i + 1}`);
+    const assignments = Object.keys(row).map(
+      (property, i) => `${this.sourceOf(property)} = $${i + 1}`,
+    );
     const text = `update ${this.name} set ${assignments.join(', ')}${where(conditions, values)}`;
     return preparedStatement(`${text} returning ${this.fields}`, values);
   }
 
   delete(conditions: Conditions): Statement {
     const values: unknown[] = [];
-    return preparedStatement(`delete from ${this.name}${where(conditions, values)} returning ${this.fields}`, values);
+    return preparedStatement(
+      `delete from ${this.name}${where(conditions, values)} returning ${this.fields}`,
+      values,
+    );
   }
 
   /**
-   * The texts are made once for the same properties: a new text would have to be compared with all others by its hash.
+   * The texts are made once for the same properties: a new text would have to be compared with
+   * all others by its hash.
    */
   #insertOf(properties: string[]): Insert {
     const key = properties.join();
@@ -73,7 +91,9 @@ export class TableStatements extends TableReads {
 
   /** Rows that have the same properties as JSON, under the names of their columns. */
   #toJson(rows: readonly RowValues[]): string {
-    const columns = Object.keys(rows[0] ?? {}).map(property => [property, this.sourceOf(property)] as const);
+    const columns = Object.keys(rows[0] ?? {}).map(
+      property => [property, this.sourceOf(property)] as const,
+    );
     return JSON.stringify(
       rows.map(row => {
         const stored: RowValues = {};

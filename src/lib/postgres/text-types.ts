@@ -8,9 +8,9 @@ const textArrays = new Set<number>([1182, 1115, 1185, 1187]);
 const textArray = 1009 as Parameters<typeof pg.types.getTypeParser>[0];
 
 /**
- * Parsers of values that leave dates, times and intervals as PostgreSQL writes them, as MikroORM
- * needs them: a `Date` has no microseconds, and a date without a time would get the time zone of
- * this process.
+ * Parsers of values that leave dates, times and intervals as PostgreSQL writes them, as
+ * MikroORM needs them: a `Date` has no microseconds, and a date without a time would get the
+ * time zone of this process.
  */
 export const textTypes: pg.CustomTypesConfig = {
   getTypeParser(oid, format) {

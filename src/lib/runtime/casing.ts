@@ -1,4 +1,6 @@
-/** Converts to camelCase: `CountryCode` → `countryCode`, `IPAddress` → `ipAddress`, `Id` → `id`. */
+/**
+ * Converts to camelCase: `CountryCode` → `countryCode`, `IPAddress` → `ipAddress`, `Id` → `id`.
+ */
 export function camelCase(name: string): string {
   return name.replace(/^[A-Z]+(?=[A-Z][a-z]|$)|^[A-Z]/, capitals => capitals.toLowerCase());
 }
@@ -8,16 +10,23 @@ export function pascalCase(name: string): string {
   return name.charAt(0).toUpperCase() + name.slice(1);
 }
 
-/** Converts a property name to the column name that MikroORM derives from it: `createdAt` → `created_at`. */
+/**
+ * Converts a property name to the column name that MikroORM derives from it: `createdAt` →
+ * `created_at`.
+ */
 export function snakeCase(property: string): string {
   return property.replace(/[A-Z]/g, capital => `_${capital.toLowerCase()}`);
 }
 
-/** The property of each field that was converted: a regular expression in each request costs more than the rest. */
+/**
+ * The property of each field that was converted: a regular expression in each request costs
+ * more than the rest.
+ */
 const properties = new Map<string, string>();
 
 /**
- * Converts the fields of a request body to the properties of an entity, without the fields that were not sent.
+ * Converts the fields of a request body to the properties of an entity, without the fields that
+ * were not sent.
  * @param fields those of a contract, so that their names are of a bounded number
  */
 export function toRow(fields: Record<string, unknown>): Record<string, unknown> {

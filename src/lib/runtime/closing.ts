@@ -7,7 +7,10 @@ export class Closing {
     this.#steps.push(step);
   }
 
-  /** Runs the steps one after the other, each of them once. @throws what a step throws; those after it do not run */
+  /**
+   * Runs the steps one after the other, each of them once.
+   * @throws what a step throws; those after it do not run
+   */
   async close(): Promise<void> {
     for (const step of this.#steps.splice(0).reverse()) {
       await step();

@@ -1,6 +1,9 @@
 import type { Trace } from '../tracing/trace.ts';
 
-/** A request has a response within 10 s: half a second is for what its deadline cannot end, such as sending it. */
+/**
+ * A request has a response within 10 s: half a second is for what its deadline cannot end, such
+ * as sending it.
+ */
 export const requestDeadlineMs = 9_500;
 /**
  * A request whose change is made has this time at least for its response: otherwise its client
@@ -9,7 +12,10 @@ export const requestDeadlineMs = 9_500;
  */
 export const answerMs = 2_000;
 
-/** The deadline has passed: nothing more may be started for the request. Its client receives `unavailable`. */
+/**
+ * The deadline has passed: nothing more may be started for the request. Its client receives
+ * `unavailable`.
+ */
 export class DeadlineError extends Error {
   override name = 'DeadlineError';
   readonly code = 'DEADLINE';
@@ -20,9 +26,9 @@ export class DeadlineError extends Error {
 }
 
 /**
- * The moment at which a request must stop waiting: for its turn, a connection, a query, the result of another request.
- * It has no timer of its own, because a timer would cost too much for a request that never waits: see
- * `RunningDeadlines`.
+ * The moment at which a request must stop waiting: for its turn, a connection, a query, the
+ * result of another request. It has no timer of its own, because a timer would cost too much
+ * for a request that never waits: see `RunningDeadlines`.
  */
 export class Deadline {
   /** The span of the work, below which its steps are traced; undefined when they are not. */
@@ -34,7 +40,10 @@ export class Deadline {
   #passed = false;
   #ended = false;
 
-  /** @param reject called after the listeners, once the work that they ended has had time to report its own error */
+  /**
+   * @param reject called after the listeners, once the work that they ended has had time to
+   *   report its own error
+   */
   constructor(ms: number, reject: (error: DeadlineError) => void) {
     this.#endsAt = performance.now() + ms;
     this.#reject = reject;
@@ -56,7 +65,8 @@ export class Deadline {
   }
 
   /**
-   * Calls `listener` when the deadline passes; at once if it has passed already, and never if the work ends before.
+   * Calls `listener` when the deadline passes; at once if it has passed already, and never if
+   * the work ends before.
    * @returns a function that removes the listener
    */
   onPass(listener: () => void): () => void {
@@ -74,7 +84,10 @@ export class Deadline {
     this.#endsAt = Math.max(this.#endsAt, performance.now() + ms);
   }
 
-  /** Waits without counting the time of the wait: a client that sends its body slowly costs the service no time. */
+  /**
+   * Waits without counting the time of the wait: a client that sends its body slowly costs the
+   * service no time.
+   */
   async notCounting<T>(wait: () => Promise<T>): Promise<T> {
     running.remove(this);
     const startedAt = performance.now();
@@ -87,7 +100,8 @@ export class Deadline {
   }
 
   /**
-   * Calls `listener` when the work has ended, also when that is after the deadline; at once if it has ended already.
+   * Calls `listener` when the work has ended, also when that is after the deadline; at once if
+   * it has ended already.
    */
   onEnd(listener: () => void): void {
     if (this.#ended) {
@@ -114,8 +128,8 @@ export class Deadline {
     running.remove(this);
     this.#passed = true;
     for (const listener of [...(this.#listeners ?? [])]) listener();
-    // Before this callback runs, a destroyed connection rejects its queries, so a write reports that its commit was
-    // sent.
+    // Before this callback runs, a destroyed connection rejects its queries, so a write reports
+    // that its commit was sent.
     setImmediate(() => this.#reject(new DeadlineError()));
   }
 }
@@ -149,9 +163,10 @@ class RunningDeadlines {
 const running = new RunningDeadlines();
 
 /**
- * Runs work that must end within `ms`, to a tenth of a second. Pass the deadline to everything that the work waits for.
- * @throws {DeadlineError} when the deadline passes. The work continues, but can no longer get a connection to a tenant
- *   database
+ * Runs work that must end within `ms`, to a tenth of a second. Pass the deadline to everything
+ * that the work waits for.
+ * @throws {DeadlineError} when the deadline passes. The work continues, but can no longer get a
+ *   connection to a tenant database
  */
 export function withDeadline<T>(ms: number, work: (deadline: Deadline) => Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {

@@ -1,7 +1,10 @@
 import type { FieldError } from './field-error.ts';
 
 /** The mistake of a field whose number would be another one when it is stored. */
-export const inexactNumber: FieldError = { message: 'has more digits than a number can keep', code: 'out_of_range' };
+export const inexactNumber: FieldError = {
+  message: 'has more digits than a number can keep',
+  code: 'out_of_range',
+};
 
 /** A number, or what is wrong with its text. */
 export type ReadNumber =
@@ -9,8 +12,9 @@ export type ReadNumber =
   | { readonly number?: undefined; readonly error: FieldError };
 
 /**
- * Reads a number in a cell, a parameter or a word of a command: digits, with a point before decimals. An exponent, as
- * JSON has it, is refused: spreadsheets write one when they have rounded.
+ * Reads a number in a cell, a parameter or a word of a command: digits, with a point before
+ * decimals. An exponent, as JSON has it, is refused: spreadsheets write one when they have
+ * rounded.
  */
 export function readDecimal(text: string): ReadNumber {
   if (!/^-?\d{1,400}(\.\d{1,400})?$/.test(text)) {
@@ -23,14 +27,18 @@ export function readDecimal(text: string): ReadNumber {
 const shortNumber = /^[-\d.]{1,15}$/;
 
 /**
- * True if the number that JavaScript reads from a literal of JSON (RFC 8259 §6) has the very value that the literal
- * says: IEEE 754 keeps about 16 digits, and changes the others without a word.
+ * True if the number that JavaScript reads from a literal of JSON (RFC 8259 §6) has the very
+ * value that the literal says: IEEE 754 keeps about 16 digits, and changes the others without a
+ * word.
  */
 export function isExactNumber(literal: string): boolean {
   return shortNumber.test(literal) || decimalOf(literal) === decimalOf(String(Number(literal)));
 }
 
-/** Returns one text for all literals of one value: sign, digits without zeros at either end, and exponent. */
+/**
+ * Returns one text for all literals of one value: sign, digits without zeros at either end, and
+ * exponent.
+ */
 function decimalOf(literal: string): string {
   const [, sign = '', whole = '', fraction = '', exponent = '0'] =
     /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(literal) ?? [];

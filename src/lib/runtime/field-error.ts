@@ -1,6 +1,6 @@
 /**
- * Codes of what is wrong with a field. They are part of the API and never change their meaning, so that a client can
- * show texts of its own, in the language of its user.
+ * Codes of what is wrong with a field. They are part of the API and never change their meaning,
+ * so that a client can show texts of its own, in the language of its user.
  */
 export const fieldErrorCodes = [
   'required',
@@ -47,7 +47,14 @@ export interface FieldError extends FieldErrorParameters {
 /** By the name of the field in the contract. */
 export type FieldErrors = Record<string, FieldError[]>;
 
-/** The error of a Zod refinement: `refine(check, invalid('is taken', 'taken'))`. `fieldError` reads it back. */
-export function invalid(message: string, code: FieldErrorCode, parameters: FieldErrorParameters = {}) {
+/**
+ * The error of a Zod refinement: `refine(check, invalid('is taken', 'taken'))`. `fieldError`
+ * reads it back.
+ */
+export function invalid(
+  message: string,
+  code: FieldErrorCode,
+  parameters: FieldErrorParameters = {},
+) {
   return { error: message, params: { code, ...parameters } };
 }

@@ -1,6 +1,6 @@
 /**
- * Reads the id of a record in a path, a parameter, a cell or a word of a command: digits, without a sign or zeros before
- * them.
+ * Reads the id of a record in a path, a parameter, a cell or a word of a command: digits,
+ * without a sign or zeros before them.
  * @returns undefined for a text that no id has
  */
 export function readId(text: string, max = Number.MAX_SAFE_INTEGER): number | undefined {

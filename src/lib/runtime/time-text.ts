@@ -1,17 +1,24 @@
-/** A time as programs write it: `2026-01-31T12:00Z` (Java), `2026-01-31T12:00:00+0000` (PHP). */
+/**
+ * A time as programs write it: `2026-01-31T12:00Z` (Java), `2026-01-31T12:00:00+0000` (PHP).
+ */
 const isoTime = /^(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:[.,]\d+)?)?(Z|[+-]\d\d(?::?\d\d)?)$/i;
 
-/** Returns the one form of RFC 3339 of a time in a form of ISO 8601; other texts as they are. */
+/**
+ * Returns the one form of RFC 3339 of a time in a form of ISO 8601; other texts as they are.
+ */
 export function toRfc3339(text: string): string {
   const [, minute, second = ':00', zone = ''] = isoTime.exec(text) ?? [];
   if (minute === undefined) return text;
-  const offset = /^[+-]/.test(zone) ? `${zone.slice(0, 3)}:${zone.slice(3).replace(':', '') || '00'}` : zone;
+  const offset = /^[+-]/.test(zone)
+    ? `${zone.slice(0, 3)}:${zone.slice(3).replace(':', '') || '00'}`
+    : zone;
 
   return `${minute}${second.replace(',', '.')}${offset}`.toUpperCase();
 }
 
 /**
- * Reads a time that a command names: in the forms that requests have, with a space in place of `T`, as psql prints it.
+ * Reads a time that a command names: in the forms that requests have, with a space in place of
+ * `T`, as psql prints it.
  * @returns undefined for any other text, such as a time without its zone, or 30 February
  */
 export function readTime(text: string): Date | undefined {

@@ -4,7 +4,10 @@ import type { Trace } from './trace.ts';
 /** The API of OpenTelemetry, which the service imports only when spans are exported. */
 export type OpenTelemetry = typeof import('@opentelemetry/api');
 
-/** A recorded span, and the means to start spans below it; without a span, the means to begin a trace. */
+/**
+ * A recorded span, and the means to start spans below it; without a span, the means to begin a
+ * trace.
+ */
 export class RecordedTrace implements Trace {
   readonly #api: OpenTelemetry;
   readonly #tracer: Tracer;
@@ -16,7 +19,11 @@ export class RecordedTrace implements Trace {
     this.#context = span ? api.trace.setSpan(api.ROOT_CONTEXT, span) : api.ROOT_CONTEXT;
   }
 
-  async step<T>(name: string, attributes: Attributes, run: (trace: Trace) => Promise<T>): Promise<T> {
+  async step<T>(
+    name: string,
+    attributes: Attributes,
+    run: (trace: Trace) => Promise<T>,
+  ): Promise<T> {
     const span = this.#tracer.startSpan(name, { attributes }, this.#context);
     try {
       return await run(new RecordedTrace(this.#api, this.#tracer, span));
@@ -32,7 +39,11 @@ export class RecordedTrace implements Trace {
 
   addStep(...[name, startedAt, endedAt, result]: Parameters<Trace['addStep']>): void {
     const attributes = result?.attributes ?? {};
-    const span = this.#tracer.startSpan(name, { startTime: unixTime(startedAt), attributes }, this.#context);
+    const span = this.#tracer.startSpan(
+      name,
+      { startTime: unixTime(startedAt), attributes },
+      this.#context,
+    );
     if (result?.isFailed) span.setStatus({ code: this.#api.SpanStatusCode.ERROR });
     span.end(unixTime(endedAt));
   }

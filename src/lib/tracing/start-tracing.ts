@@ -10,7 +10,9 @@ export interface Tracing {
    * @param publicUrl under which clients reach the service
    */
   requests(publicUrl: string): Middleware;
-  /** Begins the trace of something that is no request; undefined if the sampler leaves it out. */
+  /**
+   * Begins the trace of something that is no request; undefined if the sampler leaves it out.
+   */
   begin(): Trace | undefined;
   /** Exports the spans that have ended, for at most `maxStopMs`. */
   stop(): Promise<void>;
@@ -19,8 +21,8 @@ export interface Tracing {
 const maxStopMs = 3_000; // a slow collector does not delay the stop for longer
 
 /**
- * Starts to record spans and to send them to the collector of OpenTelemetry that the settings name. Loads the SDK only
- * then: without a collector, the process contains none of it.
+ * Starts to record spans and to send them to the collector of OpenTelemetry that the settings
+ * name. Loads the SDK only then: without a collector, the process contains none of it.
  * @param settings undefined when they name no collector: then nothing is traced
  * @param warn takes a message when spans cannot be exported, at most once a minute
  */
@@ -29,7 +31,9 @@ export async function startTracing(
   warn: (message: string) => void,
 ): Promise<Tracing | undefined> {
   if (!settings) return undefined;
-  const { BatchSpanProcessor, TracerProvider, ...samplers } = await import('@opentelemetry/sdk-trace');
+  const { BatchSpanProcessor, TracerProvider, ...samplers } = await import(
+    '@opentelemetry/sdk-trace'
+  );
   const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-http');
   const resources = await import('@opentelemetry/resources');
   const api = await import('@opentelemetry/api');
@@ -48,7 +52,10 @@ export async function startTracing(
       ? new ParentBasedSampler({ root: new AlwaysOnSampler() })
       : new TraceIdRatioBasedSampler(share),
     spanProcessors: [
-      new BatchSpanProcessor({ exporter: reporting(exporter, onFailure), scheduledDelayMillis: exportEveryMs }),
+      new BatchSpanProcessor({
+        exporter: reporting(exporter, onFailure),
+        scheduledDelayMillis: exportEveryMs,
+      }),
     ],
   });
   const tracer = provider.getTracer('sales-back-office');

@@ -4,8 +4,8 @@ import { type OpenTelemetry, RecordedTrace } from './recorded-trace.ts';
 
 export interface RequestTracing {
   /**
-   * The share of the requests without a parent that get a span, from 0 to 1: a span costs time even if it is not
-   * recorded.
+   * The share of the requests without a parent that get a span, from 0 to 1: a span costs time
+   * even if it is not recorded.
    */
   readonly share: number;
   /** The address under which clients reach the service. */
@@ -13,18 +13,26 @@ export interface RequestTracing {
 }
 
 /**
- * Gives each request a span, which ends after the response was sent or the client disconnected. Its parent is the span
- * that the header `traceparent` names, and the sampler decides by that whether it is recorded. What other systems have
- * written into `tracestate` stays with the spans.
+ * Gives each request a span, which ends after the response was sent or the client disconnected.
+ * Its parent is the span that the header `traceparent` names, and the sampler decides by that
+ * whether it is recorded. What other systems have written into `tracestate` stays with the
+ * spans.
  */
-export function traceRequests(api: OpenTelemetry, tracer: Tracer, { share, publicUrl }: RequestTracing): Middleware {
+export function traceRequests(
+  api: OpenTelemetry,
+  tracer: Tracer,
+  { share, publicUrl }: RequestTracing,
+): Middleware {
   const attributes = addressAttributes(publicUrl);
 
   return function traceRequest(ctx, next) {
     const parent = readTraceparent(ctx.req.headers.traceparent);
     if (!parent && Math.random() >= share) return next();
     const context = parent
-      ? api.trace.setSpanContext(api.ROOT_CONTEXT, remoteSpan(api, parent, ctx.req.headers.tracestate))
+      ? api.trace.setSpanContext(
+          api.ROOT_CONTEXT,
+          remoteSpan(api, parent, ctx.req.headers.tracestate),
+        )
       : api.ROOT_CONTEXT;
     const span = tracer.startSpan(ctx.method, { kind: api.SpanKind.SERVER, attributes }, context);
     ctx.state.spanTraceId = span.spanContext().traceId;
@@ -40,14 +48,17 @@ export function traceRequests(api: OpenTelemetry, tracer: Tracer, { share, publi
   };
 }
 
-/** The trace id of a request for the log: that of its span, or of the client's when this process makes no spans. */
+/**
+ * The trace id of a request for the log: that of its span, or of the client's when this process
+ * makes no spans.
+ */
 export function traceIdOf({ state, req }: Context): string | undefined {
   return state.spanTraceId ?? readTraceparent(req.headers.traceparent)?.traceId;
 }
 
 /**
- * The name of the service for its clients. It is a setting: `Host` and `X-Forwarded-…` are what a client or a proxy has
- * written.
+ * The name of the service for its clients. It is a setting: `Host` and `X-Forwarded-…` are what
+ * a client or a proxy has written.
  */
 function addressAttributes(publicUrl: string): Attributes {
   const { protocol, hostname, port } = new URL(publicUrl);
@@ -60,8 +71,14 @@ function addressAttributes(publicUrl: string): Attributes {
   };
 }
 
-/** @param tracestate a header of W3C Trace Context §3.3, of which 512 letters at most are kept */
-function remoteSpan(api: OpenTelemetry, parent: RemoteParent, tracestate: string | string[] | undefined): SpanContext {
+/**
+ * @param tracestate a header of W3C Trace Context §3.3, of which 512 letters at most are kept
+ */
+function remoteSpan(
+  api: OpenTelemetry,
+  parent: RemoteParent,
+  tracestate: string | string[] | undefined,
+): SpanContext {
   const span = { ...parent, isRemote: true };
   return tracestate ? { ...span, traceState: api.createTraceState(String(tracestate)) } : span;
 }
@@ -88,13 +105,19 @@ export interface RemoteParent {
   readonly traceFlags: number;
 }
 
-const pattern = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/;
+const pattern =
+  /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/;
 
-/** Reads the header `traceparent` (W3C Trace Context §3.2); undefined when it is missing or not well-formed. */
+/**
+ * Reads the header `traceparent` (W3C Trace Context §3.2); undefined when it is missing or not
+ * well-formed.
+ */
 export function readTraceparent(header: string | string[] | undefined): RemoteParent | undefined {
   if (typeof header !== 'string') return undefined;
   const [, traceId, spanId, flags] = pattern.exec(header) ?? [];
   // Only version 00 must end after the flags.
-  if (!traceId || !spanId || !flags || (header.startsWith('00') && header.length !== 55)) return undefined;
+  if (!traceId || !spanId || !flags || (header.startsWith('00') && header.length !== 55)) {
+    return undefined;
+  }
   return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1 };
 }

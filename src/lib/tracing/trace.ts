@@ -7,10 +7,11 @@ interface StepResult {
 }
 
 /**
- * A span of a request, or of an operation of the command line, that is being traced. It is passed to the steps of the
- * request with the deadline, never found by the asynchronous context: a step that one request starts for another one,
- * such as opening a connection, would get the span of the wrong tenant. A request that is not traced has none, so its
- * steps cost nothing.
+ * A span of a request, or of an operation of the command line, that is being traced. It is
+ * passed to the steps of the request with the deadline, never found by the asynchronous
+ * context: a step that one request starts for another one, such as opening a connection, would
+ * get the span of the wrong tenant. A request that is not traced has none, so its steps cost
+ * nothing.
  */
 export interface Trace {
   /** Runs a step in a span of its own. An error ends the span as failed, and is thrown. */

@@ -65,11 +65,16 @@ export async function readArchiveAges(
   return ages as ArchiveAges;
 }
 
-/** Returns how many tenants have no archive, out of the same copy, and whether an archive was ever proved. */
+/**
+ * Returns how many tenants have no archive, out of the same copy, and whether an archive was
+ * ever proved.
+ */
 export async function countUnarchived({
   statements,
 }: ControlStatements): Promise<Pick<ArchiveAges, 'tenants' | 'without' | 'isProved'>> {
-  const [counts] = await statements.execute<Pick<ArchiveAges, 'tenants' | 'without' | 'isProved'>[]>(
+  const [counts] = await statements.execute<
+    Pick<ArchiveAges, 'tenants' | 'without' | 'isProved'>[]
+  >(
     `select count(*)::int as tenants, (count(*) filter (where newest_at is null))::int as without,
             exists (select from archive_proofs where proved_at is not null) as "isProved"
        from tenants left join archive_folders on tenant_guid = guid
@@ -79,8 +84,14 @@ export async function countUnarchived({
   return counts as Pick<ArchiveAges, 'tenants' | 'without' | 'isProved'>;
 }
 
-/** Returns how well one tenant is archived, out of the same copy. @param guid of the tenant */
-export async function readArchiveAge({ statements }: ControlStatements, guid: string): Promise<ArchiveAge | undefined> {
+/**
+ * Returns how well one tenant is archived, out of the same copy.
+ * @param guid of the tenant
+ */
+export async function readArchiveAge(
+  { statements }: ControlStatements,
+  guid: string,
+): Promise<ArchiveAge | undefined> {
   const [age] = await statements.execute<ArchiveAge[]>(
     `with seen as (${tenants} and guid = ?) select ${ageColumns} from seen`,
     [guid],

@@ -2,9 +2,9 @@ import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import type { Listing, StoredArchive } from './listing.ts';
 
 /*
- * What the control database has of archives: the last one of each database, what drills have found,
- * and a copy of what a run saw. The listing of the target is the ledger; these rows count only for
- * names that it has.
+ * What the control database has of archives: the last one of each database, what drills have
+ * found, and a copy of what a run saw. The listing of the target is the ledger; these rows
+ * count only for names that it has.
  */
 
 /** Records the last archive of a database. */
@@ -46,13 +46,18 @@ export async function readProofs(control: Queryable): Promise<Map<string, Archiv
 }
 
 /**
- * Records what a drill or a verification found. An archive that nobody can use is the last one of
- * its database no longer: the next run archives the tenant again.
+ * Records what a drill or a verification found. An archive that nobody can use is the last one
+ * of its database no longer: the next run archives the tenant again.
  * @param check `proved`: it was restored and compared; `checked`: every byte of it was read
  */
 export async function recordProof(
   control: Queryable,
-  { name, tenant, schemaVersion, fault }: Pick<ArchiveProof, 'name' | 'tenant' | 'schemaVersion' | 'fault'>,
+  {
+    name,
+    tenant,
+    schemaVersion,
+    fault,
+  }: Pick<ArchiveProof, 'name' | 'tenant' | 'schemaVersion' | 'fault'>,
   check: 'proved' | 'checked',
 ): Promise<void> {
   await control.query(
@@ -64,18 +69,22 @@ export async function recordProof(
             fault = excluded.fault`,
     [name, tenant, schemaVersion, fault, check === 'proved'],
   );
-  if (fault !== null) await control.query('update tenant_databases set archive = null where archive = $1', [name]);
+  if (fault !== null) {
+    await control.query('update tenant_databases set archive = null where archive = $1', [name]);
+  }
 }
 
 /** Forgets what was found in archives that the target does not list any more. */
 export async function forgetProofs(control: Queryable, listing: Listing): Promise<void> {
   const gone = [...(await readProofs(control)).keys()].filter(name => !listing.get(name));
-  if (gone.length > 0) await control.query('delete from archive_proofs where name = any ($1)', [gone]);
+  if (gone.length > 0) {
+    await control.query('delete from archive_proofs where name = any ($1)', [gone]);
+  }
 }
 
 /**
- * Copies what a run saw of the target into the control database, for pages, metrics and alerts. No
- * decision reads it.
+ * Copies what a run saw of the target into the control database, for pages, metrics and alerts.
+ * No decision reads it.
  * @param covered guids of the tenants whose newest archive has all that their database has now;
  *   null among them: the control database
  */

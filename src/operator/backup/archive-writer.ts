@@ -25,7 +25,10 @@ interface RunFacts {
  */
 export async function createArchiveWriter(installation: Installation): Promise<WriteArchive> {
   const { controlUrl, secrets } = installation;
-  const [tenantPages, controlPages] = await Promise.all([readSchemaPages('tenant'), readSchemaPages('control')]);
+  const [tenantPages, controlPages] = await Promise.all([
+    readSchemaPages('tenant'),
+    readSchemaPages('control'),
+  ]);
   const facts = await withConnection(controlUrl, async client => {
     const control = shareConnection(client);
     return {
@@ -65,13 +68,18 @@ class ArchiveWriter {
       ? { url, server, pages: tenantPages, listForeign: await this.#foreignOf(order) }
       : { url, server, pages: controlPages };
 
-    const { manifest, written } = await archiveDatabase(source, subject, tenant ? archiveKey : controlMacKey, store);
+    const { manifest, written } = await archiveDatabase(
+      source,
+      subject,
+      tenant ? archiveKey : controlMacKey,
+      store,
+    );
     return { rows: countRows(manifest), leftOut: foreignLeftOut(manifest), written };
   }
 
   /**
-   * Returns what lists the objects that somebody else has made; without it, an archive is made all
-   * the same.
+   * Returns what lists the objects that somebody else has made; without it, an archive is made
+   * all the same.
    */
   async #foreignOf({ role, server: name }: ArchiveOrder): Promise<ArchiveSource['listForeign']> {
     const found = await this.#serverOf(name).catch(() => undefined);
@@ -86,7 +94,8 @@ class ArchiveWriter {
     const read = async (): Promise<KnownServer> => {
       const { em } = await installation.control();
       const server = await em.fork().findOneOrFail(Server, { name });
-      await headFingerprint(installation.control, server, installation.servers.adminUrl(server)); // stores what `knownObjects` reads
+      // stores what `knownObjects` reads
+      await headFingerprint(installation.control, server, installation.servers.adminUrl(server));
       return { server, known: await knownObjects(installation, server) };
     };
 

@@ -5,14 +5,18 @@ import type { InitResult } from './writer.ts';
 
 export const initOperation = defineOperation({
   name: 'backup init',
-  description: 'make BACKUP_TARGET the place of the archives of this installation: once, before the first run',
+  description:
+    'make BACKUP_TARGET the place of the archives of this installation: once, before the first run',
   fields: {
     takeOver: flag('the control database that writes there is gone: take its place', {
       label: 'Take the target over',
       isAdvanced: true,
     }),
   },
-  examples: ['backup init # after BACKUP_TARGET is mounted', 'backup init --take-over # after control restore'],
+  examples: [
+    'backup init # after BACKUP_TARGET is mounted',
+    'backup init --take-over # after control restore',
+  ],
   help: `Writes into a folder the file without which it is taken for a disk that is not mounted, and into the target which control
 database of this installation writes there. A copy of the control database, such as that of a cloned machine, is refused:
 it needs a BACKUP_TARGET of its own. After a control database was lost and restored, --take-over gives the new one its place.
@@ -60,13 +64,18 @@ function resultText({ target, state, conditions }: InitResult): string {
   const next = 'Next: bin/backoffice backup run --all';
   const said = conditions ? ` ${conditionsText(conditions)}` : '';
   if (state === 'new') return `${target} is a target of this installation now.${said} ${next}`;
-  if (state === 'taken over')
+  if (state === 'taken over') {
     return `${target} is taken over: the control database that wrote there before is refused from now on.${said} ${next}`;
+  }
   return `${target} is a target of this installation already.${said}`;
 }
 
 function conditionsText({ ifNoneMatch, ifMatch }: WriteConditions): string {
-  if (ifNoneMatch && ifMatch) return 'It refuses to replace objects under a condition (if-none-match, if-match).';
-  const missing = [ifNoneMatch ? [] : 'if-none-match', ifMatch ? [] : 'if-match'].flat().join(' and ');
+  if (ifNoneMatch && ifMatch) {
+    return 'It refuses to replace objects under a condition (if-none-match, if-match).';
+  }
+  const missing = [ifNoneMatch ? [] : 'if-none-match', ifMatch ? [] : 'if-match']
+    .flat()
+    .join(' and ');
   return `It does not heed ${missing}: two control databases that write at the same moment are noticed by their next run.`;
 }

@@ -11,9 +11,9 @@ export const backupLocks = {
 } as const;
 
 /**
- * Runs `work` while no other process of this control database has the same lock. The lock ends with
- * the connection, also when this process is killed. `work` writes what it did on that connection, so
- * a process that has lost its lock cannot go on.
+ * Runs `work` while no other process of this control database has the same lock. The lock ends
+ * with the connection, also when this process is killed. `work` writes what it did on that
+ * connection, so a process that has lost its lock cannot go on.
  * @param lock `archives`: objects are written or removed; `drill`: scratch databases are made;
  *   `retention`: old rows are removed from tenants
  * @throws {OperatorError} when another process has the lock
@@ -31,7 +31,10 @@ export async function withBackupLock<T>(
   );
 }
 
-/** Runs `work` as `withBackupLock` does. @returns undefined when another process has the lock */
+/**
+ * Runs `work` as `withBackupLock` does.
+ * @returns undefined when another process has the lock
+ */
 export function tryWithBackupLock<T>(
   controlUrl: string,
   lock: keyof typeof backupLocks,

@@ -10,7 +10,11 @@ export const runOperation = defineOperation({
   name: 'backup run',
   description: 'archive the tenants that have changed, and the control database',
   fields: {
-    slug: argumentList('slug', { label: 'Tenants', description: 'only these tenants', unless: ['all'] }),
+    slug: argumentList('slug', {
+      label: 'Tenants',
+      description: 'only these tenants',
+      unless: ['all'],
+    }),
     all: flag('every tenant', { unless: ['slug'] }),
     concurrency: amount('tenants', 'tenants archived at the same time', {
       label: 'At the same time',
@@ -58,10 +62,14 @@ Run it again after an interruption of any kind. Only one run is in progress at a
     const request = { slugs, concurrency: values.concurrency, keep, recipients };
     const isShown = ({ state }: BackupOutcome): boolean => state !== 'unchanged';
 
-    const report = await reportOutcomes(context, { hasFailed, isShown, text: outcomeText }, observers =>
-      runBackup(installation, target, request, write, observers),
+    const report = await reportOutcomes(
+      context,
+      { hasFailed, isShown, text: outcomeText },
+      observers => runBackup(installation, target, request, write, observers),
     );
-    output.part({ ...report, target: target.description }, () => reportText(report, target.description));
+    output.part({ ...report, target: target.description }, () =>
+      reportText(report, target.description),
+    );
 
     return report.failed === 0 && report.notRemoved.length === 0;
   },

@@ -7,7 +7,15 @@ const controlName = '(control database)';
 const maxNamed = 3;
 
 /** Formats the result of a run for one database as one line. */
-export function outcomeText({ slug, state, rows, bytes, leftOut, ms, error }: BackupOutcome): string {
+export function outcomeText({
+  slug,
+  state,
+  rows,
+  bytes,
+  leftOut,
+  ms,
+  error,
+}: BackupOutcome): string {
   const name = slug ?? controlName;
   if (state === 'failed') return `${name}: failed: ${error}`;
   if (state === 'unchanged') return `${name}: unchanged`;
@@ -17,7 +25,9 @@ export function outcomeText({ slug, state, rows, bytes, leftOut, ms, error }: Ba
   return `${name}: archived ${countText(rows, 'row')}, ${sizeText(bytes)} (${ms} ms)${without}`;
 }
 
-/** Formats what a run would do: the tenants that it would archive, and the number of the others. */
+/**
+ * Formats what a run would do: the tenants that it would archive, and the number of the others.
+ */
 export function planText(planned: readonly PlannedBackup[]): string {
   const archived = planned.filter(({ isArchived }) => isArchived);
   const lines = archived.map(({ slug, fault }) => `${slug}: ${fault ?? 'would be archived'}`);
@@ -32,7 +42,11 @@ export function planText(planned: readonly PlannedBackup[]): string {
 /** Formats the end of a run. */
 export function reportText(report: BackupReport, target: string): string {
   const { archived, unchanged, failed, bytes, removed, notRemoved, lost, ms } = report;
-  const counts = [`${archived} archived (${sizeText(bytes)})`, `${unchanged} unchanged`, `${failed} failed`];
+  const counts = [
+    `${archived} archived (${sizeText(bytes)})`,
+    `${unchanged} unchanged`,
+    `${failed} failed`,
+  ];
   if (removed > 0) counts.push(`${countText(removed, 'old archive')} removed`);
 
   return [
@@ -66,7 +80,8 @@ function namesText(names: readonly string[]): string {
 
 /** Returns a row of `backup list`. */
 export function archiveRow(archive: ArchiveSummary): object {
-  const { slug, tenant, owner, time, size, provedAt, fault, isForPresentRecipients, isOpened } = archive;
+  const { slug, tenant, owner, time, size, provedAt, fault, isForPresentRecipients, isOpened } =
+    archive;
 
   return {
     tenant: tenant === null ? controlName : (slug ?? tenant),

@@ -38,14 +38,19 @@ const list = defineOperation({
 
 const prune = defineOperation({
   name: 'backup prune',
-  description: 'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of purged tenants',
+  description:
+    'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of purged tenants',
   examples: ['backup prune --dry-run', 'backup prune'],
   effect: 'changes',
   isRoutine: true,
   async plan(_, { installation }) {
     const { planPrune } = await import('./prune-archives.ts');
     const { readConfig } = await import('../../lib/config/config.ts');
-    const removed = await planPrune(installation, await openBackupTarget(), readConfig().backup.keep);
+    const removed = await planPrune(
+      installation,
+      await openBackupTarget(),
+      readConfig().backup.keep,
+    );
 
     return {
       document: { state: 'planned', removed },
@@ -55,17 +60,35 @@ const prune = defineOperation({
   async run(_, { installation, output }) {
     const { pruneArchives } = await import('./prune-archives.ts');
     const { readConfig } = await import('../../lib/config/config.ts');
-    const result = await pruneArchives(installation, await openBackupTarget(), readConfig().backup.keep);
+    const result = await pruneArchives(
+      installation,
+      await openBackupTarget(),
+      readConfig().backup.keep,
+    );
 
     output.result(result, () =>
-      [`${countText(result.removed, 'archive')} removed.`, ...unremovedLines(result.notRemoved)].join('\n'),
+      [
+        `${countText(result.removed, 'archive')} removed.`,
+        ...unremovedLines(result.notRemoved),
+      ].join('\n'),
     );
     return result.notRemoved.length === 0;
   },
 });
 
-export const operations = [keygenOperation, initOperation, runOperation, list, verifyOperation, drillOperation, prune];
+export const operations = [
+  keygenOperation,
+  initOperation,
+  runOperation,
+  list,
+  verifyOperation,
+  drillOperation,
+  prune,
+];
 
-async function guidOf(installation: Installation, slug: string | undefined): Promise<string | undefined> {
+async function guidOf(
+  installation: Installation,
+  slug: string | undefined,
+): Promise<string | undefined> {
   return slug === undefined ? undefined : (await readTenant(installation, slug)).guid;
 }

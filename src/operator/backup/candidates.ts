@@ -1,7 +1,11 @@
 import { Server, type TenantStatus } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { type ChangeCounters, isProvedUnchanged, readDatabaseCounters } from '../../lib/postgres/change-counters.ts';
+import {
+  type ChangeCounters,
+  isProvedUnchanged,
+  readDatabaseCounters,
+} from '../../lib/postgres/change-counters.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { errorText } from '../command/texts.ts';
@@ -33,15 +37,23 @@ export interface BackupCandidate {
 interface CandidateRow
   extends Pick<
     BackupCandidate,
-    'tenantId' | 'guid' | 'slug' | 'name' | 'role' | 'database' | 'archive' | 'archiveBytes' | 'archiveProof'
+    | 'tenantId'
+    | 'guid'
+    | 'slug'
+    | 'name'
+    | 'role'
+    | 'database'
+    | 'archive'
+    | 'archiveBytes'
+    | 'archiveProof'
   > {
   readonly status: TenantStatus;
   readonly serverId: number;
 }
 
 /**
- * Returns the tenants with the counters of their databases, which are read once for each server.
- * Suspended and deleted tenants are archived too; one whose purge has begun is not.
+ * Returns the tenants with the counters of their databases, which are read once for each
+ * server. Suspended and deleted tenants are archived too; one whose purge has begun is not.
  * @param slugs only these tenants; undefined: all
  * @throws {OperatorError} when a tenant does not exist
  */
@@ -62,7 +74,9 @@ export async function findCandidates(
   );
   requireFound(slugs ?? [], rows);
 
-  const servers = await readServers(installation, [...new Set(rows.map(({ serverId }) => serverId))]);
+  const servers = await readServers(installation, [
+    ...new Set(rows.map(({ serverId }) => serverId)),
+  ]);
 
   return rows.flatMap(({ serverId, status: _, ...row }) => {
     const server = servers.get(serverId);
@@ -87,7 +101,10 @@ interface PolledServer {
   readonly fault: string | undefined;
 }
 
-async function readServers({ control, servers }: Installation, ids: number[]): Promise<Map<number, PolledServer>> {
+async function readServers(
+  { control, servers }: Installation,
+  ids: number[],
+): Promise<Map<number, PolledServer>> {
   const { em } = await control();
   const found = await em.fork().find(Server, { id: { $in: ids } });
 
@@ -95,7 +112,10 @@ async function readServers({ control, servers }: Installation, ids: number[]): P
     const { id, name } = server;
     try {
       const url = servers.adminUrl(server);
-      return [id, { name, url, counters: await withConnection(url, readDatabaseCounters), fault: undefined }];
+      return [
+        id,
+        { name, url, counters: await withConnection(url, readDatabaseCounters), fault: undefined },
+      ];
     } catch (error) {
       const fault = `server ${name} cannot be used: ${errorText(error)}`;
       return [id, { name, url: undefined, counters: new Map(), fault }];
@@ -106,10 +126,11 @@ async function readServers({ control, servers }: Installation, ids: number[]): P
 }
 
 /**
- * Returns the last archive of a tenant, if it has all that its database has: it is the newest one
- * that the target lists, under the name and in the size that the row of this very database has, for
- * the present recipients, and the counters prove that nothing was changed since. After a database
- * was put back in the place of another one, the newest archive is that of the other one.
+ * Returns the last archive of a tenant, if it has all that its database has: it is the newest
+ * one that the target lists, under the name and in the size that the row of this very database
+ * has, for the present recipients, and the counters prove that nothing was changed since. After
+ * a database was put back in the place of another one, the newest archive is that of the other
+ * one.
  * @param recipients fingerprint of the present ones
  */
 export function currentArchive(
@@ -118,13 +139,24 @@ export function currentArchive(
   recipients: string,
 ): StoredArchive | undefined {
   const [newest] = listing.of(guid);
-  if (newest?.name !== archive || newest.size !== archiveBytes || newest.recipients !== recipients) return undefined;
+  if (
+    newest?.name !== archive ||
+    newest.size !== archiveBytes ||
+    newest.recipients !== recipients
+  ) {
+    return undefined;
+  }
 
   return isProvedUnchanged(archiveProof, counters) ? newest : undefined;
 }
 
-/** Returns the tenants whose last archive the target does not list any more, or in another size. */
-export function lostArchives(candidates: readonly BackupCandidate[], listing: Listing): BackupCandidate[] {
+/**
+ * Returns the tenants whose last archive the target does not list any more, or in another size.
+ */
+export function lostArchives(
+  candidates: readonly BackupCandidate[],
+  listing: Listing,
+): BackupCandidate[] {
   return candidates.filter(
     ({ archive, archiveBytes }) => archive !== null && listing.get(archive)?.size !== archiveBytes,
   );
@@ -139,7 +171,10 @@ export interface PresentTenant {
 }
 
 /** Returns a tenant as it is now; undefined once it is purged, or its purge has begun. */
-export async function readPresentTenant(control: Queryable, tenantId: string): Promise<PresentTenant | undefined> {
+export async function readPresentTenant(
+  control: Queryable,
+  tenantId: string,
+): Promise<PresentTenant | undefined> {
   const { rows } = await control.query<{ [Field in keyof PresentTenant]: PresentTenant[Field] }>(
     `select d.id as "databaseId", d.database_name as database, current_since as "currentSince"
        from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'

@@ -8,10 +8,10 @@ export interface KeptArchive {
 }
 
 /**
- * Chooses the archives of one database that `BACKUP_KEEP` keeps: every one of the time of `all`,
- * then the newest of each hour, day, week and month, for as many of these as it says. Hours without
- * an archive do not count, because an unchanged database has none. The newest archive, and the
- * newest that was proved, are always kept.
+ * Chooses the archives of one database that `BACKUP_KEEP` keeps: every one of the time of
+ * `all`, then the newest of each hour, day, week and month, for as many of these as it says.
+ * Hours without an archive do not count, because an unchanged database has none. The newest
+ * archive, and the newest that was proved, are always kept.
  * @param now the time of the control database
  */
 export function archivesToKeep<Archive extends KeptArchive>(

@@ -23,7 +23,10 @@ export interface ArchiveSummary {
   recipients: string;
   /** True if these are the recipients of this host (`BACKUP_RECIPIENTS`). */
   isForPresentRecipients: boolean;
-  /** Whether the identity of this host opens it; null: it has none, or the archive could not be read. */
+  /**
+   * Whether the identity of this host opens it; null: it has none, or the archive could not be
+   * read.
+   */
   isOpened: boolean | null;
   provedAt: string | null;
   /** What a drill or a verification found; null: nothing is known to be wrong. */
@@ -66,7 +69,8 @@ export async function listArchives(
         name,
         slug: owner?.slug ?? null,
         tenant,
-        owner: tenant === null || owner?.isPurged === false ? 'known' : owner ? 'purged' : 'unknown',
+        owner:
+          tenant === null || owner?.isPurged === false ? 'known' : owner ? 'purged' : 'unknown',
         time: time.toISOString(),
         size,
         recipients: archive.recipients,

@@ -9,12 +9,15 @@ export interface StoredArchive extends ArchiveName, StoredObject {}
 /** The guid of a tenant; null: the control database. */
 type Owner = string | null;
 
-/** How far a name may be ahead of the clock of the control database, which can change its server. */
+/**
+ * How far a name may be ahead of the clock of the control database, which can change its
+ * server.
+ */
 const maxAheadMs = 5 * 60_000;
 
 /**
- * The archives of one installation in a target: the ledger. It is what the target listed, with what
- * this process has written and removed since.
+ * The archives of one installation in a target: the ledger. It is what the target listed, with
+ * what this process has written and removed since.
  */
 export class Listing {
   readonly #archives = new Map<string, StoredArchive>();
@@ -33,7 +36,10 @@ export class Listing {
     return this.#archives.get(name);
   }
 
-  /** Returns the archives of a tenant, the newest first. @param owner null: of the control database */
+  /**
+   * Returns the archives of a tenant, the newest first.
+   * @param owner null: of the control database
+   */
   of(owner: Owner): StoredArchive[] {
     return [...(this.#owners.get(owner)?.values() ?? [])].sort(compareNewestFirst);
   }
@@ -63,9 +69,14 @@ export class Listing {
 /**
  * Lists the archives of an installation. Objects with other names are no archives, and nothing
  * touches them.
- * @throws {OperatorError} when a name is from the future: it would be the newest archive for as long
+ * @throws {OperatorError} when a name is from the future: it would be the newest archive for as
+ *   long
  */
-export async function readListing(control: Queryable, target: Target, installation: string): Promise<Listing> {
+export async function readListing(
+  control: Queryable,
+  target: Target,
+  installation: string,
+): Promise<Listing> {
   const listing = new Listing();
   for await (const object of target.list(`${installation}/`)) {
     const archive = parseArchiveName(object.name);

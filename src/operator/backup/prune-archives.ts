@@ -11,9 +11,10 @@ import type { Target } from './target/target.ts';
 import { claimTarget, requireWriter } from './writer.ts';
 
 /**
- * Removes the archives that `BACKUP_KEEP` does not keep, and those of purged tenants, as each run
- * does.
- * @throws {OperatorError} when a run is in progress, or another control database writes to the target
+ * Removes the archives that `BACKUP_KEEP` does not keep, and those of purged tenants, as each
+ * run does.
+ * @throws {OperatorError} when a run is in progress, or another control database writes to the
+ *   target
  */
 export async function pruneArchives(
   { controlUrl }: Pick<Installation, 'controlUrl'>,

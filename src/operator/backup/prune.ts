@@ -10,7 +10,9 @@ import type { Claim } from './writer.ts';
 
 const concurrentRemovals = 8;
 
-/** Refusals in a row after which no further removal is tried: the login may not remove anything. */
+/**
+ * Refusals in a row after which no further removal is tried: the login may not remove anything.
+ */
 const maxRefusals = 16;
 
 /** An archive that the target has not removed. */
@@ -27,10 +29,14 @@ export interface Removal {
 }
 
 /**
- * Returns the archives that `BACKUP_KEEP` does not keep, of the control database and of tenants that
- * it knows. Those of other tenants are left alone: they may be all that is left of them.
+ * Returns the archives that `BACKUP_KEEP` does not keep, of the control database and of tenants
+ * that it knows. Those of other tenants are left alone: they may be all that is left of them.
  */
-export async function chooseUnneeded(control: Queryable, listing: Listing, keep: Retention): Promise<StoredArchive[]> {
+export async function chooseUnneeded(
+  control: Queryable,
+  listing: Listing,
+  keep: Retention,
+): Promise<StoredArchive[]> {
   const proofs = await readProofs(control);
   const { rows } = await control.query<{ guid: string }>('select guid from tenants');
   const now = await readTime(control);
@@ -38,7 +44,11 @@ export async function chooseUnneeded(control: Queryable, listing: Listing, keep:
   return [null, ...rows.map(({ guid }) => guid)].flatMap(owner => {
     const archives = listing.of(owner).map(archive => {
       const proof = proofs.get(archive.name);
-      return { archive, time: archive.time, isProved: proof?.provedAt != null && proof.fault === null };
+      return {
+        archive,
+        time: archive.time,
+        isProved: proof?.provedAt != null && proof.fault === null,
+      };
     });
     const kept = archivesToKeep(archives, keep, now);
 
@@ -47,8 +57,8 @@ export async function chooseUnneeded(control: Queryable, listing: Listing, keep:
 }
 
 /**
- * Removes archives, and takes them from the listing. One that the target refuses to remove does not
- * keep the others.
+ * Removes archives, and takes them from the listing. One that the target refuses to remove does
+ * not keep the others.
  * @throws when the claim is lost meanwhile: another run may keep what this one would remove
  */
 export async function removeArchives(
@@ -64,7 +74,10 @@ export async function removeArchives(
   await runConcurrently(archives, concurrentRemovals, async archive => {
     const { name } = archive;
     if (refusals >= maxRefusals) {
-      notRemoved.push({ name, error: 'not tried, because the target has refused to remove others' });
+      notRemoved.push({
+        name,
+        error: 'not tried, because the target has refused to remove others',
+      });
       return;
     }
     await claim.confirm();

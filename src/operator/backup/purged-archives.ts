@@ -23,8 +23,8 @@ export interface PurgedArchives {
 
 /**
  * Removes the archives of a tenant whose rows are gone, and records what the target refuses to
- * remove. It works beside a run, which holds the lock and has claimed the target for this control
- * database; the run has ended with the tenant, because the purge had its lock.
+ * remove. It works beside a run, which holds the lock and has claimed the target for this
+ * control database; the run has ended with the tenant, because the purge had its lock.
  * @param target undefined: BACKUP_TARGET is not set
  */
 export async function removePurgedArchives(
@@ -41,10 +41,16 @@ export async function removePurgedArchives(
   return archives;
 }
 
-async function tryToErase(controlUrl: string, target: Target | undefined, guid: string): Promise<Erased> {
+async function tryToErase(
+  controlUrl: string,
+  target: Target | undefined,
+  guid: string,
+): Promise<Erased> {
   if (!target) {
     const hasTarget = await withConnection(controlUrl, async control => {
-      const { rowCount } = await control.query('select from installation where target_writer is not null');
+      const { rowCount } = await control.query(
+        'select from installation where target_writer is not null',
+      );
       return rowCount === 1;
     });
     return { removed: 0, left: [], error: hasTarget ? 'BACKUP_TARGET is not set here' : null };
@@ -59,7 +65,9 @@ async function tryToErase(controlUrl: string, target: Target | undefined, guid: 
     });
     if (erased) return erased.result;
 
-    const installation = await withConnection(controlUrl, control => requireWriter(control, target));
+    const installation = await withConnection(controlUrl, control =>
+      requireWriter(control, target),
+    );
     return await target.erase(archiveFolder(installation, guid));
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
@@ -74,8 +82,8 @@ interface LeftArchives {
 }
 
 /**
- * Goes on removing the archives of purged tenants: of those whose removal did not end, and of those
- * that the target lists again.
+ * Goes on removing the archives of purged tenants: of those whose removal did not end, and of
+ * those that the target lists again.
  * @returns what is still left, each with the reason
  * @throws when the claim is lost meanwhile
  */
@@ -84,7 +92,10 @@ export async function removeLeftOfPurged(
   target: Target,
   listing: Listing,
   claim: Claim,
-): Promise<{ removed: number; left: readonly { readonly name: string; readonly error: string }[] }> {
+): Promise<{
+  removed: number;
+  left: readonly { readonly name: string; readonly error: string }[];
+}> {
   const purged = await findLeftOfPurged(control, listing);
   const left: { name: string; error: string }[] = [];
   let removed = 0;
@@ -113,8 +124,13 @@ export async function removeLeftOfPurged(
   return { removed, left };
 }
 
-/** Returns the purged tenants whose archives are to be removed: they are left, or listed again. */
-export async function findLeftOfPurged(control: Queryable, listing: Listing): Promise<LeftArchives[]> {
+/**
+ * Returns the purged tenants whose archives are to be removed: they are left, or listed again.
+ */
+export async function findLeftOfPurged(
+  control: Queryable,
+  listing: Listing,
+): Promise<LeftArchives[]> {
   const { rows } = await control.query<{ [Field in keyof LeftArchives]: LeftArchives[Field] }>(
     `select distinct on (guid) guid, slug from purged_tenants
       where archives = 'left' or archives = 'removed' and guid = any ($1::uuid[]) order by guid`,

@@ -11,11 +11,21 @@ import { withTenantUnchanged } from '../databases/with-tenant.ts';
 import type { LeftOut } from './archive/archive-documents.ts';
 import { copyListing, forgetProofs, recordArchive } from './archive-rows.ts';
 import { withBackupLock } from './backup-lock.ts';
-import { type BackupCandidate, currentArchive, findCandidates, lostArchives, readPresentTenant } from './candidates.ts';
+import {
+  type BackupCandidate,
+  currentArchive,
+  findCandidates,
+  lostArchives,
+  readPresentTenant,
+} from './candidates.ts';
 import { type Listing, readListing, readTime, type StoredArchive } from './listing.ts';
 import { chooseUnneeded, type Removal, removeArchives, type Unremoved } from './prune.ts';
 import { removeLeftOfPurged } from './purged-archives.ts';
-import { type ArchiveName, createArchiveName, fingerprintRecipients } from './target/archive-name.ts';
+import {
+  type ArchiveName,
+  createArchiveName,
+  fingerprintRecipients,
+} from './target/archive-name.ts';
 import type { Target } from './target/target.ts';
 import { type Claim, claimTarget, requireWriter } from './writer.ts';
 
@@ -47,7 +57,10 @@ export type WriteArchive = <T>(
 /** What a run says of the contents of an archive. */
 interface WrittenContents {
   readonly rows: number;
-  /** What the database has and the archive lacks, with the reason, where somebody else has made it. */
+  /**
+   * What the database has and the archive lacks, with the reason, where somebody else has made
+   * it.
+   */
   readonly leftOut: readonly LeftOut[];
 }
 
@@ -84,7 +97,9 @@ export interface BackupReport {
   bytes: number;
   /** Tenants whose last archive the target does not have, and that were archived again. */
   lost: readonly string[];
-  /** Archives that `BACKUP_KEEP` does not keep, and those of purged tenants, that were removed. */
+  /**
+   * Archives that `BACKUP_KEEP` does not keep, and those of purged tenants, that were removed.
+   */
   removed: number;
   /** Those that the target refused to remove: a failure of its own. */
   notRemoved: readonly Unremoved[];
@@ -93,13 +108,14 @@ export interface BackupReport {
 
 /**
  * Archives each tenant that has changed since its last archive, and then the control database;
- * removes the archives that `BACKUP_KEEP` does not keep. A tenant that fails does not affect the
- * others. A run can be killed at any point:
+ * removes the archives that `BACKUP_KEEP` does not keep. A tenant that fails does not affect
+ * the others. A run can be killed at any point:
  *
- *   1. Counters are read before the snapshot with which they are stored, so that equal ones later
- *      prove the archive current (`isProvedUnchanged`).
- *   2. An archive is complete when the target lists it, and counts for its tenant when the row of
- *      the database names it, which is stored afterwards. Without that, the next run makes another.
+ *   1. Counters are read before the snapshot with which they are stored, so that equal ones
+ *      later prove the archive current (`isProvedUnchanged`).
+ *   2. An archive is complete when the target lists it, and counts for its tenant when the row
+ *      of the database names it, which is stored afterwards. Without that, the next run makes
+ *      another.
  *   3. The control database is archived after all tenants, with the names of their archives.
  *   4. Removing comes last, after the newer archives are complete.
  *
@@ -140,7 +156,13 @@ export async function runBackup(
     await endRun(control, id, run.counts, removed, notRemoved.length);
     await claim.release();
 
-    return { ...run.counts, lost, removed, notRemoved, ms: Math.round(performance.now() - startedAt) };
+    return {
+      ...run.counts,
+      lost,
+      removed,
+      notRemoved,
+      ms: Math.round(performance.now() - startedAt),
+    };
   });
 }
 
@@ -165,7 +187,10 @@ interface RunCounts {
 /** One run: what it has archived so far. */
 class BackupRun {
   readonly counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };
-  /** The guids of the tenants whose newest archive has all that their database has; null: the control database. */
+  /**
+   * The guids of the tenants whose newest archive has all that their database has; null: the
+   * control database.
+   */
   readonly covered = new Set<string | null>();
   readonly #context: RunContext;
   readonly #recipients: string;
@@ -193,7 +218,9 @@ class BackupRun {
     }
     const lost = lostArchives(candidates, listing).map(({ slug }) => slug);
 
-    await runConcurrently(changed, fleetTasks(request.concurrency), candidate => this.#archiveTenant(candidate));
+    await runConcurrently(changed, fleetTasks(request.concurrency), candidate =>
+      this.#archiveTenant(candidate),
+    );
 
     return lost;
   }
@@ -204,7 +231,13 @@ class BackupRun {
 
     await this.#attempt(null, async () => {
       const { controlUrl: url } = installation;
-      const written = await this.#write({ tenant: null, role: null, server: 'control', database, url });
+      const written = await this.#write({
+        tenant: null,
+        role: null,
+        server: 'control',
+        database,
+        url,
+      });
       this.covered.add(null);
       return written;
     });
@@ -216,7 +249,9 @@ class BackupRun {
 
     await this.#attempt(slug, async () => {
       if (observers.signal?.aborted) throw new Error('the run was interrupted before this tenant');
-      if (fault !== undefined || candidate.url === undefined) throw new Error(fault ?? `server ${server} is unknown`);
+      if (fault !== undefined || candidate.url === undefined) {
+        throw new Error(fault ?? `server ${server} is unknown`);
+      }
       const { url } = candidate;
 
       let written: WrittenArchive | undefined;
@@ -224,11 +259,18 @@ class BackupRun {
         await withTenantUnchanged(control, tenantId, async () => {
           const present = await readPresentTenant(control, tenantId);
           if (!present) return;
-          if (present.database !== candidate.database)
+          if (present.database !== candidate.database) {
             throw new Error('it has got another database meanwhile: the next run archives it');
+          }
 
           const { databaseId, database } = present;
-          written = await this.#write({ tenant: { guid, slug, name }, role, server, database, url });
+          written = await this.#write({
+            tenant: { guid, slug, name },
+            role,
+            server,
+            database,
+            url,
+          });
           await recordArchive(control, databaseId, written.archive, counters?.fingerprint ?? null);
           this.covered.add(guid);
         });
@@ -242,7 +284,10 @@ class BackupRun {
   }
 
   /** @param work returns undefined when there is nothing to archive any more */
-  async #attempt(slug: string | null, work: () => Promise<WrittenArchive | undefined>): Promise<void> {
+  async #attempt(
+    slug: string | null,
+    work: () => Promise<WrittenArchive | undefined>,
+  ): Promise<void> {
     const startedAt = performance.now();
     const ms = () => Math.round(performance.now() - startedAt);
 
@@ -276,7 +321,9 @@ class BackupRun {
     return { archive, ...contents };
   }
 
-  #report(outcome: Partial<BackupOutcome> & Pick<BackupOutcome, 'slug' | 'state' | 'archive'>): void {
+  #report(
+    outcome: Partial<BackupOutcome> & Pick<BackupOutcome, 'slug' | 'state' | 'archive'>,
+  ): void {
     const whole: BackupOutcome = { rows: 0, bytes: 0, leftOut: [], ms: 0, error: null, ...outcome };
     this.counts[whole.state]++;
     this.counts.bytes += whole.bytes;
@@ -307,11 +354,14 @@ export async function removeOld(
 }
 
 /**
- * Runs whose process was killed become `abandoned`: the caller has the lock, so none of them goes on.
+ * Runs whose process was killed become `abandoned`: the caller has the lock, so none of them
+ * goes on.
  * @returns an id
  */
 async function beginRun(control: Queryable): Promise<string | undefined> {
-  await control.query(`update backup_runs set state = 'abandoned', finished_at = now() where state = 'running'`);
+  await control.query(
+    `update backup_runs set state = 'abandoned', finished_at = now() where state = 'running'`,
+  );
   const { rows } = await control.query<{ id: string }>(
     'insert into backup_runs (requested_by) values ($1) returning id',
     [operatorName()],
@@ -320,7 +370,9 @@ async function beginRun(control: Queryable): Promise<string | undefined> {
   return rows[0]?.id;
 }
 
-/** A run has succeeded if no database failed. What could not be removed is a failure of its own. */
+/**
+ * A run has succeeded if no database failed. What could not be removed is a failure of its own.
+ */
 async function endRun(
   control: Queryable,
   id: string | undefined,
@@ -346,7 +398,8 @@ export interface PlannedBackup {
 
 /**
  * Returns the tenants that a run would archive, and those that are unchanged; writes nothing.
- * @throws {OperatorError} when another control database writes to the target, or a tenant does not exist
+ * @throws {OperatorError} when another control database writes to the target, or a tenant does
+ *   not exist
  */
 export async function planBackup(
   installation: Installation,

@@ -5,18 +5,18 @@ import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import type { Target, WriteConditions } from './target/target.ts';
 
 /*
- * One control database of an installation writes to its target. A clone of the machine has the same
- * installation and the same logins, so a random id tells them apart: it stands in
+ * One control database of an installation writes to its target. A clone of the machine has the
+ * same installation and the same logins, so a random id tells them apart: it stands in
  * `<installation>/writer.json`, and in the control database. Each claim replaces it:
  *
  *   W1 The control database stores the next id beside the present one, and commits.
  *   W2 The file gets the next id, if it still has the present one.
  *   W3 The control database forgets the former id, when the work is done.
  *
- * A control database that knows the id of the file made the last claim, or is a copy of the one that
- * did, from after its W1. Of these, the next one to claim leaves the others behind: they do not know
- * its id. A process that is killed after W1 or W2 leaves the file with one of the two ids that its
- * control database knows.
+ * A control database that knows the id of the file made the last claim, or is a copy of the one
+ * that did, from after its W1. Of these, the next one to claim leaves the others behind: they
+ * do not know its id. A process that is killed after W1 or W2 leaves the file with one of the
+ * two ids that its control database knows.
  */
 
 const contract = z.object({ id: z.uuid() });
@@ -33,13 +33,17 @@ interface KnownWriter {
   readonly next: string | null;
 }
 
-/** The right of one process to write and remove, which it has from its claim to the end of its lock. */
+/**
+ * The right of one process to write and remove, which it has from its claim to the end of its
+ * lock.
+ */
 export interface Claim {
   /** The id of the installation. */
   readonly installation: string;
   /**
    * Checks that this process still has it, before something is removed for good.
-   * @throws when the lock is lost with its connection, or another control database has taken over
+   * @throws when the lock is lost with its connection, or another control database has taken
+   *   over
    */
   confirm(): Promise<void>;
   /** Forgets the former id (W3): the work is done. */
@@ -47,8 +51,8 @@ export interface Claim {
 }
 
 /**
- * Claims the target for this control database, before anything is written or removed. The caller has
- * the lock `archives`.
+ * Claims the target for this control database, before anything is written or removed. The
+ * caller has the lock `archives`.
  * @throws {OperatorError} when another control database writes there, or it is no target yet
  */
 export async function claimTarget(control: Queryable, target: Target): Promise<Claim> {
@@ -59,7 +63,10 @@ export async function claimTarget(control: Queryable, target: Target): Promise<C
 
   const next = randomUUID();
   await control.query('set synchronous_commit = on'); // W1 is durable before W2
-  await control.query('update installation set target_writer = $1, next_target_writer = $2', [present, next]);
+  await control.query('update installation set target_writer = $1, next_target_writer = $2', [
+    present,
+    next,
+  ]);
   await writeWriter(target, installation, next, version);
 
   return {
@@ -93,15 +100,18 @@ export async function requireWriter(control: Queryable, target: Target): Promise
 /** What `backup init` did, or would do. */
 export interface InitResult {
   readonly target: string;
-  /** `new`: it was no target of this installation; `taken over`: another control database wrote there. */
+  /**
+   * `new`: it was no target of this installation; `taken over`: another control database wrote
+   * there.
+   */
   readonly state: 'new' | 'taken over' | 'unchanged';
   /** What the store does with conditions; undefined for a plan. */
   readonly conditions: WriteConditions | undefined;
 }
 
 /**
- * Makes the target the place of the archives of this installation, and this control database the one
- * that writes there. The caller has the lock `archives`.
+ * Makes the target the place of the archives of this installation, and this control database
+ * the one that writes there. The caller has the lock `archives`.
  * @param takeOver true: the control database that writes there is gone
  * @throws {OperatorError} when another control database writes there, without `takeOver`
  */
@@ -127,7 +137,9 @@ export async function initTarget(
     await control.query('set synchronous_commit = on');
     await control.query('update installation set next_target_writer = $1', [id]);
     await writeWriter(target, installation, id, document?.version);
-    await control.query('update installation set target_writer = $1, next_target_writer = null', [id]);
+    await control.query('update installation set target_writer = $1, next_target_writer = null', [
+      id,
+    ]);
   }
 
   return {
@@ -142,19 +154,27 @@ async function readKnownWriter(control: Queryable): Promise<KnownWriter> {
     'select id as installation, target_writer as present, next_target_writer as next from installation',
   );
   const [known] = rows;
-  if (!known) throw new OperatorError('The control database has no row of the installation: run bin/backoffice doctor');
+  if (!known) {
+    throw new OperatorError(
+      'The control database has no row of the installation: run bin/backoffice doctor',
+    );
+  }
 
   return known;
 }
 
 /** @throws {OperatorError} when the file has neither id of this control database */
-async function readWriter(target: Target, known: KnownWriter): Promise<{ id: string; version: string }> {
+async function readWriter(
+  target: Target,
+  known: KnownWriter,
+): Promise<{ id: string; version: string }> {
   const document = await target.readDocument(writerFile(known.installation));
-  if (!document)
+  if (!document) {
     throw new OperatorError(
       `${target.description} is no target of this installation yet: it has no ${writerFile(known.installation)}. ` +
         'If it is the right place, and new: bin/backoffice backup init',
     );
+  }
 
   const id = parseWriter(document.text);
   if (id === undefined || !isKnown(known, id)) throw otherWriter(target);
@@ -170,8 +190,9 @@ async function writeWriter(
 ): Promise<void> {
   const name = writerFile(installation);
   await target.replaceDocument(name, `${JSON.stringify({ id })}\n`, version);
-  // What it returns is not all: a store can ignore the condition, so that the last of two writers has
-  // the file; and a request that is sent again does not find the version that it has replaced.
+  // What it returns is not all: a store can ignore the condition, so that the last of two
+  // writers has the file; and a request that is sent again does not find the version that it
+  // has replaced.
   const written = await target.readDocument(name);
   if (!written || parseWriter(written.text) !== id) throw otherWriter(target);
 }

@@ -6,8 +6,9 @@ import { isNamed, positionAfter } from './position.ts';
 import { readAnswer } from './read-answer.ts';
 
 /**
- * Asks on the terminal for the arguments and options that a command line lacks. Tab completes a tenant, a user and
- * whatever else the control database has. An empty answer ends the questions: the command then names what is missing.
+ * Asks on the terminal for the arguments and options that a command line lacks. Tab completes a
+ * tenant, a user and whatever else the control database has. An empty answer ends the
+ * questions: the command then names what is missing.
  * @param args from the name of the command on
  * @returns the arguments with the answers
  */
@@ -26,7 +27,11 @@ export async function askMissing(program: Command, args: readonly string[]): Pro
   return answered;
 }
 
-function missingFields(command: Command, given: number, args: readonly string[]): (Argument | Option)[] {
+function missingFields(
+  command: Command,
+  given: number,
+  args: readonly string[],
+): (Argument | Option)[] {
   const isNeeded = (made: Argument | Option): boolean => {
     const unless = fieldOf(made)?.neededUnless;
     return unless !== undefined && !args.includes(`--${unless}`);
@@ -43,7 +48,9 @@ function ask(field: Argument | Option, slug: string | undefined): Promise<string
   const name = isOption(field) ? field.attributeName() : field.name();
   const choices = field.argChoices;
   const made = fieldOf(field);
-  const hint = choices?.join(', ') ?? (made && storedKindOf(made) ? 'Tab shows what there is' : field.description);
+  const hint =
+    choices?.join(', ') ??
+    (made && storedKindOf(made) ? 'Tab shows what there is' : field.description);
   const label = fieldLabel(name, made);
   return readAnswer(hint ? `${label} (${hint})` : label, async start => {
     const { valuesOf } = await import('./complete.ts');

@@ -9,40 +9,76 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
       'make a tenant, or one from each manifest of a folder',
       () => import('../fleet/lifecycle/provision.command.ts'),
     ],
-    ['edit', 'change the name or the features of a tenant', () => import('../records/tenant.command.ts')],
+    [
+      'edit',
+      'change the name or the features of a tenant',
+      () => import('../records/tenant.command.ts'),
+    ],
     ['suspend', 'stop serving a tenant', () => import('../records/state.command.ts')],
     ['resume', 'serve a tenant again', () => import('../records/state.command.ts')],
-    ['delete', 'take a tenant out of service, and keep its data', () => import('../records/state.command.ts')],
+    [
+      'delete',
+      'take a tenant out of service, and keep its data',
+      () => import('../records/state.command.ts'),
+    ],
     [
       'restore',
       'bring a deleted tenant back, or earlier data of a tenant',
       () => import('../fleet/recovery/restore.command.ts'),
     ],
-    ['purge', 'remove a deleted tenant with its data for good', () => import('../fleet/lifecycle/purge.command.ts')],
+    [
+      'purge',
+      'remove a deleted tenant with its data for good',
+      () => import('../fleet/lifecycle/purge.command.ts'),
+    ],
     ['clone', 'copy a tenant to a new slug', () => import('../fleet/lifecycle/clone.command.ts')],
-    ['isolate', 'send no mail of a tenant, and refuse its legacy clients', () => import('../records/state.command.ts')],
+    [
+      'isolate',
+      'send no mail of a tenant, and refuse its legacy clients',
+      () => import('../records/state.command.ts'),
+    ],
     [
       'webhooks',
       'where tenants let their changes be sent, and what fails',
       () => import('../records/webhooks.command.ts'),
     ],
-    ['packs', 'reference data of public standards', () => import('../fleet/lifecycle/packs.command.ts')],
+    [
+      'packs',
+      'reference data of public standards',
+      () => import('../fleet/lifecycle/packs.command.ts'),
+    ],
     [
       'export',
       'write the data of a tenant into files, for the tenant',
       () => import('../backup/archive/export.command.ts'),
     ],
-    ['refresh', 'read the data of a tenant again, after changes by psql', () => import('../records/state.command.ts')],
+    [
+      'refresh',
+      'read the data of a tenant again, after changes by psql',
+      () => import('../records/state.command.ts'),
+    ],
   ],
   People: [
     ['user', 'users of a tenant', () => import('../records/user.command.ts')],
     ['session', 'open logins of users', () => import('../records/session.command.ts')],
-    ['key', 'keys that sign the access tokens of a tenant', () => import('../records/key.command.ts')],
+    [
+      'key',
+      'keys that sign the access tokens of a tenant',
+      () => import('../records/key.command.ts'),
+    ],
     ['client', 'programs that use legacy tokens', () => import('../records/client.command.ts')],
   ],
   Fleet: [
-    ['migrate', 'bring tenant databases to the version of this build', () => import('../schema/migrate.command.ts')],
-    ['rollback', 'undo the last migration of one tenant', () => import('../schema/rollback.command.ts')],
+    [
+      'migrate',
+      'bring tenant databases to the version of this build',
+      () => import('../schema/migrate.command.ts'),
+    ],
+    [
+      'rollback',
+      'undo the last migration of one tenant',
+      () => import('../schema/rollback.command.ts'),
+    ],
     ['runs', 'migration runs, and their progress', () => import('../schema/runs.command.ts')],
     [
       'control',
@@ -51,12 +87,28 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     ],
   ],
   Servers: [
-    ['server', 'PostgreSQL servers that tenants are placed on', () => import('../fleet/servers/server.command.ts')],
-    ['move', 'move a tenant to another server while it is served', () => import('../databases/move.command.ts')],
-    ['databases', 'databases beside those that tenants have now', () => import('../databases/databases.command.ts')],
+    [
+      'server',
+      'PostgreSQL servers that tenants are placed on',
+      () => import('../fleet/servers/server.command.ts'),
+    ],
+    [
+      'move',
+      'move a tenant to another server while it is served',
+      () => import('../databases/move.command.ts'),
+    ],
+    [
+      'databases',
+      'databases beside those that tenants have now',
+      () => import('../databases/databases.command.ts'),
+    ],
   ],
   Backup: [
-    ['backup', 'archives of tenants, their checks and drills', () => import('../backup/backup.command.ts')],
+    [
+      'backup',
+      'archives of tenants, their checks and drills',
+      () => import('../backup/backup.command.ts'),
+    ],
     [
       'retention',
       'how long activities and audit entries are kept',
@@ -66,19 +118,43 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
   Look: [
     ['list', 'list the tenants', () => import('../records/tenant.command.ts')],
     ['show', 'show one tenant', () => import('../records/tenant.command.ts')],
-    ['status', 'show versions and states of the fleet, and failed tenants', () => import('../schema/runs.command.ts')],
-    ['processes', 'list the running processes and their connections', () => import('../records/processes.command.ts')],
+    [
+      'status',
+      'show versions and states of the fleet, and failed tenants',
+      () => import('../schema/runs.command.ts'),
+    ],
+    [
+      'processes',
+      'list the running processes and their connections',
+      () => import('../records/processes.command.ts'),
+    ],
     ['usage', 'show what tenants used', () => import('../records/usage.command.ts')],
-    ['logs', 'list what operators changed, when and why', () => import('../records/logs.command.ts')],
-    ['doctor', 'find what is wrong anywhere, and repair it', () => import('../doctor/doctor.command.ts')],
-    ['console', 'show the fleet in a browser, and run commands there', () => import('../console/console.command.ts')],
-    ['completion', 'print the script of a shell that completes commands', () => import('./completion.command.ts')],
+    [
+      'logs',
+      'list what operators changed, when and why',
+      () => import('../records/logs.command.ts'),
+    ],
+    [
+      'doctor',
+      'find what is wrong anywhere, and repair it',
+      () => import('../doctor/doctor.command.ts'),
+    ],
+    [
+      'console',
+      'show the fleet in a browser, and run commands there',
+      () => import('../console/console.command.ts'),
+    ],
+    [
+      'completion',
+      'print the script of a shell that completes commands',
+      () => import('./completion.command.ts'),
+    ],
   ],
 };
 
 /**
- * All operations, by topic. The command line loads the module of one topic only; help and completion need no module of
- * another one.
+ * All operations, by topic. The command line loads the module of one topic only; help and
+ * completion need no module of another one.
  */
 export const catalogue: readonly Topic[] = groups.flatMap(group =>
   topics[group].map(([name, summary, load]) => ({ group, name, summary, load })),

@@ -16,16 +16,23 @@ export function addFields(command: Command, fields: Fields): void {
     const word = `${kebabCase(name)}${field.isList ? '...' : ''}`;
     const flag = optionFlag(name, field);
     if (field.isArgument) {
-      command.addArgument(made(new Argument(isRequired ? `<${word}>` : `[${word}]`, description), field));
+      command.addArgument(
+        made(new Argument(isRequired ? `<${word}>` : `[${word}]`, description), field),
+      );
     } else if (flag !== undefined) {
-      const option = new Option(`${flag} ${placeholder}`.trim(), description).makeOptionMandatory(isRequired);
+      const option = new Option(`${flag} ${placeholder}`.trim(), description).makeOptionMandatory(
+        isRequired,
+      );
       option.negate = false; // `--no-entity` is a flag of its own
       command.addOption(made(option, field));
     }
   }
 }
 
-/** Returns what the help says of a field: also how several values are given, and what holds without it. */
+/**
+ * Returns what the help says of a field: also how several values are given, and what holds
+ * without it.
+ */
 function descriptionOf({
   description,
   isArgument,
@@ -38,9 +45,12 @@ function descriptionOf({
 }: Field): string {
   const repeated = isList && !isArgument ? '; may be repeated' : '';
   const names =
-    (isList || isNames) && choices ? `${isNames ? ', separated by commas' : ''}: ${choices.join(', ')}` : '';
+    (isList || isNames) && choices
+      ? `${isNames ? ', separated by commas' : ''}: ${choices.join(', ')}`
+      : '';
   const setting = needs === undefined ? '' : `; needs ${needs}`;
-  const without = otherwise !== undefined && initial === undefined ? ` (default: ${otherwise})` : '';
+  const without =
+    otherwise !== undefined && initial === undefined ? ` (default: ${otherwise})` : '';
   return description + names + repeated + setting + without;
 }
 
@@ -53,13 +63,19 @@ function made<Part extends Argument | Option>(part: Part, field: Field): Part {
   return part;
 }
 
-/** Returns the values that a command line gives to fields, without defaults; of an optional secret, true. */
+/**
+ * Returns the values that a command line gives to fields, without defaults; of an optional
+ * secret, true.
+ */
 export function givenFields(command: Command, fields: Fields): Readonly<Record<string, unknown>> {
   const positions = Object.keys(fields).filter(name => fields[name]?.isArgument);
   const values = Object.entries(fields).map(([name, field]) => {
     if (field.isArgument) return [name, command.processedArgs[positions.indexOf(name)]];
     const key = command.options.find(option => fieldOf(option) === field)?.attributeName() ?? '';
-    return [name, command.getOptionValueSource(key) === 'cli' ? command.getOptionValue(key) : undefined];
+    return [
+      name,
+      command.getOptionValueSource(key) === 'cli' ? command.getOptionValue(key) : undefined,
+    ];
   });
   return Object.fromEntries(values.filter(([, value]) => value !== undefined));
 }
@@ -74,12 +90,14 @@ function parserOf(field: Field): (text: string, previous: unknown) => unknown {
 }
 
 /**
- * An argument is never empty: `show "$SLUG"` of a script whose variable is not set. Options have rules of their own.
+ * An argument is never empty: `show "$SLUG"` of a script whose variable is not set. Options
+ * have rules of their own.
  */
 function parse({ parse, isArgument, isList, choices }: Field, text: string): unknown {
   if (isArgument && text.trim() === '') throw new InvalidArgumentError('It is empty.');
-  if (isList && choices && !choices.includes(text))
+  if (isList && choices && !choices.includes(text)) {
     throw new InvalidArgumentError(`Allowed choices are ${choices.join(', ')}.`);
+  }
   if (!parse) return text;
   try {
     return parse(text);

@@ -7,14 +7,16 @@ import { printError, wantsDocuments } from './output.ts';
 export const exitUsage = 2;
 
 /**
- * Creates a command that exits with 2 on wrong usage, and shows no URL then. Make subcommands with its `command`
- * method: they inherit that.
+ * Creates a command that exits with 2 on wrong usage, and shows no URL then. Make subcommands
+ * with its `command` method: they inherit that.
  */
 export function createCommand(name: string): Command {
   return new Command(name)
     .showHelpAfterError('(add --help for the usage)')
     .configureOutput(
-      wantsDocuments() ? { writeErr: () => {} } : { outputError: (text, write) => write(withoutUrls(text)) },
+      wantsDocuments()
+        ? { writeErr: () => {} }
+        : { outputError: (text, write) => write(withoutUrls(text)) },
     )
     .exitOverride(error => {
       if (error.exitCode === 0) process.exit(0);
@@ -24,8 +26,8 @@ export function createCommand(name: string): Command {
 }
 
 /**
- * The text of a usage error; commander has none when a command is missing. It repeats the arguments, among which
- * somebody may have put a URL that holds a password.
+ * The text of a usage error; commander has none when a command is missing. It repeats the
+ * arguments, among which somebody may have put a URL that holds a password.
  */
 function usageText({ code, message }: CommanderError): string {
   return code === 'commander.help'

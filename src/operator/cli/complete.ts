@@ -35,18 +35,26 @@ async function candidatesAt(
   const values = argument ? await valuesOf(argument, operands, start) : [];
   const commands = operands.length === 0 ? command.commands : [];
   return [
-    ...commands.map(each => ({ value: each.name(), description: each.summary() || each.description() })),
+    ...commands.map(each => ({
+      value: each.name(),
+      description: each.summary() || each.description(),
+    })),
     ...values,
   ];
 }
 
 function optionsOf(command: Command, before: readonly string[]): Candidate[] {
-  const unused = command.options.filter(option => !option.hidden && !before.some(word => isNamed(option, word)));
+  const unused = command.options.filter(
+    option => !option.hidden && !before.some(word => isNamed(option, word)),
+  );
   const help = { value: '--help', description: 'show the help of the command' };
   return [...unused.map(({ long, description }) => ({ value: long ?? '', description })), help];
 }
 
-/** Returns what an argument or option can be. @param operands the arguments before it */
+/**
+ * Returns what an argument or option can be.
+ * @param operands the arguments before it
+ */
 export async function valuesOf(
   made: Argument | Option,
   operands: readonly string[],

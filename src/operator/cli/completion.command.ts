@@ -6,7 +6,8 @@ const shells = ['bash', 'zsh', 'fish'] as const;
 
 const completion = defineOperation({
   name: 'completion',
-  description: 'print the script with which a shell completes commands, options, tenants, users and servers',
+  description:
+    'print the script with which a shell completes commands, options, tenants, users and servers',
   fields: { shell: argument('text', { choices: shells }) },
   examples: [
     'completion bash > ~/.local/share/bash-completion/completions/backoffice',
@@ -22,7 +23,10 @@ Then the start file of the shell loads the script:
   effect: 'reads',
   json: false,
   async run({ shell }, { output }) {
-    const script = await readFile(new URL(`./completion/backoffice.${shell}`, import.meta.url), 'utf8');
+    const script = await readFile(
+      new URL(`./completion/backoffice.${shell}`, import.meta.url),
+      'utf8',
+    );
     output.text(() => script.trimEnd());
   },
 });

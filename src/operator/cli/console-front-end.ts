@@ -8,9 +8,11 @@ import { type FrontEnd, printWarning } from './output.ts';
 const countIntervalMs = 100;
 
 /**
- * Creates the front end of a command that the console runs: it sends what the command returns to the parent process.
- * Warnings and errors go to stderr. A command whose console is gone goes on, and says nothing.
- * @param isPlanned true for a command whose plan somebody has seen: it is done only if the plan is still the same
+ * Creates the front end of a command that the console runs: it sends what the command returns
+ * to the parent process. Warnings and errors go to stderr. A command whose console is gone goes
+ * on, and says nothing.
+ * @param isPlanned true for a command whose plan somebody has seen: it is done only if the plan
+ *   is still the same
  */
 export function createConsoleFrontEnd(isPlanned: boolean): FrontEnd {
   process.stderr.on('error', () => {}); // a pipe to the console
@@ -27,8 +29,11 @@ export function createConsoleFrontEnd(isPlanned: boolean): FrontEnd {
       send({ kind: 'confirm', steady: steadyOf(plan) });
       const answer = await receive();
       if (answer === false) throw new OperatorError('The plan has changed. Make it again');
-      if (confirm && answer !== confirm.name)
-        throw new OperatorError(`That is not ${confirm.name}: nothing was changed`, { usage: true });
+      if (confirm && answer !== confirm.name) {
+        throw new OperatorError(`That is not ${confirm.name}: nothing was changed`, {
+          usage: true,
+        });
+      }
     },
     found: () => send({ kind: 'found' }),
     showPlan: plan => {
@@ -41,8 +46,8 @@ export function createConsoleFrontEnd(isPlanned: boolean): FrontEnd {
 const steadyOf = ({ steady, text }: Plan): string => steady ?? text();
 
 /**
- * Returns the next message of the parent process; undefined when that is gone. Leaves no listener, which would keep
- * this process alive.
+ * Returns the next message of the parent process; undefined when that is gone. Leaves no
+ * listener, which would keep this process alive.
  */
 function receive(): Promise<unknown> {
   return new Promise(resolve => {
@@ -61,7 +66,11 @@ function createOutput(send: (message: RunMessage) => void): Output {
     const all = items.map((item): Record<string, unknown> => ({ ...row(item), ...wide?.(item) }));
     const columns = Object.keys(all[0] ?? {});
     if (all.length === 0) return sendText(() => empty);
-    send({ kind: 'list', columns, rows: all.map(each => columns.map(column => cellText(each[column]))) });
+    send({
+      kind: 'list',
+      columns,
+      rows: all.map(each => columns.map(column => cellText(each[column]))),
+    });
   };
   return {
     wantsDocuments: false,

@@ -4,8 +4,9 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 const insufficientPrivilege = '42501';
 
 /**
- * Returns an error that says what to do when a command has failed because the login of `DATABASE_URL` lacks the rights
- * of an operator in the control database; every other error as it is.
+ * Returns an error that says what to do when a command has failed because the login of
+ * `DATABASE_URL` lacks the rights of an operator in the control database; every other error as
+ * it is.
  */
 export async function explainLogin(error: unknown): Promise<unknown> {
   const cause = error instanceof OperatorError ? error.cause : error;
@@ -32,10 +33,12 @@ export async function explainLogin(error: unknown): Promise<unknown> {
 }
 
 /**
- * Returns the grant that makes the login of a URL a member of the owner of its database; undefined: it is one, or would
- * become a superuser.
+ * Returns the grant that makes the login of a URL a member of the owner of its database;
+ * undefined: it is one, or would become a superuser.
  */
-async function findMissingGrant(url: string): Promise<{ login: string; owner: string; grant: string } | undefined> {
+async function findMissingGrant(
+  url: string,
+): Promise<{ login: string; owner: string; grant: string } | undefined> {
   const { databaseNameOf, databaseUrl } = await import('../../control/server-urls.ts');
   const { withConnection } = await import('../../lib/postgres/connection.ts');
   const name = databaseNameOf(url);

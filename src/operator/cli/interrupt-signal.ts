@@ -1,13 +1,19 @@
 import type { Installation } from '../../control/installation.ts';
-import { exitCodes, onStopSignal, type StopSignal, stopSignals } from '../../lib/runtime/signals.ts';
+import {
+  exitCodes,
+  onStopSignal,
+  type StopSignal,
+  stopSignals,
+} from '../../lib/runtime/signals.ts';
 import type { Operation } from '../command/operation.ts';
 import type { CommandProgress } from './output.ts';
 
 const maxCloseMs = 1_000;
 
 /**
- * Returns the signal that Ctrl-C, SIGTERM and a closed terminal abort, so that an operation ends early; a second Ctrl-C
- * ends the process. They end the process at once if the operation cannot end early, or has not begun anything yet.
+ * Returns the signal that Ctrl-C, SIGTERM and a closed terminal abort, so that an operation
+ * ends early; a second Ctrl-C ends the process. They end the process at once if the operation
+ * cannot end early, or has not begun anything yet.
  */
 export function interruptSignal(
   { interrupt }: Operation,
@@ -35,7 +41,10 @@ export function interruptSignal(
 }
 
 /** Leaves an embedded PostgreSQL, so that it does not continue to run. */
-async function exitAtOnce(installation: Installation | undefined, signal: StopSignal): Promise<void> {
+async function exitAtOnce(
+  installation: Installation | undefined,
+  signal: StopSignal,
+): Promise<void> {
   setTimeout(() => process.exit(exitCodes[signal]), maxCloseMs).unref();
   await installation?.close().catch(() => {});
   process.exit(exitCodes[signal]);

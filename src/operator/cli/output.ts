@@ -4,7 +4,10 @@ import { pageText } from '../command/list-parts.ts';
 import type { Output, Plan, Progress } from '../command/operation.ts';
 import { tableText } from '../command/text-table.ts';
 
-/** Progress that says whether it counts, which decides what a Ctrl-C does, and that can be removed. */
+/**
+ * Progress that says whether it counts, which decides what a Ctrl-C does, and that can be
+ * removed.
+ */
 export interface CommandProgress extends Progress {
   /** True once it counts. */
   readonly counts: boolean;
@@ -14,13 +17,19 @@ export interface CommandProgress extends Progress {
 /** Where a command shows what it does, and asks. */
 export interface FrontEnd {
   readonly progress: CommandProgress;
-  /** True if somebody has seen the plan of the command: it is made again, and `confirm` compares it. */
+  /**
+   * True if somebody has seen the plan of the command: it is made again, and `confirm` compares
+   * it.
+   */
   readonly isPlanned: boolean;
   /** @param isRepeated true if the command returns several results */
   output(isRepeated: boolean): Output;
   /** As `Context.agree`. */
   agree(question: string): Promise<boolean | undefined>;
-  /** Has a plan confirmed, if it wants that. @throws {OperatorError} when it is not */
+  /**
+   * Has a plan confirmed, if it wants that.
+   * @throws {OperatorError} when it is not
+   */
   confirm(plan: Plan, yes: boolean): Promise<void>;
   showPlan(plan: Plan, output: Output): void;
   /** Called when an operation that reads has found something to correct, such as `doctor`. */
@@ -28,8 +37,8 @@ export interface FrontEnd {
 }
 
 /**
- * What `-o` accepts. `wide` and `name` are for lists: all columns at full width; only the names, for scripts. `url` is
- * for operations that make a URL: only the URL, for a file.
+ * What `-o` accepts. `wide` and `name` are for lists: all columns at full width; only the
+ * names, for scripts. `url` is for operations that make a URL: only the URL, for a file.
  */
 export const formats = ['json', 'yaml', 'wide', 'name', 'url'] as const;
 
@@ -45,13 +54,14 @@ function outputFormat(args: readonly string[] = process.argv): (typeof formats)[
 }
 
 /*
- * These functions are the only code of the command line that writes to stdout. So with `--json` nothing but JSON
- * appears there. Progress, questions and errors go to stderr.
+ * These functions are the only code of the command line that writes to stdout. So with `--json`
+ * nothing but JSON appears there. Progress, questions and errors go to stderr.
  */
 
 /**
  * Prints what an operation returns, in the format that the command line asks for.
- * @param isRepeated true for one of several results, such as with `--watch`: with `--json`, one line
+ * @param isRepeated true for one of several results, such as with `--watch`: with `--json`, one
+ *   line
  * @param beforeText clears what would stand on the same line of the terminal
  */
 export function createOutput(isRepeated: boolean, beforeText: () => void): Output {
@@ -69,7 +79,9 @@ export function createOutput(isRepeated: boolean, beforeText: () => void): Outpu
     }
     const all = (): object[] => items.map(item => ({ ...row(item), ...wide?.(item) }));
     print(items, () =>
-      format === 'wide' ? tableText(all(), empty, Number.POSITIVE_INFINITY) : tableText(items.map(row), empty),
+      format === 'wide'
+        ? tableText(all(), empty, Number.POSITIVE_INFINITY)
+        : tableText(items.map(row), empty),
     );
   };
   return {
@@ -104,23 +116,37 @@ export function printLine(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** @param indent of JSON; without it, the document is one of several: a line of JSON, or a document of a YAML stream */
+/**
+ * @param indent of JSON; without it, the document is one of several: a line of JSON, or a
+ *   document of a YAML stream
+ */
 function documentText(document: unknown, indent?: number): string {
   if (outputFormat() !== 'yaml') return JSON.stringify(document, null, indent);
-  const { stringify } = createRequire(import.meta.url)('yaml') as typeof import('yaml'); // loads when it is needed
+  // loads when it is needed
+  const { stringify } = createRequire(import.meta.url)('yaml') as typeof import('yaml');
   return `${indent === undefined ? '---\n' : ''}${stringify(document, { lineWidth: 0 }).trimEnd()}`;
 }
 
-/** True when the command line asks for documents instead of text: known also when its options are wrong. */
+/**
+ * True when the command line asks for documents instead of text: known also when its options
+ * are wrong.
+ */
 export function wantsDocuments(): boolean {
   return ['json', 'yaml'].includes(outputFormat());
 }
 
-/** Explains an error on stderr: in a sentence, or where documents are printed as one line of JSON. */
+/**
+ * Explains an error on stderr: in a sentence, or where documents are printed as one line of
+ * JSON.
+ */
 export function printError(error: unknown): void {
-  process.stderr.write(`${wantsDocuments() ? JSON.stringify({ error: errorDocument(error) }) : explain(error)}\n`);
+  process.stderr.write(
+    `${wantsDocuments() ? JSON.stringify({ error: errorDocument(error) }) : explain(error)}\n`,
+  );
 }
 
 export function printWarning(message: string): void {
-  process.stderr.write(`${wantsDocuments() ? JSON.stringify({ warning: { message } }) : `Warning: ${message}`}\n`);
+  process.stderr.write(
+    `${wantsDocuments() ? JSON.stringify({ warning: { message } }) : `Warning: ${message}`}\n`,
+  );
 }

@@ -1,7 +1,13 @@
 import type { ControlStatements, Installation } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import type { Trace } from '../../lib/tracing/trace.ts';
-import { type Context, isConfirmed, isRecorded, type Operation, type RecordBirth } from '../command/operation.ts';
+import {
+  type Context,
+  isConfirmed,
+  isRecorded,
+  type Operation,
+  type RecordBirth,
+} from '../command/operation.ts';
 import { type Fields, withDefaults } from '../command/operation-fields.ts';
 import type { RecordedAction } from '../records/record-action.ts';
 import { catalogue } from './catalogue.ts';
@@ -12,7 +18,8 @@ import { type FrontEnd, printError, printWarning } from './output.ts';
 import { readSecret } from './read-answer.ts';
 import { watch } from './watch.ts';
 
-// What a command needs is imported when it runs: most of the time of a short command is the loading of modules.
+// What a command needs is imported when it runs: most of the time of a short command is the
+// loading of modules.
 
 const exitFailed = 1;
 
@@ -28,8 +35,9 @@ export interface Call {
 }
 
 /**
- * Runs an operation on the installation that the environment configures. An error is explained in one line on stderr
- * (as JSON with `--json`) and sets the exit code: 2 for wrong usage, otherwise 1.
+ * Runs an operation on the installation that the environment configures. An error is explained
+ * in one line on stderr (as JSON with `--json`) and sets the exit code: 2 for wrong usage,
+ * otherwise 1.
  */
 export async function perform(call: Call, frontEnd: FrontEnd): Promise<void> {
   try {
@@ -59,7 +67,10 @@ async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<un
   }
 }
 
-/** What a command does. @param recordBirth absent: nothing is recorded */
+/**
+ * What a command does.
+ * @param recordBirth absent: nothing is recorded
+ */
 type Work = (recordBirth?: RecordBirth) => Promise<unknown>;
 
 /** Runs the work of a command on a control database at head, as a process that beats. */
@@ -72,11 +83,15 @@ async function onControlHead(installation: Installation, call: Call, work: Work)
   return beating(installation, () => recorded(installation, call, work));
 }
 
-/** Runs the work of a command that makes the control database, and records the change at its end. */
+/**
+ * Runs the work of a command that makes the control database, and records the change at its
+ * end.
+ */
 async function makingControl(installation: Installation, call: Call, work: Work): Promise<unknown> {
   const running = work();
   await running.catch(() => {});
-  await recorded(installation, call, () => running).catch(() => {}); // without a schema there is no table for it
+  // without a schema there is no table for it
+  await recorded(installation, call, () => running).catch(() => {});
 
   return running;
 }
@@ -114,7 +129,9 @@ async function performOn(
     output: frontEnd.output(isRepeated),
     progress,
     // A command that is repeated ends with the turn in which a signal comes: see `watch`.
-    signal: isRepeated ? new AbortController().signal : interruptSignal(operation, progress, installation),
+    signal: isRepeated
+      ? new AbortController().signal
+      : interruptSignal(operation, progress, installation),
     agree,
     recordBirth,
   };
@@ -141,14 +158,15 @@ async function performOn(
 /** Reads the secrets from the terminal or stdin, as the last step before the operation. */
 async function withSecrets(fields: Fields, given: Call['given']): Promise<Record<string, unknown>> {
   const values = { ...given };
-  for (const [name, { kind, prompt = '', isRequired }] of Object.entries(fields))
+  for (const [name, { kind, prompt = '', isRequired }] of Object.entries(fields)) {
     if (kind === 'secret' && (isRequired || given[name])) values[name] = await readSecret(prompt);
+  }
   return values;
 }
 
 /**
- * Returns what an operator asks for, for the log of operators; undefined if that has no entry, as it changes nothing.
- * Has no secret.
+ * Returns what an operator asks for, for the log of operators; undefined if that has no entry,
+ * as it changes nothing. Has no secret.
  * @param given the fields that were given, without defaults
  */
 function actionOf(
@@ -157,14 +175,18 @@ function actionOf(
   reason: string | undefined,
 ): RecordedAction | undefined {
   const { name, fields, effect, changingFields = [], isRoutine = false } = operation;
-  const isChange = isRoutine || effect !== 'reads' || changingFields.some(field => given[field] !== undefined);
+  const isChange =
+    isRoutine || effect !== 'reads' || changingFields.some(field => given[field] !== undefined);
   if (!isRecorded(operation) || !isChange) return undefined;
   const {
     slug,
     reason: _,
     ...rest
   } = Object.fromEntries(
-    Object.entries(given).map(([field, value]) => [field, fields[field]?.kind === 'secret' ? true : value]),
+    Object.entries(given).map(([field, value]) => [
+      field,
+      fields[field]?.kind === 'secret' ? true : value,
+    ]),
   );
   const [only, ...more] = [slug].flat();
   const isOne = typeof only === 'string' && more.length === 0;
@@ -178,10 +200,13 @@ function actionOf(
 }
 
 /**
- * Runs work in a span of its own, if the runs of the operation are traced and the settings name a collector. Loads
- * nothing of OpenTelemetry otherwise.
+ * Runs work in a span of its own, if the runs of the operation are traced and the settings name
+ * a collector. Loads nothing of OpenTelemetry otherwise.
  */
-async function traced<T>({ name, isTraced }: Operation, work: (trace?: Trace) => Promise<T>): Promise<T> {
+async function traced<T>(
+  { name, isTraced }: Operation,
+  work: (trace?: Trace) => Promise<T>,
+): Promise<T> {
   if (!isTraced) return work();
   const { readConfig } = await import('../../lib/config/config.ts');
   const settings = readConfig().tracing;

@@ -15,11 +15,15 @@ export function positionAfter(program: Command, words: readonly string[]): Posit
   let operands: string[] = [];
   let option: Option | undefined;
   for (const word of words) {
-    if (option) option = undefined;
-    else if (word.startsWith('-'))
-      option = command.options.find(each => isNamed(each, word) && (each.required || each.optional));
-    else {
-      const next = operands.length === 0 ? command.commands.find(each => each.name() === word) : undefined;
+    if (option) {
+      option = undefined;
+    } else if (word.startsWith('-')) {
+      option = command.options.find(
+        each => isNamed(each, word) && (each.required || each.optional),
+      );
+    } else {
+      const next =
+        operands.length === 0 ? command.commands.find(each => each.name() === word) : undefined;
       operands = next ? [] : [...operands, word];
       command = next ?? command;
     }

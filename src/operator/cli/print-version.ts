@@ -7,6 +7,11 @@ import { createOutput } from './output.ts';
 /** Prints the build, and the versions of the databases that it needs. */
 export async function printVersion(): Promise<void> {
   const { build } = newProcess('command');
-  const version = { build, tenant: await tenantHead(), control: await controlHead(), node: process.versions.node };
+  const version = {
+    build,
+    tenant: await tenantHead(),
+    control: await controlHead(),
+    node: process.versions.node,
+  };
   createOutput(false, () => {}).result(version, () => fieldsText(version));
 }

@@ -1,6 +1,13 @@
 import { Command, Help, Option } from 'commander';
 import { OperatorError } from '../../lib/log/operator-error.ts';
-import { groups, isConfirmed, type Operation, operationsOf, type Topic, takesReason } from '../command/operation.ts';
+import {
+  groups,
+  isConfirmed,
+  type Operation,
+  operationsOf,
+  type Topic,
+  takesReason,
+} from '../command/operation.ts';
 import { wrap } from '../command/text-table.ts';
 import { unwrapped } from '../command/texts.ts';
 import { catalogue } from './catalogue.ts';
@@ -12,36 +19,56 @@ import { canAsk } from './read-answer.ts';
 /** The columns of a help that is not printed on a terminal, as those that commander wraps. */
 const defaultWidth = 80;
 
-/** Adds the command of a topic with all of its operations. @param frontEnd creates that of the command that runs */
+/**
+ * Adds the command of a topic with all of its operations.
+ * @param frontEnd creates that of the command that runs
+ */
 function addTopic(
   program: Command,
   { name, summary }: Topic,
   operations: readonly Operation[],
   frontEnd: () => Promise<FrontEnd>,
 ): void {
-  const topic = program.command(name).description(summary).helpCommand('help [command]', 'show the help of a command');
+  const topic = program
+    .command(name)
+    .description(summary)
+    .helpCommand('help [command]', 'show the help of a command');
   for (const operation of operations) {
     const [, word] = operation.name.split(' ');
     addOperation(word === undefined ? topic : topic.command(word), operation, frontEnd);
   }
-  if (operations.every(operation => operation.name !== name))
+  if (operations.every(operation => operation.name !== name)) {
     addExamples(
       topic,
       operations.flatMap(({ examples }) => examples.slice(0, 1)),
     );
+  }
 }
 
 /** Makes a command of an operation: its arguments and options, its help, and what it runs. */
-function addOperation(command: Command, operation: Operation, frontEnd: () => Promise<FrontEnd>): void {
+function addOperation(
+  command: Command,
+  operation: Operation,
+  frontEnd: () => Promise<FrontEnd>,
+): void {
   const { description, fields, help, exitCodes, examples, plan, repeats, json } = operation;
-  const prompt = Object.values(fields).find(field => field.kind === 'secret' && field.isRequired)?.prompt;
-  command.description(prompt === undefined ? description : `${description}; reads from stdin: ${prompt}`);
+  const prompt = Object.values(fields).find(
+    field => field.kind === 'secret' && field.isRequired,
+  )?.prompt;
+  command.description(
+    prompt === undefined ? description : `${description}; reads from stdin: ${prompt}`,
+  );
   addFields(command, fields);
   if (plan) {
-    command.option('--dry-run', operation.dryRun ?? 'show what would be changed, and change nothing');
+    command.option(
+      '--dry-run',
+      operation.dryRun ?? 'show what would be changed, and change nothing',
+    );
   }
   if (isConfirmed(operation)) command.option('--yes', 'do not ask for confirmation');
-  if (repeats === 'sometimes') command.option('--watch', 'show it again every 2 seconds, until Ctrl-C');
+  if (repeats === 'sometimes') {
+    command.option('--watch', 'show it again every 2 seconds, until Ctrl-C');
+  }
   if (json !== false) addOutputOptions(command, operation);
   if (help) command.addHelpText('after', () => paragraphsText(help));
   if (exitCodes) command.addHelpText('after', () => paragraphsText(`Exit code: ${exitCodes}.`));
@@ -63,14 +90,21 @@ function addOutputOptions(command: Command, operation: Operation): void {
     return isList || format === 'json' || format === 'yaml';
   });
   const more = isList ? ', or the list in another way' : makesUrl ? ', or only the URL' : '';
-  command.addOption(new Option('-o, --output <format>', `print a document${more}`).choices(choices));
-  if (takesReason(operation)) command.option('--reason <text>', 'why, for the log of operators (bin/backoffice logs)');
+  command.addOption(
+    new Option('-o, --output <format>', `print a document${more}`).choices(choices),
+  );
+  if (takesReason(operation)) {
+    command.option('--reason <text>', 'why, for the log of operators (bin/backoffice logs)');
+  }
   command.hook('preAction', (_, action) => {
     if (wantsDocuments()) action.setOptionValue('json', true);
   });
 }
 
-/** Wraps paragraphs to the width of the help. Lines that begin with spaces are commands, and stay as they are. */
+/**
+ * Wraps paragraphs to the width of the help. Lines that begin with spaces are commands, and
+ * stay as they are.
+ */
 function paragraphsText(text: string): string {
   const width = process.stdout.columns || defaultWidth;
 
@@ -111,11 +145,12 @@ Each command has examples and all of its options in its own help, such as
 bin/backoffice move --help
 Exit codes: 0 done, 1 failed, 2 wrong usage. The handbook is docs/operate.md.`;
 
-const terminal = async (): Promise<FrontEnd> => (await import('./terminal-front-end.ts')).createTerminalFrontEnd();
+const terminal = async (): Promise<FrontEnd> =>
+  (await import('./terminal-front-end.ts')).createTerminalFrontEnd();
 
 /**
- * Runs the command line; `__complete` is for the scripts of `completion`, `__run` for the console, and `__perform` for
- * what it has shown the plan of.
+ * Runs the command line; `__complete` is for the scripts of `completion`, `__run` for the
+ * console, and `__perform` for what it has shown the plan of.
  * @param args without the program and the script
  */
 export async function runProgram(args: readonly string[]): Promise<void> {
@@ -126,8 +161,9 @@ export async function runProgram(args: readonly string[]): Promise<void> {
   }
   if (args[0] === '__complete') {
     const { complete } = await import('./complete.ts');
-    for (const { value, description = '' } of await complete(args.slice(1), createProgram))
+    for (const { value, description = '' } of await complete(args.slice(1), createProgram)) {
       printLine(`${value}\t${description}`);
+    }
     return;
   }
   const isOfConsole = args[0] === '__run' || args[0] === '__perform';
@@ -137,51 +173,74 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     const { createConsoleFrontEnd } = await import('./console-front-end.ts');
     return createConsoleFrontEnd(args[0] === '__perform');
   };
-  const program = await createProgram(name => name === topicOf(words), isOfConsole ? consoleFrontEnd : terminal);
-  const answered = canAsk() ? await (await import('./ask-missing.ts')).askMissing(program, words) : words;
+  const program = await createProgram(
+    name => name === topicOf(words),
+    isOfConsole ? consoleFrontEnd : terminal,
+  );
+  const answered = canAsk()
+    ? await (await import('./ask-missing.ts')).askMissing(program, words)
+    : words;
   await program.parseAsync(answered, { from: 'user' });
 }
 
 /**
- * A reader that has read enough (`| head -1`) closes the pipe. The command goes on: what it changes must not end in the
- * middle. Another error, such as that of a full disk, is a failure.
+ * A reader that has read enough (`| head -1`) closes the pipe. The command goes on: what it
+ * changes must not end in the middle. Another error, such as that of a full disk, is a failure.
  */
 function onOutputError({ code }: NodeJS.ErrnoException): void {
   if (code === 'EPIPE' || process.exitCode) return;
   process.exitCode = 1;
-  printError(new OperatorError(`Standard output cannot be written (${code}): the result is incomplete`));
+  printError(
+    new OperatorError(`Standard output cannot be written (${code}): the result is incomplete`),
+  );
 }
 
 /**
  * Builds the program with all commands of the top level.
- * @param isNeeded whether a command of the top level is complete; another one has only its name and its summary
+ * @param isNeeded whether a command of the top level is complete; another one has only its name
+ *   and its summary
  * @param frontEnd creates that of the command that runs
  */
-export async function createProgram(isNeeded: (name: string) => boolean, frontEnd = terminal): Promise<Command> {
+export async function createProgram(
+  isNeeded: (name: string) => boolean,
+  frontEnd = terminal,
+): Promise<Command> {
   const program = createCommand('bin/backoffice')
-    .description('Operates the sales back office: its tenants, their users and databases, servers and backups.')
+    .description(
+      'Operates the sales back office: its tenants, their users and databases, servers and backups.',
+    )
     .usage('<command> [options]')
     .option('-V, --version', 'show the build')
     .helpOption('-h, --help', 'show the help of a command')
-    .enablePositionalOptions() // `move list --json`: the option is that of `list`, although `move` has one, too
+    // `move list --json`: the option is that of `list`, although `move` has one, too
+    .enablePositionalOptions()
     .configureHelp({ subcommandTerm })
     .addHelpText('after', examples);
-  for (const group of groups)
+  for (const group of groups) {
     for (const topic of catalogue.filter(each => each.group === group)) {
       if (isNeeded(topic.name)) addTopic(program, topic, await operationsOf(topic), frontEnd);
       else program.command(topic.name);
       program.commands.at(-1)?.summary(topic.summary).helpGroup(`${group}:`);
     }
-  const help = new Command('help').argument('[command]').summary('show the help of a command').helpGroup('Look:');
+  }
+  const help = new Command('help')
+    .argument('[command]')
+    .summary('show the help of a command')
+    .helpGroup('Look:');
   return program.addHelpCommand(help);
 }
 
-/** Returns the name of the command of the top level in the arguments: the first one that is no option. */
+/**
+ * Returns the name of the command of the top level in the arguments: the first one that is no
+ * option.
+ */
 function topicOf(args: readonly string[]): string | undefined {
   return args.find(arg => !arg.startsWith('-'));
 }
 
 /** The list of all commands has only names. */
 function subcommandTerm(this: Help, command: Command): string {
-  return command.parent?.parent ? Help.prototype.subcommandTerm.call(this, command) : command.name();
+  return command.parent?.parent
+    ? Help.prototype.subcommandTerm.call(this, command)
+    : command.name();
 }

@@ -3,7 +3,9 @@ import { Writable } from 'node:stream';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { wantsDocuments } from './output.ts';
 
-/** True when an operator can be asked: on a terminal, and not where a program reads documents. */
+/**
+ * True when an operator can be asked: on a terminal, and not where a program reads documents.
+ */
 export function canAsk(): boolean {
   return process.stdin.isTTY === true && process.stderr.isTTY === true && !wantsDocuments();
 }
@@ -17,15 +19,24 @@ export async function readAnswer(
   question: string,
   complete?: (start: string) => Promise<readonly string[]>,
 ): Promise<string> {
-  const { createInterface } = await import('node:readline/promises'); // only when something is asked
+  // only when something is asked
+  const { createInterface } = await import('node:readline/promises');
   const terminal = createInterface({
     input: process.stdin,
     output: process.stderr,
-    ...(complete && { completer: async (line: string) => [[...(await complete(line))], line] as [string[], string] }),
+    ...(complete && {
+      completer: async (line: string) => [[...(await complete(line))], line] as [string[], string],
+    }),
   });
-  // Ctrl-C and Ctrl-D reject the question only in some states of the terminal; they always close it.
-  const closed = new Promise<undefined>(resolve => terminal.once('close', () => resolve(undefined)));
-  const answer = await Promise.race([terminal.question(`${question}: `).catch(() => undefined), closed]);
+  // Ctrl-C and Ctrl-D reject the question only in some states of the terminal; they always
+  // close it.
+  const closed = new Promise<undefined>(resolve =>
+    terminal.once('close', () => resolve(undefined)),
+  );
+  const answer = await Promise.race([
+    terminal.question(`${question}: `).catch(() => undefined),
+    closed,
+  ]);
   terminal.close();
   if (answer === undefined) process.stderr.write('\n');
   return answer?.trim() ?? '';
@@ -54,6 +65,8 @@ function readHidden(prompt: string): Promise<string> {
       terminal.close();
     });
     // Ctrl-C and Ctrl-D
-    terminal.once('close', () => reject(new OperatorError('Nothing was given: nothing was changed', { usage: true })));
+    terminal.once('close', () =>
+      reject(new OperatorError('Nothing was given: nothing was changed', { usage: true })),
+    );
   }).finally(() => process.stderr.write('\n'));
 }

@@ -17,15 +17,23 @@ export function createTerminalFrontEnd(): FrontEnd {
     confirm: async ({ confirm }, yes) => {
       if (!confirm || yes) return;
       const { name, consequence, kind = 'slug' } = confirm;
-      if (!canAsk())
-        throw new OperatorError(`${name} ${consequence}. Add --yes to confirm; nothing was changed`, { usage: true });
+      if (!canAsk()) {
+        throw new OperatorError(
+          `${name} ${consequence}. Add --yes to confirm; nothing was changed`,
+          { usage: true },
+        );
+      }
       const typed = await readAnswer(`${name} ${consequence}.\nType its ${kind} to confirm`);
-      if (typed !== name) throw new OperatorError(`That is not ${name}: nothing was changed`, { usage: true });
+      if (typed !== name) {
+        throw new OperatorError(`That is not ${name}: nothing was changed`, { usage: true });
+      }
     },
     showPlan: ({ document, text, isLines }, output) => {
-      if (isLines && output.wantsDocuments && Array.isArray(document))
+      if (isLines && output.wantsDocuments && Array.isArray(document)) {
         for (const each of document) output.part(each, text);
-      else output.result(document, text);
+      } else {
+        output.result(document, text);
+      }
     },
   };
 }
@@ -36,8 +44,9 @@ const redrawMs = 100;
 const spinnerDelayMs = 1_000;
 
 /**
- * Draws the progress of an operation on the last line of a terminal, on stderr: the current step with the elapsed time,
- * and then a bar as soon as it counts. Draws nothing in a script, and where documents are printed.
+ * Draws the progress of an operation on the last line of a terminal, on stderr: the current
+ * step with the elapsed time, and then a bar as soon as it counts. Draws nothing in a script,
+ * and where documents are printed.
  */
 class TerminalProgress implements CommandProgress {
   readonly isVisible = process.stderr.isTTY === true && !wantsDocuments();
@@ -92,7 +101,10 @@ class TerminalProgress implements CommandProgress {
     if (elapsedMs < spinnerDelayMs) return;
     const frame = frames[Math.floor(elapsedMs / redrawMs) % frames.length];
     this.#draw(
-      `${frame} ${this.#step} · ${Math.floor(elapsedMs / 1_000)} s`.slice(0, (process.stderr.columns || 80) - 1),
+      `${frame} ${this.#step} · ${Math.floor(elapsedMs / 1_000)} s`.slice(
+        0,
+        (process.stderr.columns || 80) - 1,
+      ),
     );
   }
 

@@ -6,7 +6,8 @@ import { startScreen, wantsDocuments } from './output.ts';
 const intervalMs = 2_000;
 
 /**
- * Calls `show` every 2 s until Ctrl-C, or until nobody reads the output. On a terminal, clears the screen before each.
+ * Calls `show` every 2 s until Ctrl-C, or until nobody reads the output. On a terminal, clears
+ * the screen before each.
  * @param untilDone true to end when it does not return `again`
  * @returns whether it succeeded when it was called last
  * @throws {OperatorError} without a terminal, unless documents are printed
@@ -16,13 +17,14 @@ export async function watch(
   show: () => Promise<boolean | 'again' | void>,
   untilDone: boolean,
 ): Promise<boolean> {
-  if (!process.stdout.isTTY && !wantsDocuments())
+  if (!process.stdout.isTTY && !wantsDocuments()) {
     throw new OperatorError(
       untilDone
         ? 'Without a terminal, add --json: one line every 2 seconds'
         : '--watch needs a terminal: add --json, or run the command again',
       { usage: true },
     );
+  }
   const stopped = new AbortController();
   onStopSignal(
     stopSignals,

@@ -6,7 +6,10 @@ import { readConfig } from '../../lib/config/config.ts';
 const noLog = { info: () => {}, warn: () => {} };
 
 /** Runs the work of a command, which beats meanwhile, so that `processes` knows of it. */
-export async function beating<T>({ pool, secrets, member }: Installation, work: () => Promise<T>): Promise<T> {
+export async function beating<T>(
+  { pool, secrets, member }: Installation,
+  work: () => Promise<T>,
+): Promise<T> {
   const beat = new Beat({
     pool,
     process: member?.process ?? newProcess('command'),

@@ -29,7 +29,10 @@ interface ChangeDefinition<F extends Fields> extends Omit<Definition<F>, 'plan' 
   change(values: Values<F>, context: Context, isDryRun: boolean): Promise<Change>;
 }
 
-/** Returns an operation that makes one change and returns its result: the plan is the same change as a dry run. */
+/**
+ * Returns an operation that makes one change and returns its result: the plan is the same
+ * change as a dry run.
+ */
 export function defineChange<const F extends Fields = NoFields>({
   change,
   ...definition
@@ -37,8 +40,16 @@ export function defineChange<const F extends Fields = NoFields>({
   return defineOperation<F>({
     ...definition,
     async plan(values, context) {
-      const { document, facts, plan, done: _, ...confirmation } = await change(values, context, true);
-      const planned = Array.isArray(document) ? document : { ...document, ...facts, state: 'planned' };
+      const {
+        document,
+        facts,
+        plan,
+        done: _,
+        ...confirmation
+      } = await change(values, context, true);
+      const planned = Array.isArray(document)
+        ? document
+        : { ...document, ...facts, state: 'planned' };
       return { document: planned, text: () => plan, ...confirmation };
     },
     async run(values, context) {

@@ -39,7 +39,11 @@ export function defineList<const F extends Fields = NoFields, Item extends objec
     async run(values, context) {
       const text = typeof empty === 'string' ? empty : empty(values);
       const found = await items(values, context);
-      context.output.list(found, { row, ...(wide && { wide }), name: nameOf, empty: text }, isWide?.(values));
+      context.output.list(
+        found,
+        { row, ...(wide && { wide }), name: nameOf, empty: text },
+        isWide?.(values),
+      );
     },
   });
 }

@@ -1,10 +1,17 @@
 import type { ListPage } from './operation.ts';
 import { amount, option, parsePositive } from './operation-fields.ts';
 
-/** Returns the fields of an operation that lists numbered items. @param items what they are, in the plural */
+/**
+ * Returns the fields of an operation that lists numbered items.
+ * @param items what they are, in the plural
+ */
 export function pageFields<const Limit extends number>(items: string, limit: Limit) {
   return {
-    limit: amount(items, `at most so many ${items}`, { label: 'At most', default: limit as number, isAdvanced: true }),
+    limit: amount(items, `at most so many ${items}`, {
+      label: 'At most',
+      default: limit as number,
+      isAdvanced: true,
+    }),
     before: option('<number>', 'only those before this one: the older ones of a long list', {
       label: 'Before number',
       parse: parsePositive,

@@ -4,17 +4,23 @@ import { readTime } from '../../lib/runtime/time-text.ts';
 import type { StoredValue } from './stored-values.ts';
 
 /**
- * The kind of the value of a field. Of a stored kind, the control database has all values; the archives of a tenant are
- * in the target.
+ * The kind of the value of a field. Of a stored kind, the control database has all values; the
+ * archives of a tenant are in the target.
  */
 export type FieldKind = StoredValue | 'text' | 'flag' | 'secret' | 'time' | 'archive';
 
-/** A value that an operation takes: an argument or option of the command line, an input of a form. */
+/**
+ * A value that an operation takes: an argument or option of the command line, an input of a
+ * form.
+ */
 export interface Field<Value = unknown> {
   readonly kind: FieldKind;
   readonly isArgument: boolean;
   readonly isRequired: boolean;
-  /** True for several values. An argument takes all words that are left; an option may be repeated. */
+  /**
+   * True for several values. An argument takes all words that are left; an option may be
+   * repeated.
+   */
   readonly isList: boolean;
   /** What stands for the value in the help: `server` in `--to <server>`. */
   readonly placeholder: string;
@@ -23,7 +29,10 @@ export interface Field<Value = unknown> {
   readonly label?: string | undefined;
   /** The unit of a number, in the plural: `hours`. */
   readonly unit?: string | undefined;
-  /** True for a field that most people leave as it is: a form folds it away until it has a value. */
+  /**
+   * True for a field that most people leave as it is: a form folds it away until it has a
+   * value.
+   */
   readonly isAdvanced?: boolean | undefined;
   /** The fields that stand in its place: a form folds it away while one of them has a value. */
   readonly unless?: readonly string[] | undefined;
@@ -65,12 +74,23 @@ interface More<Value> extends Appearance {
   readonly neededUnless?: string;
 }
 
-const text = { kind: 'text', isArgument: false, isRequired: false, isList: false, placeholder: '', description: '' };
-const field = <Value>(more: Omit<Partial<Field<Value>>, 'choices'> & { choices?: readonly unknown[] }): Field<Value> =>
-  ({ ...text, ...more }) as Field<Value>;
+const text = {
+  kind: 'text',
+  isArgument: false,
+  isRequired: false,
+  isList: false,
+  placeholder: '',
+  description: '',
+};
+const field = <Value>(
+  more: Omit<Partial<Field<Value>>, 'choices'> & { choices?: readonly unknown[] },
+): Field<Value> => ({ ...text, ...more }) as Field<Value>;
 
 /** A value that stands after the name of the command. */
-export function argument<Value = string>(kind: FieldKind, more: More<Value> = {}): Field<NoInfer<Value>> {
+export function argument<Value = string>(
+  kind: FieldKind,
+  more: More<Value> = {},
+): Field<NoInfer<Value>> {
   return field({ kind, ...more, isArgument: true, isRequired: true });
 }
 
@@ -82,7 +102,10 @@ export function optionalArgument<Value = string>(
 }
 
 /** All values that stand after those of the other arguments. */
-export function argumentList(kind: FieldKind, more: More<string> & { isRequired?: boolean } = {}): Field<string[]> {
+export function argumentList(
+  kind: FieldKind,
+  more: More<string> & { isRequired?: boolean } = {},
+): Field<string[]> {
   return field<string[]>({ kind, ...more, isArgument: true, isList: true });
 }
 
@@ -132,7 +155,10 @@ export function optionList(
   return field({ ...more, placeholder, description, isList: true });
 }
 
-/** An option that takes names with commas between them. @param choices all that there are */
+/**
+ * An option that takes names with commas between them.
+ * @param choices all that there are
+ */
 export function optionNames(
   description: string,
   choices: readonly string[],
@@ -152,7 +178,10 @@ export function flag(description: string, more: Appearance = {}): Field<boolean>
   return field({ ...more, kind: 'flag', description });
 }
 
-/** A secret, which never stands on a command line and is never recorded. @param prompt what it is */
+/**
+ * A secret, which never stands on a command line and is never recorded.
+ * @param prompt what it is
+ */
 export function secret(prompt: string): Field<string> {
   return field({ kind: 'secret', prompt, isRequired: true });
 }
@@ -168,7 +197,10 @@ export function optionalSecret(
 }
 
 /** Adds the values of fields that were not given. */
-export function withDefaults(fields: Fields, given: Readonly<Record<string, unknown>>): Record<string, unknown> {
+export function withDefaults(
+  fields: Fields,
+  given: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
   const values = Object.entries(fields).map(([name, { kind, isList, default: value }]) => {
     const none = kind === 'flag' ? false : isList ? [] : value;
     return [name, given[name] ?? none];
@@ -182,12 +214,17 @@ function isStored(kind: FieldKind): kind is StoredValue {
   return !otherKinds.includes(kind);
 }
 
-/** Returns which values of the control database a field can have; undefined when it has others. */
+/**
+ * Returns which values of the control database a field can have; undefined when it has others.
+ */
 export function storedKindOf({ kind }: Field): StoredValue | undefined {
   return isStored(kind) ? kind : undefined;
 }
 
-/** Returns the flag of an option; undefined for a secret that is always needed, which is read from stdin. */
+/**
+ * Returns the flag of an option; undefined for a secret that is always needed, which is read
+ * from stdin.
+ */
 export function optionFlag(name: string, { kind, secretFlag }: Field): string | undefined {
   return secretFlag ?? (kind === 'secret' ? undefined : `--${kebabCase(name)}`);
 }
@@ -212,14 +249,23 @@ export function parseId(value: string): number {
 
 const units: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Parses the value of an option that is a time, or how long ago it was. @returns the time in ISO 8601 */
+/**
+ * Parses the value of an option that is a time, or how long ago it was.
+ * @returns the time in ISO 8601
+ */
 export function parseTime(value: string): string {
   const [, number, unit = ''] = /^(\d{1,5})([mhd])$/.exec(value) ?? [];
-  if (number !== undefined) return new Date(Date.now() - Number(number) * (units[unit] ?? 0)).toISOString();
+  if (number !== undefined) {
+    return new Date(Date.now() - Number(number) * (units[unit] ?? 0)).toISOString();
+  }
 
   // A day begins at midnight UTC.
   const time = readTime(/^\d{4}-\d\d-\d\d$/.test(value) ? `${value}T00:00Z` : value);
-  if (!time) throw new OperatorError('Give a time such as 2026-11-22T14:00Z, with its zone, or 90m, 12h, 7d.');
+  if (!time) {
+    throw new OperatorError(
+      'Give a time such as 2026-11-22T14:00Z, with its zone, or 90m, 12h, 7d.',
+    );
+  }
   return time.toISOString();
 }
 

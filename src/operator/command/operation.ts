@@ -3,8 +3,8 @@ import type { Trace } from '../../lib/tracing/trace.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
 /**
- * What an operation does: it reads, it makes changes, it locks out people or programs who had access, or it destroys
- * what cannot be had back easily.
+ * What an operation does: it reads, it makes changes, it locks out people or programs who had
+ * access, or it destroys what cannot be had back easily.
  */
 type Effect = 'reads' | 'changes' | 'locks out' | 'destroys';
 
@@ -23,8 +23,8 @@ export interface Plan {
   /** What an operator confirms before it is done. */
   readonly confirm?: Confirmation | undefined;
   /**
-   * What of the text must still be true when the operator confirms it, if clients change the rest at any moment, such
-   * as the number of open sessions. Without it, the whole text.
+   * What of the text must still be true when the operator confirms it, if clients change the
+   * rest at any moment, such as the number of open sessions. Without it, the whole text.
    */
   readonly steady?: string;
 }
@@ -39,15 +39,19 @@ export interface Confirmation {
 }
 
 /**
- * What an operator can do. The command line makes a command of it. It knows neither the terminal nor the arguments of
- * the process, and imports what it needs when it runs: a short command spends most of its time loading modules.
+ * What an operator can do. The command line makes a command of it. It knows neither the
+ * terminal nor the arguments of the process, and imports what it needs when it runs: a short
+ * command spends most of its time loading modules.
  */
 export interface Operation<F extends Fields = Fields> {
   /** The words of the command, such as `user add`. */
   readonly name: string;
   readonly description: string;
   readonly fields: F;
-  /** Command lines as they follow the name of the program. What begins with `#` is a comment of the shell. */
+  /**
+   * Command lines as they follow the name of the program. What begins with `#` is a comment of
+   * the shell.
+   */
   readonly examples: readonly string[];
   /** Further help, which follows the options: paragraphs. */
   readonly help?: string;
@@ -62,7 +66,10 @@ export interface Operation<F extends Fields = Fields> {
   readonly effect: Effect;
   /** Fields that make a change of an operation that reads: `doctor --fix`. */
   readonly changingFields?: readonly (keyof F & string)[];
-  /** True if a timer runs it: of its runs, the log of operators keeps the last one of each day and outcome. */
+  /**
+   * True if a timer runs it: of its runs, the log of operators keeps the last one of each day
+   * and outcome.
+   */
   readonly isRoutine?: boolean;
   /** True if its run is traced, when the settings name a collector of OpenTelemetry. */
   readonly isTraced?: boolean;
@@ -74,11 +81,14 @@ export interface Operation<F extends Fields = Fields> {
   readonly json?: string | false;
   /** What `--dry-run` shows, if the general sentence is not enough. */
   readonly dryRun?: string;
-  /** `sometimes`: it can be repeated, to watch it. `always`: it is repeated until it does not return `again`. */
+  /**
+   * `sometimes`: it can be repeated, to watch it. `always`: it is repeated until it does not
+   * return `again`.
+   */
   readonly repeats?: 'sometimes' | 'always';
   /**
-   * Returns whether it opens archives, for which the host needs an identity. A console without one shows the command to
-   * run on the recovery host.
+   * Returns whether it opens archives, for which the host needs an identity. A console without
+   * one shows the command to run on the recovery host.
    */
   readonly opensArchives?: (fields: Values<F>) => boolean;
   /** How an operation that looks at `signal` ends early. */
@@ -88,7 +98,10 @@ export interface Operation<F extends Fields = Fields> {
     /** True if it can be ended at once as long as its progress does not count. */
     readonly isIdleBeforeCount?: boolean;
   };
-  /** Returns what `run` would do, and changes nothing. An operation that has to be confirmed has one. */
+  /**
+   * Returns what `run` would do, and changes nothing. An operation that has to be confirmed has
+   * one.
+   */
   plan?(fields: Values<F>, context: Context): Promise<Plan>;
   /**
    * @param catalogue all operations, by topic
@@ -104,7 +117,10 @@ export const groups = ['Tenants', 'People', 'Fleet', 'Servers', 'Backup', 'Look'
 export interface Topic {
   readonly name: string;
   readonly group: (typeof groups)[number];
-  /** What they do, in the list of all commands: at most 60 characters, so that it fits into 80 columns. */
+  /**
+   * What they do, in the list of all commands: at most 60 characters, so that it fits into 80
+   * columns.
+   */
   readonly summary: string;
   /** Loads the module that has them. */
   readonly load: () => Promise<{ readonly operations: readonly Operation[] }>;
@@ -116,7 +132,10 @@ export async function operationsOf({ name, load }: Topic): Promise<readonly Oper
   return operations.filter(operation => operation.name.split(' ')[0] === name);
 }
 
-/** Returns whether an operator confirms an operation, or gives `--yes`: what it does hurts somebody. */
+/**
+ * Returns whether an operator confirms an operation, or gives `--yes`: what it does hurts
+ * somebody.
+ */
 export function isConfirmed({ effect }: Pick<Operation, 'effect'>): boolean {
   return effect === 'locks out' || effect === 'destroys';
 }
@@ -126,7 +145,10 @@ export function isRecorded({ effect, changingFields, isRoutine }: Operation): bo
   return isRoutine === true || effect !== 'reads' || changingFields !== undefined;
 }
 
-/** Returns whether an operator can say why, for that log: some operations have a reason of their own. */
+/**
+ * Returns whether an operator can say why, for that log: some operations have a reason of their
+ * own.
+ */
 export function takesReason(operation: Operation): boolean {
   return isRecorded(operation) && operation.fields.reason === undefined;
 }
@@ -139,7 +161,9 @@ export interface Definition<F extends Fields> extends Omit<Operation<F>, 'fields
 export type NoFields = Readonly<Record<never, never>>;
 
 /** Returns the operation, with the types of its fields checked. */
-export function defineOperation<const F extends Fields = NoFields>(definition: Definition<F>): Operation {
+export function defineOperation<const F extends Fields = NoFields>(
+  definition: Definition<F>,
+): Operation {
   return { fields: {}, ...definition } as unknown as Operation;
 }
 
@@ -169,13 +193,19 @@ export interface ListPage<Item> {
 export interface Output {
   /** True where documents are taken, and no text. */
   readonly wantsDocuments: boolean;
-  /** Takes the result. @param url what `-o url` prints, of an operation that makes a URL */
+  /**
+   * Takes the result.
+   * @param url what `-o url` prints, of an operation that makes a URL
+   */
   result(document: unknown, text: () => string, url?: string): void;
   /** Takes one of several results as soon as it is known. */
   part(document: unknown, text: () => string): void;
   /** Takes text that no document is the counterpart of. */
   text(text: () => string): void;
-  /** Takes the items of a list. @param isWide true to show all columns */
+  /**
+   * Takes the items of a list.
+   * @param isWide true to show all columns
+   */
   list<Item extends object>(items: readonly Item[], text: ListText<Item>, isWide?: boolean): void;
   /** Takes a part of a list. */
   page<Item extends object>(page: ListPage<Item>, text: ListText<Item>): void;
@@ -194,8 +224,8 @@ export interface Progress {
 }
 
 /**
- * Says which tenant an operation has made. A tenant's history begins with a row of its own, also
- * where one command makes several, or names another one.
+ * Says which tenant an operation has made. A tenant's history begins with a row of its own,
+ * also where one command makes several, or names another one.
  */
 export type RecordBirth = (slug: string) => Promise<void>;
 
@@ -210,6 +240,9 @@ export interface Context {
   readonly trace?: Trace | undefined;
   /** Says which tenant the operation has made, for its history. */
   readonly recordBirth: RecordBirth;
-  /** Asks a question that yes or no is the answer to. @returns undefined where nobody can be asked */
+  /**
+   * Asks a question that yes or no is the answer to.
+   * @returns undefined where nobody can be asked
+   */
   agree(question: string): Promise<boolean | undefined>;
 }

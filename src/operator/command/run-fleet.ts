@@ -12,10 +12,12 @@ export interface FleetObservers<Outcome> {
 }
 
 /**
- * Runs `attempt` for each tenant or archive, at most `concurrency` at a time, and reports each outcome as soon as it is
- * known. An attempt that fails is an outcome, and does not stop the others (`timed`).
+ * Runs `attempt` for each tenant or archive, at most `concurrency` at a time, and reports each
+ * outcome as soon as it is known. An attempt that fails is an outcome, and does not stop the
+ * others (`timed`).
  * @returns the outcomes in the order of the items
- * @throws the first error of an attempt, when the running ones have ended: no further attempt begins
+ * @throws the first error of an attempt, when the running ones have ended: no further attempt
+ *   begins
  */
 export async function runFleet<Item, Outcome>(
   items: readonly Item[],
@@ -31,16 +33,23 @@ export async function runFleet<Item, Outcome>(
   });
 }
 
-/** Runs the work of an attempt. @returns how long it took, in ms, and its error as one line; null: it has succeeded */
-export async function timed(work: () => Promise<unknown>): Promise<{ ms: number; error: string | null }> {
+/**
+ * Runs the work of an attempt.
+ * @returns how long it took, in ms, and its error as one line; null: it has succeeded
+ */
+export async function timed(
+  work: () => Promise<unknown>,
+): Promise<{ ms: number; error: string | null }> {
   const startedAt = performance.now();
   const error = await work().then(() => null, errorText);
   return { ms: Math.round(performance.now() - startedAt), error };
 }
 
 /**
- * Runs `task` for every item, at most `concurrency` at a time, and returns the results in the order of the items.
- * @throws the first error of a task: no further task begins, and the error is thrown when the running tasks have ended
+ * Runs `task` for every item, at most `concurrency` at a time, and returns the results in the
+ * order of the items.
+ * @throws the first error of a task: no further task begins, and the error is thrown when the
+ *   running tasks have ended
  */
 export async function runConcurrently<Item, Result>(
   items: readonly Item[],
@@ -57,8 +66,8 @@ export async function runConcurrently<Item, Result>(
     }
   };
   const settled = await Promise.allSettled(items.map(item => limit(run, item)));
-  // Tasks begin in the order of the items, so the error of a task comes before the AbortErrors of tasks that did not
-  // begin.
+  // Tasks begin in the order of the items, so the error of a task comes before the AbortErrors
+  // of tasks that did not begin.
   return settled.map(result => {
     if (result.status === 'rejected') throw result.reason;
     return result.value;
@@ -82,9 +91,9 @@ interface TracedOutcome {
 }
 
 /**
- * Runs a fleet run, counts its outcomes as progress, prints each one, and adds it to the trace; `signal` ends the run
- * early. The text of those that failed follows at the end, so that nobody has to search for it, also when the run
- * throws.
+ * Runs a fleet run, counts its outcomes as progress, prints each one, and adds it to the trace;
+ * `signal` ends the run early. The text of those that failed follows at the end, so that nobody
+ * has to search for it, also when the run throws.
  */
 export async function reportOutcomes<Outcome extends TracedOutcome, Result>(
   { output, progress, signal, trace }: Pick<Context, 'output' | 'progress' | 'signal' | 'trace'>,
@@ -108,7 +117,11 @@ export async function reportOutcomes<Outcome extends TracedOutcome, Result>(
 }
 
 /** Adds what took time: a tenant without a change has no span. */
-function addSpan(trace: Context['trace'], { slug, ms = 0 }: TracedOutcome, isFailed: boolean): void {
+function addSpan(
+  trace: Context['trace'],
+  { slug, ms = 0 }: TracedOutcome,
+  isFailed: boolean,
+): void {
   if (!trace || ms === 0) return;
   const endedAt = performance.now();
   const name = slug === null ? 'control database' : 'tenant';

@@ -1,6 +1,9 @@
 import type { Confirmation } from './operation.ts';
 
-/** What a command that the console runs says about itself, over the channel to its parent process. */
+/**
+ * What a command that the console runs says about itself, over the channel to its parent
+ * process.
+ */
 export type RunMessage =
   /** A step begins. */
   | { readonly kind: 'step'; readonly text: string }
@@ -16,7 +19,11 @@ export type RunMessage =
   /** The command only reads, and returned false: what it looked at is not as it should be. */
   | { readonly kind: 'found' }
   /** A list: its columns, and the text of each cell. */
-  | { readonly kind: 'list'; readonly columns: readonly string[]; readonly rows: readonly (readonly string[])[] }
+  | {
+      readonly kind: 'list';
+      readonly columns: readonly string[];
+      readonly rows: readonly (readonly string[])[];
+    }
   | {
       readonly kind: 'plan';
       readonly text: string;
@@ -26,7 +33,7 @@ export type RunMessage =
       readonly steady: string;
     }
   /**
-   * The command has made its plan again. Its answer is what was typed, or false when that is not the plan that was
-   * shown.
+   * The command has made its plan again. Its answer is what was typed, or false when that is
+   * not the plan that was shown.
    */
   | { readonly kind: 'confirm'; readonly steady: string };

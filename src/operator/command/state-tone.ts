@@ -4,7 +4,10 @@ export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'off';
 const states: readonly (readonly [tone: Tone, words: readonly string[]])[] = [
   ['good', ['active', 'done', 'succeeded', 'ready', 'migrated', 'current', 'proved', 'well']],
   ['busy', ['running', 'provisioning', 'pending', 'planned', 'reserved', 'filled']],
-  ['warn', ['suspended', 'warning', 'found', 'retiring', 'halted', 'kept', 'outdated', 'unfinished']],
+  [
+    'warn',
+    ['suspended', 'warning', 'found', 'retiring', 'halted', 'kept', 'outdated', 'unfinished'],
+  ],
   ['warn', ['unconfirmed', 'unproved']],
   ['bad', ['failed', 'abandoned', 'error', 'faulty', 'missing', 'silent', 'unwell']],
   ['off', ['deleted', 'disabled', 'revoked', 'refused', 'skipped', 'condemned', 'unchecked']],

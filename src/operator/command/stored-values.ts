@@ -15,11 +15,16 @@ export interface Candidate {
 }
 
 const maxValues = 200;
-/** They end a line of the candidates, or send a command to the terminal: a value with one is not offered. */
+/**
+ * They end a line of the candidates, or send a command to the terminal: a value with one is not
+ * offered.
+ */
 const controlCharacters = /\p{Cc}+/gu;
 const ofTenant = 'tenant_id = (select id from tenants where slug = given.slug)';
 
-/** What an argument or option can be, by its name. `given.slug` is the slug before the argument. */
+/**
+ * What an argument or option can be, by its name. `given.slug` is the slug before the argument.
+ */
 const queries = {
   slug: `select slug as value, name || ', ' || status as description from tenants`,
   server: `select name as value, case when on_control_server then 'the server of the control database' end as description
@@ -46,11 +51,16 @@ const queries = {
 export type StoredValue = keyof typeof queries;
 
 /**
- * Reads the values of the control database that begin with a text. Loads neither the configuration nor an entity
- * manager, because the shell waits. Never rejects: what cannot be read within 1 s is not offered.
+ * Reads the values of the control database that begin with a text. Loads neither the
+ * configuration nor an entity manager, because the shell waits. Never rejects: what cannot be
+ * read within 1 s is not offered.
  * @param slug of the tenant whose values they are
  */
-export async function storedValues(kind: StoredValue, start: string, slug: string | undefined): Promise<Candidate[]> {
+export async function storedValues(
+  kind: StoredValue,
+  start: string,
+  slug: string | undefined,
+): Promise<Candidate[]> {
   let client: pg.Client | undefined;
   try {
     client = new SessionClient(connectionConfig(await controlUrl(), 'completion'));
@@ -87,7 +97,8 @@ export async function readStoredValues(
 /** Returns the URL of the control database, of an embedded one only if it runs. */
 async function controlUrl(): Promise<string> {
   const variables = environment();
-  const url = cleanText(variables.DATABASE_URL ?? '') || readSecretFiles(variables).values.DATABASE_URL;
+  const url =
+    cleanText(variables.DATABASE_URL ?? '') || readSecretFiles(variables).values.DATABASE_URL;
   if (url) return normalPostgresUrl(url);
   const { runningEmbeddedUrl } = await import('../../lib/embedded/cluster.ts');
   return runningEmbeddedUrl(projectPath(cleanText(variables.DATA_DIR ?? '') || '.data'));

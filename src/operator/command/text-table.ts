@@ -11,17 +11,25 @@ const minWidth = 16;
 const maxWholeWidth = 40;
 
 /**
- * Formats rows as aligned columns, fitted to the width of the terminal. The keys of the first row are the heading. Ids,
- * times and names of one word are shown whole, because a cut one cannot be copied. The lines below name the last
- * columns, for which there is no room, and have the texts with a next command that are cut, as a whole.
+ * Formats rows as aligned columns, fitted to the width of the terminal. The keys of the first
+ * row are the heading. Ids, times and names of one word are shown whole, because a cut one
+ * cannot be copied. The lines below name the last columns, for which there is no room, and have
+ * the texts with a next command that are cut, as a whole.
  * @param whenEmpty the text without any row
  * @param width without a limit, nothing is cut, so that a program can read all of it
  */
-export function tableText(rows: readonly object[], whenEmpty: string, width = outputWidth()): string {
+export function tableText(
+  rows: readonly object[],
+  whenEmpty: string,
+  width = outputWidth(),
+): string {
   if (rows.length === 0) return whenEmpty;
   const layout = layOut(rows, width);
-  const omitted = (layout.cells[0] ?? []).slice(layout.widths.length).filter(column => !toldBelow.includes(column));
-  const note = omitted.length > 0 ? wrap(`Not shown at this width: ${omitted.join(', ')}`, width) : [];
+  const omitted = (layout.cells[0] ?? [])
+    .slice(layout.widths.length)
+    .filter(column => !toldBelow.includes(column));
+  const note =
+    omitted.length > 0 ? wrap(`Not shown at this width: ${omitted.join(', ')}`, width) : [];
   return [
     ...tableLines(layout),
     ...note.map(line => colour('dim', line)),
@@ -33,14 +41,17 @@ export function tableText(rows: readonly object[], whenEmpty: string, width = ou
 const toldBelow = ['error', 'why'];
 const maxNamed = 3;
 
-/** Returns the width of the terminal, or that in the variable COLUMNS; without both there is no limit. */
+/**
+ * Returns the width of the terminal, or that in the variable COLUMNS; without both there is no
+ * limit.
+ */
 function outputWidth(): number {
   return process.stdout.columns || Number(environment().COLUMNS) || Number.POSITIVE_INFINITY;
 }
 
 /**
- * Formats names and values below each other, with the values aligned. A value for which the terminal has no room there
- * follows below its name, on as many lines as it needs.
+ * Formats names and values below each other, with the values aligned. A value for which the
+ * terminal has no room there follows below its name, on as many lines as it needs.
  */
 export function fieldsText(fields: object): string {
   const entries = Object.entries(fields);
@@ -55,8 +66,8 @@ export function fieldsText(fields: object): string {
 }
 
 /**
- * Breaks a text into lines at its spaces. A word that is longer than a line stays whole, because a cut one cannot be
- * copied.
+ * Breaks a text into lines at its spaces. A word that is longer than a line stays whole,
+ * because a cut one cannot be copied.
  */
 export function wrap(text: string, width: number): string[] {
   const lines = [''];
@@ -88,8 +99,8 @@ function tableLines({ cells, widths }: Layout): string[] {
 }
 
 /**
- * Returns the texts of the columns `error` and `why` that the table cuts or omits: each once, after the rows that have
- * it.
+ * Returns the texts of the columns `error` and `why` that the table cuts or omits: each once,
+ * after the rows that have it.
  */
 function cutTexts({ cells, widths }: Layout): string[] {
   const [columns = [], ...lines] = cells;
@@ -116,16 +127,29 @@ function layOut(rows: readonly object[], width: number): Layout {
       return columns.map(column => cellText(values[column], width));
     }),
   ];
-  const longest = columns.map((_, column) => Math.max(...cells.map(line => displayWidth(line[column] ?? ''))));
+  const longest = columns.map((_, column) =>
+    Math.max(...cells.map(line => displayWidth(line[column] ?? ''))),
+  );
   const isFreeText = (column: number) =>
-    (longest[column] ?? 0) > maxWholeWidth || cells.slice(1).some(line => line[column]?.includes(' '));
-  const minimums = longest.map((max, column) => (isFreeText(column) ? Math.min(max, minWidth) : max));
+    (longest[column] ?? 0) > maxWholeWidth ||
+    cells.slice(1).some(line => line[column]?.includes(' '));
+  const minimums = longest.map((max, column) =>
+    isFreeText(column) ? Math.min(max, minWidth) : max,
+  );
   return { cells, widths: fitWidths(longest, minimums, width) };
 }
 
-/** Narrows the columns with free text, the widest first. While that does not suffice, omits the last column. */
-function fitWidths(longest: readonly number[], minimums: readonly number[], width: number): number[] {
-  const sum = (widths: readonly number[]) => widths.reduce((total, each) => total + each, (widths.length - 1) * gap);
+/**
+ * Narrows the columns with free text, the widest first. While that does not suffice, omits the
+ * last column.
+ */
+function fitWidths(
+  longest: readonly number[],
+  minimums: readonly number[],
+  width: number,
+): number[] {
+  const sum = (widths: readonly number[]) =>
+    widths.reduce((total, each) => total + each, (widths.length - 1) * gap);
   let count = longest.length;
   while (count > 1 && sum(minimums.slice(0, count)) > width) count--;
   if (count === 1) return [Math.min(longest[0] ?? 0, width)];
@@ -154,18 +178,23 @@ const none = '–';
 const time = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$/;
 
 /**
- * Replaces control characters: a name must neither break a line nor send a command to the terminal. On a terminal,
- * times have no fractions of seconds.
+ * Replaces control characters: a name must neither break a line nor send a command to the
+ * terminal. On a terminal, times have no fractions of seconds.
  */
 export function cellText(value: unknown, width = Number.POSITIVE_INFINITY): string {
   const text = String(value ?? none).replace(/\p{Cc}+/gu, ' ');
   return width < Number.POSITIVE_INFINITY ? text.replace(time, '$1Z') : text;
 }
 
-/** Returns the number of columns that a text takes on a terminal: 2 for each wide character, such as 社 or an emoji. */
+/**
+ * Returns the number of columns that a text takes on a terminal: 2 for each wide character,
+ * such as 社 or an emoji.
+ */
 function displayWidth(text: string): number {
   if (/^[ -~–…]*$/.test(text)) return text.length;
-  const { default: stringWidth } = createRequire(import.meta.url)('string-width') as typeof import('string-width');
+  const { default: stringWidth } = createRequire(import.meta.url)(
+    'string-width',
+  ) as typeof import('string-width');
   return stringWidth(text); // the module is loaded only for such texts
 }
 

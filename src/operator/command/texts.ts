@@ -15,8 +15,8 @@ export function sizeText(bytes: number): string {
 }
 
 /**
- * Returns the lines of a paragraph as they are without a width: those that begin with a space, such as commands, one by
- * one, and all others that follow each other as one.
+ * Returns the lines of a paragraph as they are without a width: those that begin with a space,
+ * such as commands, one by one, and all others that follow each other as one.
  */
 export function unwrapped(paragraph: string): string[] {
   const lines: string[] = [];
@@ -33,11 +33,14 @@ export function unwrapped(paragraph: string): string[] {
 const maxLength = 300;
 
 /**
- * Describes an error in one line of at most 300 characters, to be printed or stored: without addresses of databases.
+ * Describes an error in one line of at most 300 characters, to be printed or stored: without
+ * addresses of databases.
  */
 export function errorText(error: unknown): string {
-  const text = error instanceof Error ? error.message || (sqlState(error) ?? error.name) : String(error);
-  // PostgreSQL stores neither half a character nor the character 0: it would refuse all that is recorded with this.
+  const text =
+    error instanceof Error ? error.message || (sqlState(error) ?? error.name) : String(error);
+  // PostgreSQL stores neither half a character nor the character 0: it would refuse all that is
+  // recorded with this.
   return withoutUrls(text)
     .replace(/[\s\0]+/g, ' ')
     .trim()
@@ -46,10 +49,14 @@ export function errorText(error: unknown): string {
 }
 
 /**
- * Returns what people call a field: its label, or its name in words: `firstName` → `First name`.
+ * Returns what people call a field: its label, or its name in words: `firstName` → `First
+ * name`.
  * @param name in camel or kebab case
  */
-export function fieldLabel(name: string, { label }: { readonly label?: string | undefined } = {}): string {
+export function fieldLabel(
+  name: string,
+  { label }: { readonly label?: string | undefined } = {},
+): string {
   const words = name.replace(/-/g, ' ').replace(/[A-Z]/g, letter => ` ${letter.toLowerCase()}`);
   return label ?? labels[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -4,38 +4,53 @@ import { type Field, optionFlag } from '../command/operation-fields.ts';
 import { operationPath, withQuery } from './links.ts';
 import type { Offer } from './offered.ts';
 
-/** What somebody has filled in: the texts of each field. A flag that is set has the text `on`. */
+/**
+ * What somebody has filled in: the texts of each field. A flag that is set has the text `on`.
+ */
 export interface FilledForm {
   readonly operation: Operation;
   readonly texts: Readonly<Record<string, readonly string[]>>;
 }
 
 /**
- * Returns the arguments of the command line that a form stands for. Secrets are not among them: see `secretOf`.
+ * Returns the arguments of the command line that a form stands for. Secrets are not among them:
+ * see `secretOf`.
  * @param isPlan true to show what would happen, and to change nothing
  */
-export function argumentsOf({ operation: { name, fields }, texts }: FilledForm, isPlan = false): string[] {
+export function argumentsOf(
+  { operation: { name, fields }, texts }: FilledForm,
+  isPlan = false,
+): string[] {
   const positions: string[] = [];
   const options: string[] = [];
   for (const [field, definition] of Object.entries(fields)) {
     const flag = optionFlag(field, definition);
     const isBare = definition.kind === 'flag' || definition.kind === 'secret';
-    for (const text of valuesIn(definition, texts[field]))
+    for (const text of valuesIn(definition, texts[field])) {
       if (text === String(definition.default ?? '')) continue;
       else if (definition.isArgument) positions.push(text);
       else if (flag !== undefined) options.push(isBare ? flag : `${flag}=${text}`);
+    }
   }
   if (isPlan) options.push('--dry-run');
   const isOdd = positions.some(text => text.startsWith('-'));
-  return [...name.split(' '), ...(isOdd ? [...options, '--', ...positions] : [...positions, ...options])];
+  return [
+    ...name.split(' '),
+    ...(isOdd ? [...options, '--', ...positions] : [...positions, ...options]),
+  ];
 }
 
-/** Returns the texts of a field as a command line has them: names stand in one, with commas between them. */
+/**
+ * Returns the texts of a field as a command line has them: names stand in one, with commas
+ * between them.
+ */
 function valuesIn({ isNames }: Field, texts: readonly string[] = []): readonly string[] {
   return isNames && texts.length > 0 ? [texts.join(',')] : texts;
 }
 
-/** Returns the secret of a form, which its command reads from stdin; undefined: it reads none. */
+/**
+ * Returns the secret of a form, which its command reads from stdin; undefined: it reads none.
+ */
 export function secretOf({ operation: { fields }, texts }: FilledForm): string | undefined {
   const [name] = Object.entries(fields).find(([, { kind }]) => kind === 'secret') ?? [];
   return name === undefined ? undefined : texts[name]?.[0];
@@ -59,14 +74,18 @@ export function commandText(form: FilledForm): string {
 /** Quotes a word for a POSIX shell. The name of an option stays outside of the quotes. */
 function quote(word: string): string {
   const [, flag = '', value = ''] = /^(--[\w-]+=)?(.*)$/s.exec(word) ?? [];
-  if (/^[\w@%+:,./-]+$/.test(value) || (value === '' && flag === '')) return `${flag}${value || "''"}`;
+  if (/^[\w@%+:,./-]+$/.test(value) || (value === '' && flag === '')) {
+    return `${flag}${value || "''"}`;
+  }
   return `${flag}'${value.replaceAll("'", `'\\''`)}'`;
 }
 
 /** A command in a text, up to the punctuation, or the placeholder, that follows it. */
 export const command = /(bin\/backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*)/;
 
-/** Makes each command in a text a link to its form, filled in: who reads it need not type it. */
+/**
+ * Makes each command in a text a link to its form, filled in: who reads it need not type it.
+ */
 export function linkCommands(text: string, offered: Offer): Html {
   return html`${text.split(command).map((part, at) => {
     const path = at % 2 === 1 ? formPath(part.split(' ').slice(1), offered) : undefined;
@@ -75,15 +94,18 @@ export function linkCommands(text: string, offered: Offer): Html {
 }
 
 /**
- * Returns the address of the form that a command line fills in, or of the page that shows the same; undefined for a
- * command without either.
+ * Returns the address of the form that a command line fills in, or of the page that shows the
+ * same; undefined for a command without either.
  */
 function formPath(words: readonly string[], offered: Offer): string | undefined {
-  const { operation } = offered.get(words.slice(0, 2).join(' ')) ?? offered.get(words[0] ?? '') ?? {};
+  const { operation } =
+    offered.get(words.slice(0, 2).join(' ')) ?? offered.get(words[0] ?? '') ?? {};
   if (!operation) return undefined;
   const fields = Object.entries(operation.fields);
   const positions = fields.filter(([, { isArgument }]) => isArgument);
-  if (operation.name === 'runs show' && /^\d+$/.test(words[2] ?? '')) return `/rollouts/${words[2]}`;
+  if (operation.name === 'runs show' && /^\d+$/.test(words[2] ?? '')) {
+    return `/rollouts/${words[2]}`;
+  }
   const texts: Record<string, string[]> = {};
   const rest = words.slice(operation.name.split(' ').length);
   while (rest.length > 0) {
@@ -96,7 +118,8 @@ function formPath(words: readonly string[], offered: Offer): string | undefined 
           ? positions[0]
           : positions.shift()) ?? [];
     if (field === undefined) continue;
-    const text = definition?.kind === 'flag' ? 'on' : isOption ? (value ?? rest.shift() ?? '') : word;
+    const text =
+      definition?.kind === 'flag' ? 'on' : isOption ? (value ?? rest.shift() ?? '') : word;
     texts[field] = [...(texts[field] ?? []), text];
   }
   return withQuery(operationPath(operation.name), texts);

@@ -6,7 +6,13 @@ import { assets, type Content, mediaTypes } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
 import { explain, OperatorError } from '../../lib/log/operator-error.ts';
 import { linkCommands } from './command-line.ts';
-import { type Answer, type ConsoleServices, ownPath, type PageRequest, sendPage } from './console-page.ts';
+import {
+  type Answer,
+  type ConsoleServices,
+  ownPath,
+  type PageRequest,
+  sendPage,
+} from './console-page.ts';
 import { guard } from './guard.ts';
 import { capacityPage } from './views/capacity.ts';
 import {
@@ -96,7 +102,9 @@ function send(ctx: Context, answer: Answer): void {
   } else if ('to' in answer) {
     ctx.status = 303;
     ctx.redirect(answer.to);
-  } else sendPage(ctx, answer);
+  } else {
+    sendPage(ctx, answer);
+  }
 }
 
 /** Sends what went wrong as a page, in the sentence of the command line. */
@@ -107,7 +115,9 @@ function explained({ shell, offered }: ConsoleServices): Middleware {
       await next();
     } catch (error) {
       const isMissing = error instanceof OperatorError && /^There is no /.test(error.message);
-      const way = isMissing ? html`<a href="/">See what there is</a>` : html`<a href="${ownPath(ctx)}">Try again</a>`;
+      const way = isMissing
+        ? html`<a href="/">See what there is</a>`
+        : html`<a href="${ownPath(ctx)}">Try again</a>`;
       const main = html`<p class="note bad" role="alert">${linkCommands(explain(error), offered)}</p><p>${way}</p>`;
       const title = isMissing ? 'Not found' : 'This page cannot be shown';
       sendPage(ctx, { title, main, status: isMissing ? 404 : 503 });

@@ -23,11 +23,16 @@ interface Shell {
   /** Where the console runs, and what it runs, in a word or two. */
   readonly place: string;
   readonly mode: string;
-  /** Returns whether the console runs the operation of a form. @param path of the form */
+  /**
+   * Returns whether the console runs the operation of a form.
+   * @param path of the form
+   */
   readonly runs: (path: string) => boolean;
 }
 
-/** A request of somebody known: for a page, or with a form that a page of the console has sent. */
+/**
+ * A request of somebody known: for a page, or with a form that a page of the console has sent.
+ */
 export interface PageRequest extends ConsoleServices {
   readonly visitor: Visitor;
   /** The parameters of the path. */
@@ -40,7 +45,10 @@ export interface PageRequest extends ConsoleServices {
   readonly tokenOf: (path: string) => string;
 }
 
-/** A page. Around its main part, each shows where the console runs, and what it runs (`ctx.state.shell`). */
+/**
+ * A page. Around its main part, each shows where the console runs, and what it runs
+ * (`ctx.state.shell`).
+ */
 export interface ConsolePage {
   /** Its heading, too. */
   readonly title: string;
@@ -93,10 +101,14 @@ ${main}`,
   });
 }
 
-/** A link to the form of an operation that this console does not run looks like a link, and not like a button. */
+/**
+ * A link to the form of an operation that this console does not run looks like a link, and not
+ * like a button.
+ */
 function withoutDeadButtons({ html: text }: Html, { runs }: Shell): Html {
-  const shown = text.replace(/<a class="do" href="(\/operations\/[\w/-]+)/g, (link, path: string) =>
-    runs(path) ? link : `<a href="${path}`,
+  const shown = text.replace(
+    /<a class="do" href="(\/operations\/[\w/-]+)/g,
+    (link, path: string) => (runs(path) ? link : `<a href="${path}`),
   );
 
   return { html: shown };
@@ -117,12 +129,18 @@ function bar({ path, query, state: { shell, visitor } }: Ctx): Html {
 <div class="hint">${shell.place} ${visitor.name} <strong>${shell.mode}</strong> ${isForm(path) ? '' : madeAt()}</div>`;
 }
 
-/** The address of a page on this console: a path that begins with two slashes would lead to another host. */
+/**
+ * The address of a page on this console: a path that begins with two slashes would lead to
+ * another host.
+ */
 export function ownPath({ path, search }: Pick<Ctx, 'path' | 'search'>): string {
   return `/${path.replace(/^[/\\]+/, '')}${search}`;
 }
 
-/** True for pages that somebody fills in, or that follow a run: they show nothing that becomes old. */
+/**
+ * True for pages that somebody fills in, or that follow a run: they show nothing that becomes
+ * old.
+ */
 const isForm = (path: string): boolean => /^\/(operations|runs)\//.test(path);
 
 /** When a page was made: what it shows was so then. */

@@ -4,18 +4,32 @@ import { flag, option, optionList, parseNames, type Values } from '../command/op
 import type { ConsoleOptions } from './run-console.ts';
 
 const fields = {
-  port: option('<port>', 'port to listen on', { parse: parsePort, default: 0, otherwise: 'a free one' }),
-  host: option('<address>', 'address to listen on; another one than that of this machine needs --user-header', {
-    default: '127.0.0.1',
+  port: option('<port>', 'port to listen on', {
+    parse: parsePort,
+    default: 0,
+    otherwise: 'a free one',
   }),
+  host: option(
+    '<address>',
+    'address to listen on; another one than that of this machine needs --user-header',
+    {
+      default: '127.0.0.1',
+    },
+  ),
   readOnly: flag('show everything, and run nothing'),
   allow: option(
     '<names>',
     'run only these, separated by commas: commands such as suspend, or the sets view, support, migrate, all',
     { parse: parseNames },
   ),
-  trustedProxy: optionList('<address>', 'proxy that names the user of each request; an address or a network'),
-  userHeader: option('<header>', 'header in which that proxy names the user, such as X-Forwarded-Email'),
+  trustedProxy: optionList(
+    '<address>',
+    'proxy that names the user of each request; an address or a network',
+  ),
+  userHeader: option(
+    '<header>',
+    'header in which that proxy names the user, such as X-Forwarded-Email',
+  ),
   noBrowser: flag('print the address, and open no browser'),
 };
 
@@ -46,26 +60,46 @@ Ctrl-C ends it; commands that it runs end as on the command line.`,
 export const operations = [consoleOperation];
 
 /** @throws {OperatorError} when the options would let somebody in who is not known */
-function optionsOf({ host, port, readOnly, allow, trustedProxy, userHeader, noBrowser }: Values<typeof fields>) {
+function optionsOf({
+  host,
+  port,
+  readOnly,
+  allow,
+  trustedProxy,
+  userHeader,
+  noBrowser,
+}: Values<typeof fields>) {
   const usage = (message: string): OperatorError => new OperatorError(message, { usage: true });
   if (readOnly && allow) throw usage('Give either --read-only or --allow');
-  if (userHeader !== undefined && trustedProxy.length === 0)
+  if (userHeader !== undefined && trustedProxy.length === 0) {
     throw usage('Name the proxy whose header is trusted: --trusted-proxy <address>');
-  if (trustedProxy.length > 0 && userHeader === undefined)
-    throw usage('Name the header in which the proxy names the user: --user-header X-Forwarded-Email');
-  if (userHeader === undefined && !['127.0.0.1', '::1'].includes(host))
-    throw usage(`Everybody who reaches ${host} could use the console: give --user-header and --trusted-proxy, too`);
+  }
+  if (trustedProxy.length > 0 && userHeader === undefined) {
+    throw usage(
+      'Name the header in which the proxy names the user: --user-header X-Forwarded-Email',
+    );
+  }
+  if (userHeader === undefined && !['127.0.0.1', '::1'].includes(host)) {
+    throw usage(
+      `Everybody who reaches ${host} could use the console: give --user-header and --trusted-proxy, too`,
+    );
+  }
   const options: ConsoleOptions = {
     host,
     port,
     allow: readOnly ? [] : allow,
-    team: userHeader === undefined ? undefined : { proxies: trustedProxy, userHeader: userHeader.toLowerCase() },
+    team:
+      userHeader === undefined
+        ? undefined
+        : { proxies: trustedProxy, userHeader: userHeader.toLowerCase() },
     opensBrowser: !noBrowser && userHeader === undefined,
   };
   return options;
 }
 
 function parsePort(text: string): number {
-  if (!/^\d{1,5}$/.test(text) || Number(text) > 65_535) throw new OperatorError('Give a port from 0 to 65535.');
+  if (!/^\d{1,5}$/.test(text) || Number(text) > 65_535) {
+    throw new OperatorError('Give a port from 0 to 65535.');
+  }
   return Number(text);
 }

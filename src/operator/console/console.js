@@ -7,8 +7,8 @@ const region = document.querySelector('#run:not([data-ended])');
 if (region) await follow(region, document.querySelector('#run-status'));
 
 /**
- * Asks for the page of a run again until the run has ended. The status, which is read out, changes at most every 5 s,
- * and says when the console no longer answers.
+ * Asks for the page of a run again until the run has ended. The status, which is read out,
+ * changes at most every 5 s, and says when the console no longer answers.
  */
 async function follow(region, status) {
   let parts = []; // what was sent, and the element that shows it
@@ -24,7 +24,9 @@ async function follow(region, status) {
       const { id } = document.activeElement;
       const hadFocus = region.contains(document.activeElement);
       parts = show(region, parts, [...sent.children]);
-      if (hadFocus && !region.contains(document.activeElement)) (document.getElementById(id) ?? status).focus();
+      if (hadFocus && !region.contains(document.activeElement)) {
+        (document.getElementById(id) ?? status).focus();
+      }
       shownAt = new Date();
       isEnded = 'ended' in sent.dataset;
       text = page.querySelector('#run-status').textContent;
@@ -46,7 +48,10 @@ async function load() {
   }
 }
 
-/** Shows elements in a region. What stays the same, or only grows, stays in place, with its focus and its selection. */
+/**
+ * Shows elements in a region. What stays the same, or only grows, stays in place, with its
+ * focus and its selection.
+ */
 function show(region, before, elements) {
   const parts = elements.map((sent, at) => {
     const former = before[at];
@@ -65,9 +70,13 @@ function show(region, before, elements) {
   return parts;
 }
 
-/** Returns the text that a block of text has more than another one; undefined if it does not continue that. */
+/**
+ * Returns the text that a block of text has more than another one; undefined if it does not
+ * continue that.
+ */
 function addedText(before, after) {
-  const isSame = after.tagName === 'PRE' && after.ariaLabel === before.ariaLabel && !after.firstElementChild;
+  const isSame =
+    after.tagName === 'PRE' && after.ariaLabel === before.ariaLabel && !after.firstElementChild;
   return isSame && after.textContent.startsWith(before.textContent)
     ? after.textContent.slice(before.textContent.length)
     : undefined;

@@ -1,6 +1,11 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { contains, type IpNetwork, parseIpAddress, parseIpNetwork } from '../../lib/config/ip-address.ts';
+import {
+  contains,
+  type IpNetwork,
+  parseIpAddress,
+  parseIpNetwork,
+} from '../../lib/config/ip-address.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 
 /** Somebody who may use the console. */
@@ -16,8 +21,8 @@ export interface Entrance {
   /** Where the browser begins: with the token of a local one, which works once. */
   readonly startPath: string;
   /**
-   * The host that the browser asked for. Undefined if it is none of the console, which is DNS rebinding, or if the
-   * request comes from elsewhere than the proxy of a team.
+   * The host that the browser asked for. Undefined if it is none of the console, which is DNS
+   * rebinding, or if the request comes from elsewhere than the proxy of a team.
    */
   hostOf(request: IncomingMessage): string | undefined;
   visitorOf(request: IncomingMessage): Visitor | undefined;
@@ -54,7 +59,8 @@ export function createLocalEntrance(): Entrance {
 const maxNameLength = 200;
 
 /**
- * Creates the entrance of a team: a proxy, whose address is known, names the user of each request.
+ * Creates the entrance of a team: a proxy, whose address is known, names the user of each
+ * request.
  * @throws {OperatorError} when an address cannot be read
  */
 export function createTeamEntrance(proxies: readonly string[], userHeader: string): Entrance {
@@ -76,16 +82,21 @@ export function createTeamEntrance(proxies: readonly string[], userHeader: strin
 
 /** Returns the value of a header that stands once, and without control characters. */
 function single(value: string | string[] | undefined): string | undefined {
-  const isClear = typeof value === 'string' && value.length <= maxNameLength && /^[^,\p{Cc}]+$/u.test(value);
+  const isClear =
+    typeof value === 'string' && value.length <= maxNameLength && /^[^,\p{Cc}]+$/u.test(value);
   return isClear ? value.trim() || undefined : undefined;
 }
 
 function parseProxy(text: string): IpNetwork {
   const network = parseIpNetwork(text);
-  if (!network || network.bits === 0)
-    throw new OperatorError(`${text} is not the address of a proxy: give one such as 10.0.0.7 or 10.0.0.0/24`, {
-      usage: true,
-    });
+  if (!network || network.bits === 0) {
+    throw new OperatorError(
+      `${text} is not the address of a proxy: give one such as 10.0.0.7 or 10.0.0.0/24`,
+      {
+        usage: true,
+      },
+    );
+  }
   return network;
 }
 

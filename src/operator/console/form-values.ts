@@ -13,12 +13,20 @@ export interface FormError {
 export const formId = 'form';
 export const inputId = (name: string): string => `f-${name}`;
 
-/** Reads what was filled in, or what a link fills in. The parameters have the names of the fields. */
+/**
+ * Reads what was filled in, or what a link fills in. The parameters have the names of the
+ * fields.
+ */
 export function readForm({ operation }: Offered, given: URLSearchParams): FilledForm {
   const texts = Object.entries(operation.fields).map(([name, field]) => {
-    const values = given.getAll(name).flatMap(text => (isSeveral(field) ? text.split(/[\s,]+/) : [text]));
+    const values = given
+      .getAll(name)
+      .flatMap(text => (isSeveral(field) ? text.split(/[\s,]+/) : [text]));
     const trimmed = field.kind === 'secret' ? values : values.map(text => text.trim());
-    const read = field.kind === 'time' ? trimmed.map(text => (localTime.test(text) ? `${text}Z` : text)) : trimmed;
+    const read =
+      field.kind === 'time'
+        ? trimmed.map(text => (localTime.test(text) ? `${text}Z` : text))
+        : trimmed;
     return [name, read.filter(text => text !== '')];
   });
   return { operation, texts: Object.fromEntries(texts) };
@@ -36,8 +44,12 @@ export function checkForm({ operation: { fields }, texts }: FilledForm): FormErr
   return Object.entries(fields).flatMap(([name, field]) => {
     const values = texts[name] ?? [];
     const text =
-      values.length === 0 ? missing(field, fields, texts) : values.map(value => fault(field, value)).find(Boolean);
-    return text === undefined ? [] : [{ id: inputId(name), text: `${fieldLabel(name, field)}: ${text}` }];
+      values.length === 0
+        ? missing(field, fields, texts)
+        : values.map(value => fault(field, value)).find(Boolean);
+    return text === undefined
+      ? []
+      : [{ id: inputId(name), text: `${fieldLabel(name, field)}: ${text}` }];
   });
 }
 
@@ -54,10 +66,16 @@ export function valuesOf({ operation: { fields }, texts }: FilledForm): Record<s
   return withDefaults(fields, Object.fromEntries(given));
 }
 
-function missing({ isRequired, neededUnless }: Field, fields: Fields, texts: FilledForm['texts']): string | undefined {
+function missing(
+  { isRequired, neededUnless }: Field,
+  fields: Fields,
+  texts: FilledForm['texts'],
+): string | undefined {
   if (isRequired) return 'Fill this in';
   const hasOther = neededUnless === undefined || (texts[neededUnless] ?? []).length > 0;
-  return hasOther ? undefined : `Fill this in, or “${fieldLabel(neededUnless, fields[neededUnless])}”`;
+  return hasOther
+    ? undefined
+    : `Fill this in, or “${fieldLabel(neededUnless, fields[neededUnless])}”`;
 }
 
 function fault({ choices, parse }: Field, text: string): string | undefined {

@@ -29,13 +29,26 @@ export async function formPage(
   for (const [each, field] of Object.entries(fields)) {
     if (!isOfUse(field)) continue;
     const label = fieldLabel(each, field);
-    const input = { ...field, id: inputId(each), name: each, label, hint: hintOf(field, operation) };
-    const view = fieldView(input, errors, form.texts[each], await candidatesOf(field, form, control));
+    const input = {
+      ...field,
+      id: inputId(each),
+      name: each,
+      label,
+      hint: hintOf(field, operation),
+    };
+    const view = fieldView(
+      input,
+      errors,
+      form.texts[each],
+      await candidatesOf(field, form, control),
+    );
     if (isFolded(each, field, form, errors)) folded.push({ label, view });
     else shown.push(view);
   }
 
-  const changes = plan !== undefined && (effect !== 'reads' || changingFields.some(field => form.texts[field]?.length));
+  const changes =
+    plan !== undefined &&
+    (effect !== 'reads' || changingFields.some(field => form.texts[field]?.length));
   const button = (step: string, text: string, isMain: boolean): Html =>
     html`<button name="step" value="${step}"${isMain ? html` class="main"` : ''}>${text}</button>`;
   const planButton = plan ? button('plan', 'Show the plan', changes) : '';
@@ -55,7 +68,12 @@ ${folded.length > 0 ? html`<details class="more"><summary>More: ${folded.map(({ 
 <p class="actions">${changes ? [planButton, runButton] : [runButton, planButton]}${button('command', 'Show as command', false)}${fillButton}</p>
 </form>
 ${helpView(operation)}`;
-  return { title: name, above: [['/operations', 'Commands']], main, status: errors.length > 0 ? 422 : 200 };
+  return {
+    title: name,
+    above: [['/operations', 'Commands']],
+    main,
+    status: errors.length > 0 ? 422 : 200,
+  };
 }
 
 /** False for a field whose values need a setting that is missing here. */
@@ -63,7 +81,10 @@ function isOfUse({ needs }: Field): boolean {
   return needs === undefined || readConfig().recoveryCommand !== undefined;
 }
 
-/** True for a field that a button does not need: it is there for few, or stands for another one that has a value. */
+/**
+ * True for a field that a button does not need: it is there for few, or stands for another one
+ * that has a value.
+ */
 function isFolded(
   name: string,
   { isAdvanced, unless = [] }: Field,
@@ -77,9 +98,14 @@ function isFolded(
 }
 
 /** What a form says of a field: also what holds without it. */
-function hintOf({ kind, prompt, description, otherwise }: Field, { fields }: Offered['operation']): string {
-  const text = kind === 'secret' ? `${prompt}. It is not shown again` : inWords(description, fields);
-  const without = otherwise === undefined ? '' : `${text === '' ? '' : '. '}Without it: ${otherwise}`;
+function hintOf(
+  { kind, prompt, description, otherwise }: Field,
+  { fields }: Offered['operation'],
+): string {
+  const text =
+    kind === 'secret' ? `${prompt}. It is not shown again` : inWords(description, fields);
+  const without =
+    otherwise === undefined ? '' : `${text === '' ? '' : '. '}Without it: ${otherwise}`;
 
   return text + without;
 }
@@ -89,7 +115,9 @@ function helpView({ help, fields }: Offered['operation']): Html {
   if (help === undefined) return html``;
 
   const paragraph = (text: string): Html =>
-    text.startsWith(' ') ? textBlock(text.trim(), 'A command') : html`<p>${inWords(text, fields)}</p>`;
+    text.startsWith(' ')
+      ? textBlock(text.trim(), 'A command')
+      : html`<p>${inWords(text, fields)}</p>`;
 
   return html`<details><summary>How it works</summary>${help.split('\n\n').flatMap(unwrapped).map(paragraph)}</details>`;
 }
@@ -129,7 +157,10 @@ interface Input extends Partial<Field> {
   readonly hint?: string;
 }
 
-/** An input with its label, its hint, and what is wrong with it. @param candidates what it can be */
+/**
+ * An input with its label, its hint, and what is wrong with it.
+ * @param candidates what it can be
+ */
 export function fieldView(
   input: Input,
   errors: readonly FormError[],
@@ -160,11 +191,18 @@ ${isFlag ? '' : shown}</div>`;
 
 /** How many values are shown with a box each; of more, the others are written. */
 const maxPicks = 100;
-/** How many values stand in a list that opens; of more, the browser offers those that begin with what is written. */
+/**
+ * How many values stand in a list that opens; of more, the browser offers those that begin with
+ * what is written.
+ */
 const maxOptions = 40;
 
 /** The values of a field that can have several, each with a box. */
-function picksView({ id, name = id, isNames }: Input, picks: readonly Candidate[], texts: readonly string[]): Html {
+function picksView(
+  { id, name = id, isNames }: Input,
+  picks: readonly Candidate[],
+  texts: readonly string[],
+): Html {
   const offered = picks.slice(0, maxPicks);
   const known = new Set(offered.map(({ value }) => value));
   const others = texts.filter(text => !known.has(text));
@@ -191,27 +229,43 @@ function control(
   const behind = (input: Html, text: string): Html =>
     html`<span class="with-unit">${input} <span class="unit">${text}</span></span>`;
   const common = html`autocomplete="off" spellcheck="false" ${attributes}`;
-  if (kind === 'flag')
+  if (kind === 'flag') {
     return html`<input type="checkbox" value="on" ${attributes}${texts.length > 0 ? html` checked` : ''}>`;
+  }
   if (kind === 'secret') return html`<input type="password" autocomplete="off" ${attributes}>`;
-  if (kind === 'time' && (value === '' || localTime.test(value.replace(/Z$/, ''))))
+  if (kind === 'time' && (value === '' || localTime.test(value.replace(/Z$/, '')))) {
     return behind(
       html`<input type="datetime-local" step="1" value="${value.replace(/(\.\d+)?Z$/, '')}" ${attributes}>`,
       'UTC',
     );
-  if (isChoice || (picks.length > 0 && picks.length <= maxOptions))
+  }
+  if (isChoice || (picks.length > 0 && picks.length <= maxOptions)) {
     return selection(picks, value, isRequired, attributes);
-  if (isList) return html`<textarea rows="3" spellcheck="false" ${attributes}>${texts.join('\n')}</textarea>`;
-  if (unit !== undefined) return behind(html`<input type="text" inputmode="decimal" value="${value}" ${common}>`, unit);
+  }
+  if (isList) {
+    return html`<textarea rows="3" spellcheck="false" ${attributes}>${texts.join('\n')}</textarea>`;
+  }
+  if (unit !== undefined) {
+    return behind(html`<input type="text" inputmode="decimal" value="${value}" ${common}>`, unit);
+  }
 
   const input = html`<input type="text" value="${value}" ${common}`;
   if (picks.length === 0) return html`${input}>`;
-  const options = picks.map(each => html`<option value="${each.value}">${each.description}</option>`);
+  const options = picks.map(
+    each => html`<option value="${each.value}">${each.description}</option>`,
+  );
   return html`${input} list="${id}-list"><datalist id="${id}-list">${options}</datalist>`;
 }
 
-/** A list that opens. A value that it does not have, such as one of a link, is its first one. */
-function selection(picks: readonly Candidate[], value: string, isRequired = false, attributes: Html): Html {
+/**
+ * A list that opens. A value that it does not have, such as one of a link, is its first one.
+ */
+function selection(
+  picks: readonly Candidate[],
+  value: string,
+  isRequired = false,
+  attributes: Html,
+): Html {
   const isKnown = value === '' || picks.some(each => each.value === value);
   const all = isKnown ? picks : [{ value }, ...picks];
   const empty = isRequired && value !== '' ? '' : html`<option value="">–</option>`;

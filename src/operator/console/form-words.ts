@@ -18,8 +18,9 @@ const settings: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns a text of the command line in the words of a form: a flag of the operation is called by its label, a setting
- * by what it is. Commands in the text stay as they are, because somebody may paste them.
+ * Returns a text of the command line in the words of a form: a flag of the operation is called
+ * by its label, a setting by what it is. Commands in the text stay as they are, because
+ * somebody may paste them.
  */
 export function inWords(text: string, fields: Fields): string {
   const labels = new Map<string, string>([

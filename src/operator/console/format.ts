@@ -8,14 +8,24 @@ export const none = html`<span class="none">–</span>`;
 /** What stands in a table or beside a name. Null and an empty text are no value. */
 export type Cell = Html | string | number | null | undefined;
 
-export const cellView = (cell: Cell) => (typeof cell === 'number' ? numberText(cell) : cell || none);
+export const cellView = (cell: Cell) =>
+  typeof cell === 'number' ? numberText(cell) : cell || none;
 
 export const numberText = (count: number): string => count.toLocaleString('en');
 
 /** The shapes of states: nobody needs to tell colours apart. */
-const shapes: Readonly<Record<Tone, string>> = { good: '●', busy: '◐', warn: '▲', bad: '✕', off: '○' };
+const shapes: Readonly<Record<Tone, string>> = {
+  good: '●',
+  busy: '◐',
+  warn: '▲',
+  bad: '✕',
+  off: '○',
+};
 
-/** The word of a state with its shape. @param word of an unknown state: it has no shape */
+/**
+ * The word of a state with its shape.
+ * @param word of an unknown state: it has no shape
+ */
 export function state(word: string, tone = toneOf.get(word)): Html {
   return tone
     ? html`<span class="state ${tone}"><span aria-hidden="true">${shapes[tone]}</span> ${word}</span>`
@@ -49,7 +59,8 @@ export function durationText(ms: number): string {
 export function time(at: string | Date | null | undefined): Html {
   if (!at) return none;
   const ms = Date.now() - new Date(at).getTime();
-  const text = Math.abs(ms) < 1_000 ? 'now' : ms < 0 ? `in ${durationText(-ms)}` : `${durationText(ms)} ago`;
+  const text =
+    Math.abs(ms) < 1_000 ? 'now' : ms < 0 ? `in ${durationText(-ms)}` : `${durationText(ms)} ago`;
   return html`<time datetime="${new Date(at).toISOString()}" title="${utc(at)}">${text}</time>`;
 }
 
@@ -73,11 +84,26 @@ export function code(text: string | null | undefined): Html {
 
 const version = (name: string): Html => code(name.slice(0, 4));
 
-/** How the value of a property is shown, by its name; a time if its name ends in `At` or `Until`. */
+/**
+ * How the value of a property is shown, by its name; a time if its name ends in `At` or
+ * `Until`.
+ */
 export const valueFormats: Readonly<Record<string, (value: never) => Cell>> = {
-  ...{ state, status: state, outcomes: states, bytes: size, ms: durationText, error: shorten },
-  ...{ database: code, kid: code, build: code },
-  ...{ version, schemaVersion: version, tenantHead: version, head: version, from: version, to: version },
+  state,
+  status: state,
+  outcomes: states,
+  bytes: size,
+  ms: durationText,
+  error: shorten,
+  database: code,
+  kid: code,
+  build: code,
+  version,
+  schemaVersion: version,
+  tenantHead: version,
+  head: version,
+  from: version,
+  to: version,
 };
 
 /** A text that can be long, such as that of an error. */

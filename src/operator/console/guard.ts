@@ -18,14 +18,17 @@ const headers = {
 const maxFormLength = 100_000;
 
 /**
- * Lets a request pass only if a page of the console sends it, from a browser whose user is known:
+ * Lets a request pass only if a page of the console sends it, from a browser whose user is
+ * known:
  *
  * 1. Of a team, it comes from the proxy.
  * 2. It names a host of the console: with DNS rebinding it would name another one.
  * 3. It has the cookie of the session, or the name that the proxy gives.
- * 4. Unless it is a GET or HEAD, a page of the same origin sends it, with a token that is for this visitor and path.
+ * 4. Unless it is a GET or HEAD, a page of the same origin sends it, with a token that is for
+ *    this visitor and path.
  *
- * Files without secrets pass without 3 (`isPublic`). What passes has `visitor`, `given` and `tokenOf` of `PageRequest`.
+ * Files without secrets pass without 3 (`isPublic`). What passes has `visitor`, `given` and
+ * `tokenOf` of `PageRequest`.
  */
 export function guard(entrance: Entrance, isPublic: (path: string) => boolean): Middleware {
   const key = randomBytes(32);
@@ -41,14 +44,18 @@ export function guard(entrance: Entrance, isPublic: (path: string) => boolean): 
     const visitor = entrance.visitorOf(ctx.req);
     if (!visitor) return refuse(ctx, unknownVisitor);
     const isChange = !['GET', 'HEAD'].includes(ctx.method);
-    if (isChange && !isOwnOrigin(ctx, host))
+    if (isChange && !isOwnOrigin(ctx, host)) {
       return refuse(ctx, 'The request comes from a page of another origin. Nothing was changed.');
+    }
     const tokenOf = (path: string): string =>
       createHmac('sha256', key).update(`${visitor.session}\n${path}`).digest('base64url');
     Object.assign(ctx.state, { visitor, tokenOf });
     const given = new URLSearchParams(isChange ? await readForm(ctx) : ctx.querystring);
-    if (isChange && !isEqual(given.get('token') ?? '', tokenOf(ctx.path)))
-      throw new OperatorError('The form is of an earlier console or of another page. Open it again');
+    if (isChange && !isEqual(given.get('token') ?? '', tokenOf(ctx.path))) {
+      throw new OperatorError(
+        'The form is of an earlier console or of another page. Open it again',
+      );
+    }
     ctx.state.given = given;
     return next();
   };
@@ -64,8 +71,8 @@ function refuse(ctx: Context, text: string): void {
 }
 
 /**
- * Sends a page that goes on by itself. A redirect would lose the strict cookie, which browsers send only with requests
- * that a page of this site begins.
+ * Sends a page that goes on by itself. A redirect would lose the strict cookie, which browsers
+ * send only with requests that a page of this site begins.
  */
 function start(ctx: Context, cookie: string): void {
   ctx.set('Set-Cookie', cookie);
@@ -73,10 +80,16 @@ function start(ctx: Context, cookie: string): void {
   sendPage(ctx, { title: 'The console is open', main, head: refresh(0, '/') });
 }
 
-/** True if a page of the console sends the request, by `Sec-Fetch-Site` of browsers that have it, and by `Origin`. */
+/**
+ * True if a page of the console sends the request, by `Sec-Fetch-Site` of browsers that have
+ * it, and by `Origin`.
+ */
 function isOwnOrigin(ctx: Context, host: string): boolean {
   const site = ctx.get('Sec-Fetch-Site');
-  return ['', 'same-origin'].includes(site) && [`http://${host}`, `https://${host}`].includes(ctx.get('Origin'));
+  return (
+    ['', 'same-origin'].includes(site) &&
+    [`http://${host}`, `https://${host}`].includes(ctx.get('Origin'))
+  );
 }
 
 async function readForm(ctx: Context): Promise<string> {

@@ -10,13 +10,19 @@ import { state, time } from './format.ts';
 import { hiddenInputs, operationLink, operationPath, tenantPath, withQuery } from './links.ts';
 import type { Offer } from './offered.ts';
 
-/** The decision about a tenant, as a word. Green is for what is well: `active` has no colour. */
+/**
+ * The decision about a tenant, as a word. Green is for what is well: `active` has no colour.
+ */
 export function decided({ status, isolated }: Pick<TenantSummary, 'status' | 'isolated'>): Html {
   return html`${status === 'active' ? status : state(status)}${isolated ? ', isolated' : ''}`;
 }
 
 /** Whether a tenant is well, and in a list the worst reason if it is not. */
-export function healthCell({ slug, health, reasons }: Pick<TenantWithHealth, 'slug' | 'health' | 'reasons'>): Html {
+export function healthCell({
+  slug,
+  health,
+  reasons,
+}: Pick<TenantWithHealth, 'slug' | 'health' | 'reasons'>): Html {
   const [worst, ...others] = reasons.filter(({ severity }) => severity !== 'unchecked');
   if (!worst) return state(health);
 
@@ -44,16 +50,21 @@ export function severity(of: HealthReason['severity']): Html {
 }
 
 /** A reason with what to do about it. */
-export function reasonView({ severity: is, text, since, remedy, finding }: HealthReason, offered: Offer): Html {
-  const more = finding ? html` <a href="${withQuery('/findings', { id: finding })}#${finding}">As a finding</a>` : '';
+export function reasonView(
+  { severity: is, text, since, remedy, finding }: HealthReason,
+  offered: Offer,
+): Html {
+  const more = finding
+    ? html` <a href="${withQuery('/findings', { id: finding })}#${finding}">As a finding</a>`
+    : '';
 
   return html`<li>${severity(is)} ${text}${since ? html`, since ${time(since)}` : ''}
 <p class="hint">${linkCommands(remedy, offered)}${more}</p></li>`;
 }
 
 /**
- * A button that lets doctor look at everything now: it only reads, and its form has no field that must be filled in.
- * A console that may not run it shows its form, for the command.
+ * A button that lets doctor look at everything now: it only reads, and its form has no field
+ * that must be filled in. A console that may not run it shows its form, for the command.
  */
 export function checkNow({ offered, tokenOf }: PageRequest): Html {
   const { operation, isAllowed } = offered.get('doctor') ?? {};
@@ -64,7 +75,10 @@ export function checkNow({ offered, tokenOf }: PageRequest): Html {
   return html`<form method="post" action="${path}" class="inline">${hiddenInputs({ token: tokenOf(path), form: randomUUID(), step: 'run', reason })}<button>Check now</button></form>`;
 }
 
-/** What can be decided about a tenant in its state: the verbs, without those that destroy something. */
+/**
+ * What can be decided about a tenant in its state: the verbs, without those that destroy
+ * something.
+ */
 export function verbs(tenant: TenantSummary, offered: Offer): Html[] {
   const { slug, status, isolated } = tenant;
   const names = transitionsFrom(status).filter(name => !destroys(name, offered));
@@ -80,12 +94,16 @@ export function verbs(tenant: TenantSummary, offered: Offer): Html[] {
 /** What destroys something of a tenant in its state. */
 export function destructiveVerbs({ slug, status }: TenantSummary, offered: Offer): Html[] {
   const isOver = status === 'deleted' || status === 'provisioning';
-  const names = [...transitionsFrom(status).filter(name => destroys(name, offered)), ...(isOver ? ['purge'] : [])];
+  const names = [
+    ...transitionsFrom(status).filter(name => destroys(name, offered)),
+    ...(isOver ? ['purge'] : []),
+  ];
 
   return names.map(name => operationLink(name, labels[name] ?? name, { slug }));
 }
 
-const destroys = (name: string, offered: Offer): boolean => offered.get(name)?.operation.effect === 'destroys';
+const destroys = (name: string, offered: Offer): boolean =>
+  offered.get(name)?.operation.effect === 'destroys';
 
 /** What the buttons of decisions say. */
 const labels: Readonly<Record<string, string>> = {

@@ -9,7 +9,10 @@ export const tenantLink = (slug: string): Html => html`<a href="${tenantPath(slu
 /** A link to a migration run. */
 export const rolloutLink = (id: number): Html => html`<a href="/rollouts/${id}">Run ${id}</a>`;
 
-/** The path of the form of an operation. @param name the words of the command */
+/**
+ * The path of the form of an operation.
+ * @param name the words of the command
+ */
 export function operationPath(name: string): string {
   return `/operations/${name.replaceAll(' ', '/')}`;
 }
@@ -33,7 +36,10 @@ export function olderLinks(
   if (newer === 0 && older === null) return html``;
 
   const newest = newer > 0 ? html`<a href="${withQuery(path, query)}">Newest</a>` : '';
-  const next = older === null ? '' : html`<a href="${withQuery(path, { ...query, before: String(older) })}">Older</a>`;
+  const next =
+    older === null
+      ? ''
+      : html`<a href="${withQuery(path, { ...query, before: String(older) })}">Older</a>`;
 
   return html`<nav class="actions" aria-label="Parts of the list">${newest} ${next}</nav>`;
 }

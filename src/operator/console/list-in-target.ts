@@ -8,7 +8,10 @@ const maxArchives = 60;
 /** A page does not wait longer for a target that is silent. */
 const pageLimits = { maxSilenceMs: 3_000 };
 
-/** Returns the newest archives of a tenant that the target lists; none, and a note, when it cannot be listed. */
+/**
+ * Returns the newest archives of a tenant that the target lists; none, and a note, when it
+ * cannot be listed.
+ */
 export async function listInTarget(
   control: PageRequest['control'],
   guid: string,
@@ -22,6 +25,9 @@ export async function listInTarget(
     const archives = await listArchives(control, target, guid, backup.recipients);
     return { archives: archives.slice(0, maxArchives), note: html`` };
   } catch (error) {
-    return { archives: [], note: html`<p class="note">The target cannot be listed here: ${explain(error)}</p>` };
+    return {
+      archives: [],
+      note: html`<p class="note">The target cannot be listed here: ${explain(error)}</p>`,
+    };
   }
 }

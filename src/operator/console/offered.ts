@@ -1,5 +1,11 @@
 import { OperatorError } from '../../lib/log/operator-error.ts';
-import { isRecorded, type Operation, operationsOf, type Topic, takesReason } from '../command/operation.ts';
+import {
+  isRecorded,
+  type Operation,
+  operationsOf,
+  type Topic,
+  takesReason,
+} from '../command/operation.ts';
 import { option, requiredOption } from '../command/operation-fields.ts';
 
 /** Operations that have no page, and why. */
@@ -24,7 +30,8 @@ export interface Offered {
 /** What the console offers, by name. */
 export type Offer = ReadonlyMap<string, Offered>;
 
-const isOf = (topics: readonly string[], { name }: Operation): boolean => topics.includes(name.split(' ')[0] ?? '');
+const isOf = (topics: readonly string[], { name }: Operation): boolean =>
+  topics.includes(name.split(' ')[0] ?? '');
 
 /** Sets of operations. */
 const sets: ReadonlyMap<string, (operation: Operation) => boolean> = new Map([
@@ -48,16 +55,22 @@ export async function offeredOperations(
   const why = 'why, for the log of operators';
   const reason = needsReason ? requiredOption('', why) : option('', why);
   const isAllowed = (operation: Operation): boolean =>
-    allow === undefined || allow.some(name => name === operation.name || sets.get(name)?.(operation));
+    allow === undefined ||
+    allow.some(name => name === operation.name || sets.get(name)?.(operation));
   const offer = new Map<string, Offered>();
-  for (const topic of catalogue)
+  for (const topic of catalogue) {
     for (const each of await operationsOf(topic)) {
       const operation = takesReason(each) ? { ...each, fields: { ...each.fields, reason } } : each;
-      if (withheld[each.name] === undefined)
+      if (withheld[each.name] === undefined) {
         offer.set(each.name, { operation, group: topic.group, isAllowed: isAllowed(each) });
+      }
     }
+  }
   const unknown = allow?.find(name => !sets.has(name) && !offer.has(name));
   if (unknown === undefined) return offer;
   const names = [...sets.keys()].join(', ');
-  throw new OperatorError(`--allow has ${unknown}, which is neither a command nor one of ${names}`, { usage: true });
+  throw new OperatorError(
+    `--allow has ${unknown}, which is neither a command nor one of ${names}`,
+    { usage: true },
+  );
 }

@@ -6,13 +6,14 @@ import { environment } from '../../lib/config/process-environment.ts';
 import { html } from '../../lib/html/html.ts';
 
 /**
- * Opens the browser of the desktop, if there is one. The address stands in a file that only this login can read,
- * because the arguments of a program are visible to all.
+ * Opens the browser of the desktop, if there is one. The address stands in a file that only
+ * this login can read, because the arguments of a program are visible to all.
  * @returns a function that removes the file
  */
 export async function openBrowser(url: string): Promise<() => Promise<void>> {
   const { DISPLAY, WAYLAND_DISPLAY } = environment();
-  const program = process.platform === 'darwin' ? 'open' : DISPLAY || WAYLAND_DISPLAY ? 'xdg-open' : undefined;
+  const program =
+    process.platform === 'darwin' ? 'open' : DISPLAY || WAYLAND_DISPLAY ? 'xdg-open' : undefined;
   if (program === undefined) return async () => {};
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-console-'));
   const file = join(folder, 'console.html');

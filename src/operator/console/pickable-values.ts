@@ -36,10 +36,14 @@ export async function candidatesOf(
 }
 
 /** Returns the archives of a tenant, as far as the target lists them. */
-async function archivesOf(control: PageRequest['control'], slug: string): Promise<readonly Candidate[]> {
-  const [tenant] = await control.statements.execute<{ guid: string }[]>('select guid from tenants where slug = ?', [
-    slug,
-  ]);
+async function archivesOf(
+  control: PageRequest['control'],
+  slug: string,
+): Promise<readonly Candidate[]> {
+  const [tenant] = await control.statements.execute<{ guid: string }[]>(
+    'select guid from tenants where slug = ?',
+    [slug],
+  );
   const { archives } = tenant ? await listInTarget(control, tenant.guid) : { archives: [] };
   if (archives.length === 0) return [];
 

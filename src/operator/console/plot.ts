@@ -1,7 +1,10 @@
 import { type Html, html } from '../../lib/html/html.ts';
 import { numberText, utc } from './format.ts';
 
-/** A part of a plot: where it begins and how long and high it is, from 0 to 1; and what it is, in words. */
+/**
+ * A part of a plot: where it begins and how long and high it is, from 0 to 1; and what it is,
+ * in words.
+ */
 interface Bar {
   readonly from: number;
   readonly length: number;
@@ -13,7 +16,9 @@ interface Bar {
 const [width, height] = [600, 36];
 
 function rect({ from, length, height: part, look = '', text }: Bar): Html {
-  const [x, y, w, h] = [from * width, height * (1 - part), length * width, height * part].map(each => each.toFixed(1));
+  const [x, y, w, h] = [from * width, height * (1 - part), length * width, height * part].map(
+    each => each.toFixed(1),
+  );
   return html`<rect class="${look}" x="${x}" y="${y}" width="${w}" height="${h}"><title>${text}</title></rect>`;
 }
 
@@ -27,7 +32,10 @@ const dayMs = 86_400_000;
 /** The days of a plot. */
 export const plottedDays = 14;
 
-/** A small plot of one value per day. @param amountOf gives that of a day, such as 2026-11-24 */
+/**
+ * A small plot of one value per day.
+ * @param amountOf gives that of a day, such as 2026-11-24
+ */
 export function plot(name: string, amountOf: (day: string) => number, textOf = numberText): Html {
   const days = Array.from({ length: plottedDays }, (_, at) => {
     const day = new Date(Date.now() - (plottedDays - 1 - at) * dayMs).toISOString().slice(0, 10);
@@ -35,14 +43,19 @@ export function plot(name: string, amountOf: (day: string) => number, textOf = n
   });
   const peak = Math.max(...days.map(({ value }) => value));
   const bars = days.map(({ day, value }, at) => ({
-    ...{ from: at / plottedDays, length: 0.9 / plottedDays, height: value / (peak || 1) },
+    from: at / plottedDays,
+    length: 0.9 / plottedDays,
+    height: value / (peak || 1),
     text: `${day}: ${textOf(value)}`,
   }));
-  const words = peak > 0 ? `${textOf(days.at(-1)?.value ?? 0)} today, at most ${textOf(peak)}` : 'none';
+  const words =
+    peak > 0 ? `${textOf(days.at(-1)?.value ?? 0)} today, at most ${textOf(peak)}` : 'none';
   return figure(name, words, bars.map(rect));
 }
 
-/** What happened, or what was so until a later moment, on a line of time. Times are in ISO 8601. */
+/**
+ * What happened, or what was so until a later moment, on a line of time. Times are in ISO 8601.
+ */
 interface Moment {
   readonly at: string;
   readonly until?: string | null;
@@ -58,22 +71,35 @@ const tick = 0.006;
 const slices = 60;
 
 /**
- * A line of time from the first moment, and at least a day ago, until now. A table says the same in words.
- * @param addressOf the page of a moment, which a click opens, in ISO 8601 without a zone; a keyboard has an input for
- *   it
+ * A line of time from the first moment, and at least a day ago, until now. A table says the
+ * same in words.
+ * @param addressOf the page of a moment, which a click opens, in ISO 8601 without a zone; a
+ *   keyboard has an input for it
  */
-export function timeline(name: string, moments: readonly Moment[], addressOf?: (at: string) => string): Html {
+export function timeline(
+  name: string,
+  moments: readonly Moment[],
+  addressOf?: (at: string) => string,
+): Html {
   const now = Date.now();
   const first = Math.min(now - dayMs, ...moments.map(({ at }) => Date.parse(at)));
   const x = (at: string): number => ((Date.parse(at) - first) / (now - first)) * (1 - tick);
   const bars = moments.map(({ at, until, text, isBad, isChosen }) => ({
-    ...{ from: x(at), length: Math.max(tick, x(until ?? at) - x(at)), height: isBad || isChosen ? 1 : 0.6 },
+    from: x(at),
+    length: Math.max(tick, x(until ?? at) - x(at)),
+    height: isBad || isChosen ? 1 : 0.6,
     look: isBad ? 'bad' : isChosen ? 'chosen' : '',
     text: `${utc(at)}: ${text}`,
   }));
   const links = Array.from({ length: addressOf ? slices : 0 }, (_, at) => {
     const moment = new Date(first + ((at + 0.5) / slices) * (now - first));
-    const slice = rect({ from: at / slices, length: 1 / slices, height: 1, look: 'slice', text: utc(moment) });
+    const slice = rect({
+      from: at / slices,
+      length: 1 / slices,
+      height: 1,
+      look: 'slice',
+      text: utc(moment),
+    });
     return html`<a href="${addressOf?.(moment.toISOString().slice(0, 19))}" tabindex="-1">${slice}</a>`;
   });
   const words = `from ${utc(new Date(first))} until now`;

@@ -20,8 +20,15 @@ export interface ConsoleOptions {
   readonly opensBrowser: boolean;
 }
 
-/** In milliseconds: connections that send nothing close soon, so that a flood of them shuts nobody out. */
-const timeouts = { headersTimeout: 5_000, requestTimeout: 15_000, connectionsCheckingInterval: 1_000 };
+/**
+ * In milliseconds: connections that send nothing close soon, so that a flood of them shuts
+ * nobody out.
+ */
+const timeouts = {
+  headersTimeout: 5_000,
+  requestTimeout: 15_000,
+  connectionsCheckingInterval: 1_000,
+};
 
 /**
  * Serves the console until `signal` aborts, and until the commands that it runs have ended.
@@ -34,16 +41,22 @@ export async function runConsole(
 ): Promise<void> {
   const offered = await offeredOperations(catalogue, allow, team !== undefined);
   const runnable = new Set(
-    [...offered.values()].flatMap(({ operation, isAllowed }) => (isAllowed ? [operationPath(operation.name)] : [])),
+    [...offered.values()].flatMap(({ operation, isAllowed }) =>
+      isAllowed ? [operationPath(operation.name)] : [],
+    ),
   );
   const runs = new Runs();
   const entrance = team ? createTeamEntrance(team.proxies, team.userHeader) : createLocalEntrance();
   const app = createConsoleApp({
-    ...{ entrance, offered, runs, control: installation },
+    entrance,
+    offered,
+    runs,
+    control: installation,
     shell: {
       place: hostname(),
       runs: path => runnable.has(path),
-      mode: allow === undefined ? '' : allow.length === 0 ? 'read only' : `only ${allow.join(', ')}`,
+      mode:
+        allow === undefined ? '' : allow.length === 0 ? 'read only' : `only ${allow.join(', ')}`,
     },
   });
   const server = createServer(timeouts, app);

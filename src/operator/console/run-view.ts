@@ -19,7 +19,9 @@ export const runPath = ({ id }: Run): string => `/runs/${id}`;
 
 /** What a run is called: its command, and its tenant. */
 export function runName({ form: { operation, texts }, start }: Run): string {
-  return [start.isPlan ? 'Plan:' : '', operation.name, ...(texts.slug ?? []).slice(0, 3)].join(' ').trim();
+  return [start.isPlan ? 'Plan:' : '', operation.name, ...(texts.slug ?? []).slice(0, 3)]
+    .join(' ')
+    .trim();
 }
 
 export function runState({ outcome, start, isInterrupted }: Run): Html {
@@ -29,14 +31,19 @@ export function runState({ outcome, start, isInterrupted }: Run): Html {
 }
 
 /**
- * The page of a plan or of a run. Its middle part changes; everybody but the visitor who has started it sees only how
- * far it is.
+ * The page of a plan or of a run. Its middle part changes; everybody but the visitor who has
+ * started it sees only how far it is.
  */
-export function runView(request: PageRequest, run: Run, errors: readonly FormError[] = []): ConsolePage {
+export function runView(
+  request: PageRequest,
+  run: Run,
+  errors: readonly FormError[] = [],
+): ConsolePage {
   const { form, start } = run;
   const { name } = form.operation;
   const isEnded = run.outcome !== undefined;
-  const result = start.by === request.visitor.name ? resultView(request, run, errors) : othersNote(run);
+  const result =
+    start.by === request.visitor.name ? resultView(request, run, errors) : othersNote(run);
   return {
     title: runName(run),
     above: [
@@ -49,8 +56,11 @@ export function runView(request: PageRequest, run: Run, errors: readonly FormErr
 <div id="run"${isEnded ? html` data-ended` : ''}>${runFacts(run)}${result}</div>
 ${commandView(form)}`,
     status: errors.length > 0 ? 422 : 200,
-    // For browsers without script. Another address each time: at this one, they would only go to the fragment.
-    head: isEnded ? undefined : html`<noscript>${refresh(10, `${runPath(run)}?at=${Date.now()}#run`)}</noscript>`,
+    // For browsers without script. Another address each time: at this one, they would only go
+    // to the fragment.
+    head: isEnded
+      ? undefined
+      : html`<noscript>${refresh(10, `${runPath(run)}?at=${Date.now()}#run`)}</noscript>`,
   };
 }
 
@@ -70,7 +80,12 @@ function runFacts(run: Run): Html {
 }
 
 /** One sentence about the whole of a run. */
-export function statusText({ outcome, isInterrupted, start: { isPlan }, last: { count, step } }: Run): string {
+export function statusText({
+  outcome,
+  isInterrupted,
+  start: { isPlan },
+  last: { count, step },
+}: Run): string {
   const bad = count?.bad ? `, ${numberText(count.bad)} ${count.badly}` : '';
   const counted = count ? `${numberText(count.done)} of ${numberText(count.total)} done${bad}` : '';
   const sentences = {
@@ -79,7 +94,9 @@ export function statusText({ outcome, isInterrupted, start: { isPlan }, last: { 
     failed: isInterrupted ? 'It was ended early.' : isPlan ? 'It would fail.' : 'It has failed.',
   };
   if (outcome) return `${sentences[outcome]} ${counted}`.trim();
-  return isInterrupted ? `It ends early. ${counted}`.trim() : counted || `It runs${step ? `: ${step.text}` : ''}.`;
+  return isInterrupted
+    ? `It ends early. ${counted}`.trim()
+    : counted || `It runs${step ? `: ${step.text}` : ''}.`;
 }
 
 function resultView(request: PageRequest, run: Run, errors: readonly FormError[]): Html {
@@ -99,22 +116,33 @@ ${outcome === undefined ? '' : html`<p><a href="${formPath(form)}">${isPlan ? 'C
 
 function listView(run: Run, { columns, rows }: Extract<Part, { kind: 'list' }>): Html {
   const cell = (text = '–'): Html => (text === '–' ? none : state(text));
-  const shown = columns.map((name, at) => [name, (row: readonly string[]) => cell(row[at])] as const);
+  const shown = columns.map(
+    (name, at) => [name, (row: readonly string[]) => cell(row[at])] as const,
+  );
   return html`${table(html`<span class="hidden">Result</span>`, rows.slice(0, maxShownRows), '', shown)}
 ${hiddenNote(run, rows.length - maxShownRows, 'further rows')}`;
 }
 
-/** The warnings and errors of a run. Our own sentences have the commands in them, which become links. */
+/**
+ * The warnings and errors of a run. Our own sentences have the commands in them, which become
+ * links.
+ */
 function notesView(run: Run, offered: Offer): Html {
   const hasFailed = run.outcome === 'failed' && !run.isInterrupted;
   const link = (text: string): Html => linkCommands(text, offered);
 
-  return textView(run, hasFailed ? 'Error' : 'Warnings', run.notes, hasFailed ? 'note bad' : 'note', link);
+  return textView(
+    run,
+    hasFailed ? 'Error' : 'Warnings',
+    run.notes,
+    hasFailed ? 'note bad' : 'note',
+    link,
+  );
 }
 
 /**
- * A text. The middle of a long one is left out: its end is often a summary. A plan or a result may have a text of a
- * tenant that looks like a command: it stays a text.
+ * A text. The middle of a long one is left out: its end is often a summary. A plan or a result
+ * may have a text of a tenant that looks like a command: it stays a text.
  */
 function textView(
   run: Run,
@@ -144,11 +172,16 @@ function cancelForm({ tokenOf }: PageRequest, run: Run): Html {
 <p class="actions"><button id="cancel">End it early</button> <span class="hint">${text}</span></p></form>`;
 }
 
-function performForm({ tokenOf, offered }: PageRequest, run: Run, errors: readonly FormError[]): Html {
+function performForm(
+  { tokenOf, offered }: PageRequest,
+  run: Run,
+  errors: readonly FormError[],
+): Html {
   if (needsRecoveryHost(run.form)) return html`<p class="note">${recoveryHostText}.</p>`;
   const { name } = run.form.operation;
-  if (!offered.get(name)?.isAllowed)
+  if (!offered.get(name)?.isAllowed) {
     return html`<p class="note">This console does not run ${name}: copy the command below for somebody who does.</p>`;
+  }
 
   const path = `${runPath(run)}/perform`;
   const confirm = run.last.plan?.confirm;

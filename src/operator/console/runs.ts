@@ -34,8 +34,9 @@ interface Start {
 }
 
 /**
- * A command of the command line, or its plan, in a process of its own, with what it has returned up to now. It is the
- * same program with the same arguments, so whatever holds for a command holds here, its end by a signal included.
+ * A command of the command line, or its plan, in a process of its own, with what it has
+ * returned up to now. It is the same program with the same arguments, so whatever holds for a
+ * command holds here, its end by a signal included.
  */
 export class Run {
   readonly id = randomUUID();
@@ -67,7 +68,9 @@ export class Run {
     const verb = start.confirmed === undefined ? '__run' : '__perform';
     this.#child = fork(program, [verb, ...argumentsOf(form, isPlan)], {
       stdio: ['pipe', 'ignore', 'pipe', 'ipc'],
-      detached: true, // in a session of its own: a signal of the terminal is for the console, which passes it on once
+      // in a session of its own: a signal of the terminal is for the console, which passes it
+      // on once
+      detached: true,
       env: { ...variables, ...(by !== undefined && { OPERATOR_NAME: by }) },
     });
     const { stdin, stderr } = this.#child;
@@ -88,7 +91,10 @@ export class Run {
     });
   }
 
-  /** Ends it as one Ctrl-C does, however often it is called: a second one would end it in the middle. */
+  /**
+   * Ends it as one Ctrl-C does, however often it is called: a second one would end it in the
+   * middle.
+   */
   interrupt(): void {
     if (this.isInterrupted) return;
     this.isInterrupted = true;
@@ -98,12 +104,18 @@ export class Run {
   #take(message: RunMessage): void {
     const { confirmed } = this.start;
     const before = this.parts.at(-1);
-    if (message.kind === 'confirm')
+    if (message.kind === 'confirm') {
       this.#child.send(message.steady === confirmed?.steady ? confirmed.typed : false, () => {});
-    else if (message.kind === 'text' && before?.kind === 'text')
-      this.parts[this.parts.length - 1] = { ...before, text: append(before.text, `\n${message.text}`) };
-    else if (message.kind === 'text' || message.kind === 'list') this.parts.push(message);
-    else this.last = { ...this.last, [message.kind]: message };
+    } else if (message.kind === 'text' && before?.kind === 'text') {
+      this.parts[this.parts.length - 1] = {
+        ...before,
+        text: append(before.text, `\n${message.text}`),
+      };
+    } else if (message.kind === 'text' || message.kind === 'list') {
+      this.parts.push(message);
+    } else {
+      this.last = { ...this.last, [message.kind]: message };
+    }
   }
 }
 
@@ -114,27 +126,40 @@ const maxKept = 100;
 export class Runs {
   readonly #runs = new Map<string, Run>();
 
-  /** Starts a command. @throws {OperatorError} when too many commands run */
+  /**
+   * Starts a command.
+   * @throws {OperatorError} when too many commands run
+   */
   start(form: FilledForm, start: Start): Run {
     const started = this.#startedBy(start.submission);
     if (started) return started;
-    if (this.running.length >= maxRunning)
+    if (this.running.length >= maxRunning) {
       throw new OperatorError(`${maxRunning} commands run already. Wait until one of them ends`);
+    }
     const run = new Run(form, start);
     this.#runs.set(run.id, run);
     setTimeout(() => (run.planned = undefined), maxPlanMs).unref();
-    for (const { id, outcome } of this.#runs.values())
+    for (const { id, outcome } of this.#runs.values()) {
       if (this.#runs.size > maxKept && outcome !== undefined) this.#runs.delete(id);
+    }
     return run;
   }
 
-  /** Starts what was planned. @throws {OperatorError} when the plan is too old, or too many commands run */
+  /**
+   * Starts what was planned.
+   * @throws {OperatorError} when the plan is too old, or too many commands run
+   */
   perform(plan: Run, typed: string): Run {
     const performed = this.#startedBy(plan.id);
     if (performed) return performed;
     if (!plan.planned) throw new OperatorError('The plan is older than 15 minutes. Make it again');
     const confirmed = { typed, steady: plan.last.plan?.steady };
-    const run = this.start(plan.planned, { by: plan.start.by, isPlan: false, confirmed, submission: plan.id });
+    const run = this.start(plan.planned, {
+      by: plan.start.by,
+      isPlan: false,
+      confirmed,
+      submission: plan.id,
+    });
     plan.planned = undefined;
     return run;
   }
@@ -146,19 +171,25 @@ export class Runs {
   /** @throws {OperatorError} when there is none */
   find(id = ''): Run {
     const run = this.#runs.get(id);
-    if (!run) throw new OperatorError('There is no such run in this console. The log has what it changed');
+    if (!run) {
+      throw new OperatorError('There is no such run in this console. The log has what it changed');
+    }
     return run;
   }
 
   /**
-   * Returns a run to the visitor who has started it: its result may have a secret, such as a new password.
+   * Returns a run to the visitor who has started it: its result may have a secret, such as a
+   * new password.
    * @throws {OperatorError} when there is none, or it is of another visitor
    */
   findOwn(id: string | undefined, { name }: Visitor): Run {
     const run = this.find(id);
     const { by } = run.start;
-    if (by !== name)
-      throw new OperatorError(`This run is of ${by}, who alone sees its result. The log has what it changed`);
+    if (by !== name) {
+      throw new OperatorError(
+        `This run is of ${by}, who alone sees its result. The log has what it changed`,
+      );
+    }
     return run;
   }
 
@@ -171,7 +202,10 @@ export class Runs {
     return this.list.filter(({ outcome }) => outcome === undefined);
   }
 
-  /** Ends the running commands as Ctrl-C does. @returns when all have ended */
+  /**
+   * Ends the running commands as Ctrl-C does.
+   * @returns when all have ended
+   */
   async stop(): Promise<void> {
     for (const run of this.running) run.interrupt();
     await Promise.all(this.running.map(({ ended }) => ended));

@@ -4,30 +4,45 @@ import { type Cell, cellView, none, numberText, time, valueFormats } from './for
 import { type Query, rolloutLink, tenantLink, withQuery } from './links.ts';
 
 /** As `valueFormats`, with the properties that are links. */
-const formats: typeof valueFormats = { ...valueFormats, slug: tenantLink, tenant: tenantLink, run: rolloutLink };
+const formats: typeof valueFormats = {
+  ...valueFormats,
+  slug: tenantLink,
+  tenant: tenantLink,
+  run: rolloutLink,
+};
 
 /**
- * A column of a list: a property of its rows; or a heading with what stands below it. The third part is what a click on
- * the heading sorts the list by.
+ * A column of a list: a property of its rows; or a heading with what stands below it. The third
+ * part is what a click on the heading sorts the list by.
  */
 type Column<Row> = (keyof Row & string) | Heading<Row>;
-type Heading<Row> = readonly [name: string, cell: (keyof Row & string) | ((row: Row) => Cell), sort?: string];
+type Heading<Row> = readonly [
+  name: string,
+  cell: (keyof Row & string) | ((row: Row) => Cell),
+  sort?: string,
+];
 
 /** A column in full. */
 function columnOf<Row>(column: Column<Row>) {
-  const [name, cell, sort]: Heading<Row> = typeof column === 'string' ? [fieldLabel(column), column] : column;
+  const [name, cell, sort]: Heading<Row> =
+    typeof column === 'string' ? [fieldLabel(column), column] : column;
   if (typeof cell === 'function') return { name, cell, sort };
   const format = /(At|Until)$/.test(cell) ? time : (formats[cell] ?? (value => value));
-  return { name, cell: (row: Row): Cell => (row[cell] == null ? none : format(row[cell] as never)), sort };
+  return {
+    name,
+    cell: (row: Row): Cell => (row[cell] == null ? none : format(row[cell] as never)),
+    sort,
+  };
 }
 
 /** From this number on, the columns of a list need the whole width of a usual screen. */
 const manyColumns = 6;
 
 /**
- * A list as a table, whose rows stand as blocks on a phone. The first cell of a row is its heading. In a form,
- * the buttons in the headings of columns sort it.
- * @param caption what it has @param empty what stands in place of a table without rows
+ * A list as a table, whose rows stand as blocks on a phone. The first cell of a row is its
+ * heading. In a form, the buttons in the headings of columns sort it.
+ * @param caption what it has
+ * @param empty what stands in place of a table without rows
  * @param sorted what the rows are sorted by, with `-` in front for the other way round
  */
 export function table<Row>(
@@ -48,7 +63,10 @@ export function table<Row>(
 <tbody>${rows.map(row => html`<tr>${full.map((column, at) => cell(column.cell(row), at))}</tr>\n`)}</tbody></table></div>`;
 }
 
-function heading({ name, sort }: { name: string; sort?: string | undefined }, sorted: string | undefined): Html {
+function heading(
+  { name, sort }: { name: string; sort?: string | undefined },
+  sorted: string | undefined,
+): Html {
   if (sort === undefined || sorted === undefined) return html`<th scope="col">${name}</th>`;
   const [isUp, isDown] = [sorted === sort, sorted === `-${sort}`];
   const order = isUp ? html` aria-sort="ascending"` : isDown ? html` aria-sort="descending"` : '';
@@ -60,14 +78,22 @@ export function facts(...entries: (readonly [name: string, value: Cell])[]): Htm
   return html`<dl class="facts">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${cellView(value)}</dd></div>`)}</dl>`;
 }
 
-/** Which part of a long list a page shows. @param page its number, from 1 on */
+/**
+ * Which part of a long list a page shows.
+ * @param page its number, from 1 on
+ */
 export function partOf(page: string | undefined, limit: number) {
   const number = /^\d{1,6}$/.test(page ?? '') ? Math.max(1, Number(page)) : 1;
   return { limit, offset: (number - 1) * limit };
 }
 
 /** Links to the pages of a long list. */
-export function pager(path: string, query: Query, { limit, offset }: ReturnType<typeof partOf>, total: number): Html {
+export function pager(
+  path: string,
+  query: Query,
+  { limit, offset }: ReturnType<typeof partOf>,
+  total: number,
+): Html {
   const [page, last] = [offset / limit + 1, Math.max(1, Math.ceil(total / limit))];
   if (last === 1) return html``;
   const to = (number: number, text: string): Html =>

@@ -5,7 +5,13 @@ import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
 import { readOtherSessions, sessionsText } from '../schema/other-sessions.ts';
 import { appendOnlyTables, type DataTable } from '../schema/tenant-tables.ts';
 import { changeInEpoch } from './database-stamp.ts';
-import { type CopyEnds, compareRows, copyRows, type TablePart, withoutTriggers } from './replace-tables.ts';
+import {
+  type CopyEnds,
+  compareRows,
+  copyRows,
+  type TablePart,
+  withoutTriggers,
+} from './replace-tables.ts';
 
 /** An append-only table whose rows are numbered by a sequence. */
 export interface NumberedTable extends DataTable {
@@ -16,7 +22,10 @@ export interface NumberedTable extends DataTable {
 
 /** The rows of a numbered table that the target has. */
 export interface CopiedPrefix {
-  /** The target has all rows up to this number, and no row of the source with such a number will ever change. */
+  /**
+   * The target has all rows up to this number, and no row of the source with such a number will
+   * ever change.
+   */
   readonly upTo: number;
   readonly rows: number;
   /** How long they took to copy and to compare, in ms. */
@@ -24,8 +33,9 @@ export interface CopiedPrefix {
 }
 
 /**
- * A range takes some 40 ms, and the copy then pauses for three times as long, because the two servers, which may be on
- * the same machine, have no other limit: at least three quarters of the time are left to other tenants.
+ * A range takes some 40 ms, and the copy then pauses for three times as long, because the two
+ * servers, which may be on the same machine, have no other limit: at least three quarters of
+ * the time are left to other tenants.
  */
 const rowsPerRange = 1_000;
 const pausePerCopy = 3;
@@ -33,10 +43,14 @@ const maxTransactionMs = 120_000;
 const pollMs = 20;
 
 /**
- * Returns the append-only tables whose rows can be copied before the fence: their numbers are drawn from a sequence in
- * ascending order, and they do not refer to other tables, with which they would have to be replaced.
+ * Returns the append-only tables whose rows can be copied before the fence: their numbers are
+ * drawn from a sequence in ascending order, and they do not refer to other tables, with which
+ * they would have to be replaced.
  */
-export async function findNumberedTables(source: pg.Client, tables: readonly DataTable[]): Promise<NumberedTable[]> {
+export async function findNumberedTables(
+  source: pg.Client,
+  tables: readonly DataTable[],
+): Promise<NumberedTable[]> {
   const { rows } = await source.query<{ name: string; key: string; sequence: string }>(
     `select c.relname as name, a.attname as key, s.relname as sequence
        from pg_class c
@@ -57,25 +71,31 @@ export async function findNumberedTables(source: pg.Client, tables: readonly Dat
 }
 
 /**
- * Copies and compares the rows of numbered tables that are missing in the target, in ranges, while the tenant is
- * served.
+ * Copies and compares the rows of numbered tables that are missing in the target, in ranges,
+ * while the tenant is served.
  *
- * A row of an append-only table does not change once it is written, so a row that was copied need not be copied again.
- * (Its counters of updates and deletes are compared behind the fence.) Rows may commit in another order than that of
- * their numbers, so the greatest visible number says nothing about smaller ones. A number `last` is found instead, up
- * to which no row will ever appear:
+ * A row of an append-only table does not change once it is written, so a row that was copied
+ * need not be copied again. (Its counters of updates and deletes are compared behind the
+ * fence.) Rows may commit in another order than that of their numbers, so the greatest visible
+ * number says nothing about smaller ones. A number `last` is found instead, up to which no row
+ * will ever appear:
  *
- *   I1 (draw) The number of a row is drawn from the sequence by the transaction that inserts the row. From before the
+ *   I1 (draw) The number of a row is drawn from the sequence by the transaction that inserts
+ *   the row. From before the
  *      draw until its end, the transaction has a lock on the sequence (`RowExclusiveLock`).
- *   I2 (end) A transaction releases its locks after its changes have become visible to new snapshots.
+ *   I2 (end) A transaction releases its locks after its changes have become visible to new
+ *   snapshots.
  *
- *   1. `last` is the last number that was drawn. A transaction that draws later draws a greater one.
- *   2. So a row up to `last` is inserted only by a transaction that drew before `last` was read. By I1, it is among
- *      those that have a lock on the sequence after that, or it has ended.
- *   3. When all of these have ended, a new snapshot sees, by I2, all rows up to `last` that will ever exist.
+ *   1. `last` is the last number that was drawn. A transaction that draws later draws a greater
+ *      one.
+ *   2. So a row up to `last` is inserted only by a transaction that drew before `last` was
+ *      read. By I1, it is among those that have a lock on the sequence after that, or it has
+ *      ended.
+ *   3. When all of these have ended, a new snapshot sees, by I2, all rows up to `last` that
+ *      will ever exist.
  *
- * I1 does not hold for a row whose number an operator chooses (`overriding system value`, `copy`): such a row must not
- * be inserted during a move.
+ * I1 does not hold for a row whose number an operator chooses (`overriding system value`,
+ * `copy`): such a row must not be inserted during a move.
  *
  * @returns what the target has then, by the name of the table
  * @throws {OperatorError} when a transaction does not end
@@ -108,7 +128,10 @@ export function rowsAfter(table: NumberedTable, { upTo }: CopiedPrefix): TablePa
 }
 
 /** @returns by the name of the table, a number up to which no more rows will appear */
-async function finalNumbers(source: pg.Client, tables: readonly NumberedTable[]): Promise<Map<string, number>> {
+async function finalNumbers(
+  source: pg.Client,
+  tables: readonly NumberedTable[],
+): Promise<Map<string, number>> {
   if (tables.length === 0) return new Map();
   const selects = tables.map(
     ({ name, sequence }) =>
@@ -127,12 +150,16 @@ async function awaitDraws(source: pg.Client, sequences: readonly string[]): Prom
   const draws = `pg_locks where locktype = 'relation' and mode = 'RowExclusiveLock' and granted
       and database = (select oid from pg_database where datname = current_database())
       and relation in (select oid from pg_class where relnamespace = 'public'::regnamespace and relname = any ($1))`;
-  const { rows } = await source.query<{ id: string }>(`select distinct virtualtransaction as id from ${draws}`, [
-    sequences,
-  ]);
+  const { rows } = await source.query<{ id: string }>(
+    `select distinct virtualtransaction as id from ${draws}`,
+    [sequences],
+  );
   const ids = rows.map(({ id }) => id);
   for (const deadline = performance.now() + maxTransactionMs; ids.length > 0; await sleep(pollMs)) {
-    const { rowCount } = await source.query(`select from ${draws} and virtualtransaction = any ($2)`, [sequences, ids]);
+    const { rowCount } = await source.query(
+      `select from ${draws} and virtualtransaction = any ($2)`,
+      [sequences, ids],
+    );
     if (rowCount === 0) return;
     if (performance.now() > deadline) {
       const { rows: holders } = await source.query<{ pid: number }>(
@@ -150,7 +177,12 @@ async function awaitDraws(source: pg.Client, sequences: readonly string[]): Prom
   }
 }
 
-async function endOfRange(source: pg.Client, { name, key }: NumberedTable, after: number, bound: number) {
+async function endOfRange(
+  source: pg.Client,
+  { name, key }: NumberedTable,
+  after: number,
+  bound: number,
+) {
   const column = quoteIdentifier(key);
   const { rows } = await source.query<{ end: string }>(
     `select ${column} as end from ${quoteIdentifier(name)} where ${column} > $1 and ${column} <= $2
@@ -161,7 +193,12 @@ async function endOfRange(source: pg.Client, { name, key }: NumberedTable, after
 }
 
 /** @returns the number of rows */
-function copyRange(copyEnds: CopyEnds, table: NumberedTable, after: number, upTo: number): Promise<number> {
+function copyRange(
+  copyEnds: CopyEnds,
+  table: NumberedTable,
+  after: number,
+  upTo: number,
+): Promise<number> {
   const column = quoteIdentifier(table.key);
   const part = { ...table, where: `${column} > ${after} and ${column} <= ${upTo}` };
   return changeInEpoch(copyEnds.target, copyEnds.run, async () => {

@@ -23,17 +23,25 @@ export interface Reservation {
   readonly epoch: number;
 }
 
-/** Reserves a database for a tenant: records its name, which nobody has, and a password of its role. */
+/**
+ * Reserves a database for a tenant: records its name, which nobody has, and a password of its
+ * role.
+ */
 export async function reserveDatabase(
   control: pg.Client,
   secrets: SecretBox,
   tenant: LockedTenant,
   { server, origin, epoch }: Reservation,
 ): Promise<TenantDatabase> {
-  const { rows } = await control.query<{ id: string }>(`select nextval(pg_get_serial_sequence('tenants', 'id')) as id`);
+  const { rows } = await control.query<{ id: string }>(
+    `select nextval(pg_get_serial_sequence('tenants', 'id')) as id`,
+  );
   const id = Number(rows[0]?.id);
   const name = newPhysicalName(server, id);
-  const password = secrets.seal(randomBytes(24).toString('base64url'), owners.rolePassword(tenant.guid));
+  const password = secrets.seal(
+    randomBytes(24).toString('base64url'),
+    owners.rolePassword(tenant.guid),
+  );
 
   await control.query(
     `insert into tenant_databases
@@ -42,7 +50,9 @@ export async function reserveDatabase(
     [id, tenant.id, server.id, name, password, origin, epoch],
   );
 
-  const found = (await readDatabases(control, tenant.id, ['reserved'])).find(each => each.id === id);
+  const found = (await readDatabases(control, tenant.id, ['reserved'])).find(
+    each => each.id === id,
+  );
   if (!found) throw new Error(`database ${id} is not reserved`);
 
   return found;
@@ -62,8 +72,8 @@ export class NameTakenError extends OperatorError {
 }
 
 /**
- * Creates the login role and the database that are reserved for a tenant, without a stamp. The role
- * cannot log in. A database and a role that exist are never used.
+ * Creates the login role and the database that are reserved for a tenant, without a stamp. The
+ * role cannot log in. A database and a role that exist are never used.
  * @param version the last migration that the database gets; undefined: that of this build
  * @throws {NameTakenError} when the server has a database or a role with the name; then it has
  *   nothing of this reservation
@@ -78,7 +88,9 @@ export async function createDatabase(
   if (!password) throw new Error(`${role} has no password`);
 
   const adminUrl = servers.adminUrl(server);
-  const verifier = quoteLiteral(tenantVerifier(secrets.open(password, owners.rolePassword(guid)).toString()));
+  const verifier = quoteLiteral(
+    tenantVerifier(secrets.open(password, owners.rolePassword(guid)).toString()),
+  );
 
   await withConnection(adminUrl, async admin => {
     const found = await findRemains(admin, reserved);
@@ -86,7 +98,8 @@ export async function createDatabase(
 
     await ensureTemplate(admin, server, adminUrl); // makes the group of the role
 
-    // It cannot log in until the database is opened, can connect to that one only, and owns nothing.
+    // It cannot log in until the database is opened, can connect to that one only, and owns
+    // nothing.
     const createRole = `
       create role ${quote(role)} nologin password ${verifier};
       grant ${quote(tenantGroup(server))} to ${quote(role)}`;
@@ -129,8 +142,16 @@ export async function createAtVersion(
   await runMigrations(databaseUrl(adminUrl, name), earlier, migrationSettings(server));
 }
 
-/** Copies the template. Several copies can be made at once: it is closed, so that no session is in it. */
-async function copyTemplate(admin: pg.Client, server: Server, adminUrl: string, name: string): Promise<void> {
+/**
+ * Copies the template. Several copies can be made at once: it is closed, so that no session is
+ * in it.
+ */
+async function copyTemplate(
+  admin: pg.Client,
+  server: Server,
+  adminUrl: string,
+  name: string,
+): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     const template = await ensureTemplate(admin, server, adminUrl);
     const options = `template ${quote(template)} strategy wal_log`;
@@ -144,7 +165,10 @@ async function copyTemplate(admin: pg.Client, server: Server, adminUrl: string, 
   }
 }
 
-/** Creates a database. @throws {NameTakenError} when the server has one with the name */
+/**
+ * Creates a database.
+ * @throws {NameTakenError} when the server has one with the name
+ */
 async function createNew(
   admin: pg.Client,
   names: Pick<TenantDatabase, 'server' | 'database'>,
@@ -160,9 +184,10 @@ export function limitConnect(database: string, role: string): string {
 }
 
 /**
- * Returns the SCRAM verifier of a tenant's password, with one iteration. Thousands of iterations (RFC 7677 §4) protect
- * passwords that people choose. The passwords of tenants are 192 random bits, which cannot be guessed, and the
- * iterations would cost each new connection 1 to 2 ms.
+ * Returns the SCRAM verifier of a tenant's password, with one iteration. Thousands of
+ * iterations (RFC 7677 §4) protect passwords that people choose. The passwords of tenants are
+ * 192 random bits, which cannot be guessed, and the iterations would cost each new connection 1
+ * to 2 ms.
  */
 export function tenantVerifier(password: string): string {
   return scramVerifier(password, 1);

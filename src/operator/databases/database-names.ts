@@ -6,16 +6,16 @@ type Prefixed = Pick<Server, 'prefix'>;
 
 /*
  * The name of a database proves whose it is. It has 48 random bits, and it is recorded in
- * `tenant_databases` before the database and its login role, which has the same name, are created.
- * So only this row leads to them: another installation on the server, also one with the same prefix,
- * does not draw the name, and neither does a control database that was restored to an earlier time.
- * Both are created as new ones: PostgreSQL refuses a name that exists. The run then forgets its row,
- * so that no row leads to what somebody else has made.
+ * `tenant_databases` before the database and its login role, which has the same name, are
+ * created. So only this row leads to them: another installation on the server, also one with
+ * the same prefix, does not draw the name, and neither does a control database that was
+ * restored to an earlier time. Both are created as new ones: PostgreSQL refuses a name that
+ * exists. The run then forgets its row, so that no row leads to what somebody else has made.
  */
 
 /**
- * Returns a new name for a tenant's database and login role. It does not contain the slug, because
- * every login of the server can read the names of all databases and roles.
+ * Returns a new name for a tenant's database and login role. It does not contain the slug,
+ * because every login of the server can read the names of all databases and roles.
  * @param id of the database in `tenant_databases`, for people
  */
 export function newPhysicalName({ prefix }: Prefixed, id: number): string {
@@ -23,8 +23,9 @@ export function newPhysicalName({ prefix }: Prefixed, id: number): string {
 }
 
 /**
- * True for the form of names that `newPhysicalName` returns, and of those that a person gave to a
- * copy (`<prefix>_copy_81`); not for templates and other things. It does not prove whose a database is.
+ * True for the form of names that `newPhysicalName` returns, and of those that a person gave to
+ * a copy (`<prefix>_copy_81`); not for templates and other things. It does not prove whose a
+ * database is.
  */
 export function isPhysicalName({ prefix }: Prefixed, name: string): boolean {
   return new RegExp(`^${prefix}_[a-z][a-z0-9-]{0,30}[a-z0-9]_\\d+(_[0-9a-f]{12})?$`).test(name);

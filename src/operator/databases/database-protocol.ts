@@ -3,21 +3,26 @@
  *
  * - `provision`: a new tenant has its first database. Until the step `serve`, nobody is served.
  * - `place`: the tenant has another database, which nobody uses.
- * - `move`: the tenant has a database on another server, with everything that was written to the present one.
- * - `switch`: the tenant has one that is filled or kept, in place of the present one, with the webhooks of that.
+ * - `move`: the tenant has a database on another server, with everything that was written to
+ *   the present one.
+ * - `switch`: the tenant has one that is filled or kept, in place of the present one, with the
+ *   webhooks of that.
  * - `replace`: the tenant has a new one in place of a lost one.
  * - `upgrade`: one that is filled or kept has the version of this build.
- * - `drop`: a database that the tenant does not have, or a tenant that is being purged, is gone.
+ * - `drop`: a database that the tenant does not have, or a tenant that is being purged, is
+ *   gone.
  * - `retreat`: the tenant is served from the database that it has.
- * - `give up`: a step has failed; a tenant with a fence is served again, and what the run has begun is condemned.
+ * - `give up`: a step has failed; a tenant with a fence is served again, and what the run has
+ *   begun is condemned.
  */
 export type DatabaseGoal =
   | ('provision' | 'place' | 'move' | 'switch' | 'replace' | 'upgrade' | 'drop')
   | ('retreat' | 'give up');
 
 /**
- * One step. Each is atomic, or can be repeated. `current` is the database that the control database says the tenant has
- * at the time of the step; `target` is the one that the run places, switches to, or drops.
+ * One step. Each is atomic, or can be repeated. `current` is the database that the control
+ * database says the tenant has at the time of the step; `target` is the one that the run
+ * places, switches to, or drops.
  */
 export type DatabaseStep =
   /** Lets no run complete what earlier ones have begun. */
@@ -28,18 +33,24 @@ export type DatabaseStep =
   | 'reserve'
   /** Creates the database of the target, closed. */
   | 'create'
-  /** Writes its data, while the tenant is served, and compares them. Gives it an era of the feed (`beginFeedEra`). */
+  /**
+   * Writes its data, while the tenant is served, and compares them. Gives it an era of the feed
+   * (`beginFeedEra`).
+   */
   | 'fill'
   /** Records that the target is complete. */
   | 'complete'
   /** Shuts earlier runs out of a database. */
   | 'claim current'
   | 'claim target'
-  /** Brings an older target to the version of this build. Gives the target an era of the feed (`beginFeedEra`). */
+  /**
+   * Brings an older target to the version of this build. Gives the target an era of the feed
+   * (`beginFeedEra`).
+   */
   | 'upgrade target'
   /**
-   * Lets every process prepare for the fence. Fails when one does not confirm. Requests go on until the fence is
-   * closed, also when that takes hours.
+   * Lets every process prepare for the fence. Fails when one does not confirm. Requests go on
+   * until the fence is closed, also when that takes hours.
    */
   | 'announce fence'
   /** Copies what was written since `fill`. Fails when the pause would be too long. */
@@ -53,7 +64,10 @@ export type DatabaseStep =
   /** Fails if the current database is not lost. Closes its role, should it come back. */
   | 'require lost'
   | 'end sessions'
-  /** Gives the target the webhooks of the current database, in place of those that it had (`keepWebhooks`). */
+  /**
+   * Gives the target the webhooks of the current database, in place of those that it had
+   * (`keepWebhooks`).
+   */
   | 'keep webhooks'
   /** Copies what was written since `copy ahead`, and compares the two databases. */
   | 'copy changes'
@@ -71,42 +85,57 @@ export type DatabaseStep =
   | 'forget';
 
 /**
- * Returns the steps of one run, one after the other. It does nothing itself: its caller takes each step before it asks
- * for the next, and stops when one fails; it then takes those of `give up`. A run can be killed at any point, and
- * another one goes on, also to another goal. A run that has lost its lock without noticing, because it was paused, must
- * not do harm either:
+ * Returns the steps of one run, one after the other. It does nothing itself: its caller takes
+ * each step before it asks for the next, and stops when one fails; it then takes those of `give
+ * up`. A run can be killed at any point, and another one goes on, also to another goal. A run
+ * that has lost its lock without noticing, because it was paused, must not do harm either:
  *
- * I1 (control) Which database is current is known by the control database alone. `exchange` changes it in one
- *     transaction; like every step in the control database, it uses the connection that holds the lock of the tenant,
- *     and so it fails in a run that has lost the lock.
- * I2 (epoch) Each change inside a tenant database compares the epoch of the run in the same transaction. A run gets an
- *     epoch above all earlier ones when it gets the lock, and claims a database that others may know before it changes
- *     it. So an earlier run that wakes up later changes nothing there.
- * I3 (one open) At most one database lets the tenant in. A new one is closed. `open current` comes after `exchange`,
- *     which comes after `close current` of the same run. A run between the two that was replaced: the next run has
- *     opened the former one before it closed it again, having claimed it; so by I1 the first run does not exchange, and
- *     by I2 it opens nothing. A lost database cannot be closed or claimed itself: `require lost` closes its role,
- *     which is still there, should the database come back; and `open current` looks, while its session is in the
- *     database, whether the run still holds the lock: only a run with the lock finds a database lost. Of a new
- *     tenant, whose databases have no fence, what an earlier run has exchanged is dropped before another one is placed.
- * I4 (writes) What was acknowledged before `exchange` is in the former database: it was closed, and its sessions had
- *     ended. In a move it is in the new one too: `copy changes` follows, and fails unless the two are equal.
- * I5 (fence) A closed fence stays closed until a run has opened the database that the control database says. A retreat
- *     needs the server of that one only: the other one was never opened, or is closed. The next run lifts also a fence
- *     that was only announced.
- * I6 (drop) Only what is condemned is dropped. The database of a tenant is condemned only to purge it, when it is lost,
- *     or while it is new. No step leads from there back to another state, and by I1 a run that has lost its lock
- *     condemns nothing. Nobody else has its names (`database-names.ts`).
- * I7 (data) A reserved database is used by the run that has reserved it, or by none: other runs condemn it. `exchange`
+ * I1 (control) Which database is current is known by the control database alone. `exchange`
+ * changes it in one
+ *     transaction; like every step in the control database, it uses the connection that holds
+ *     the lock of the tenant, and so it fails in a run that has lost the lock.
+ * I2 (epoch) Each change inside a tenant database compares the epoch of the run in the same
+ * transaction. A run gets an
+ *     epoch above all earlier ones when it gets the lock, and claims a database that others may
+ *     know before it changes it. So an earlier run that wakes up later changes nothing there.
+ * I3 (one open) At most one database lets the tenant in. A new one is closed. `open current`
+ * comes after `exchange`,
+ *     which comes after `close current` of the same run. A run between the two that was
+ *     replaced: the next run has opened the former one before it closed it again, having
+ *     claimed it; so by I1 the first run does not exchange, and by I2 it opens nothing. A lost
+ *     database cannot be closed or claimed itself: `require lost` closes its role, which is
+ *     still there, should the database come back; and `open current` looks, while its session
+ *     is in the database, whether the run still holds the lock: only a run with the lock finds
+ *     a database lost. Of a new tenant, whose databases have no fence, what an earlier run has
+ *     exchanged is dropped before another one is placed.
+ * I4 (writes) What was acknowledged before `exchange` is in the former database: it was closed,
+ * and its sessions had
+ *     ended. In a move it is in the new one too: `copy changes` follows, and fails unless the
+ *     two are equal.
+ * I5 (fence) A closed fence stays closed until a run has opened the database that the control
+ * database says. A retreat
+ *     needs the server of that one only: the other one was never opened, or is closed. The next
+ *     run lifts also a fence that was only announced.
+ * I6 (drop) Only what is condemned is dropped. The database of a tenant is condemned only to
+ * purge it, when it is lost,
+ *     or while it is new. No step leads from there back to another state, and by I1 a run that
+ *     has lost its lock condemns nothing. Nobody else has its names (`database-names.ts`).
+ * I7 (data) A reserved database is used by the run that has reserved it, or by none: other runs
+ * condemn it. `exchange`
  *     takes one that this run has filled, or that is complete.
- * I8 (names) The names of a database are never used again. So a paused run creates or fills what nobody uses.
- * I9 (remainder) `create` and `fill` begin with a look, in the control database, whether the run has still reserved the
- *     target. A run that condemns it afterwards drops it after `create`, or before: then `fill` does not begin, and
- *     what a paused run has created has no data. After a purge, doctor finds it by its stamp.
- * @param hasFence true if the tenant has a fence, which a run has announced or closed, and not lifted. This run holds
- *   the lock of the tenant, so that no other one changes that
+ * I8 (names) The names of a database are never used again. So a paused run creates or fills
+ * what nobody uses. I9 (remainder) `create` and `fill` begin with a look, in the control
+ * database, whether the run has still reserved the
+ *     target. A run that condemns it afterwards drops it after `create`, or before: then `fill`
+ *     does not begin, and what a paused run has created has no data. After a purge, doctor
+ *     finds it by its stamp.
+ * @param hasFence true if the tenant has a fence, which a run has announced or closed, and not
+ *   lifted. This run holds the lock of the tenant, so that no other one changes that
  */
-export function* databaseProtocol(goal: DatabaseGoal, hasFence: boolean): Generator<DatabaseStep, void, void> {
+export function* databaseProtocol(
+  goal: DatabaseGoal,
+  hasFence: boolean,
+): Generator<DatabaseStep, void, void> {
   if (hasFence || goal === 'retreat') yield* retreat();
   switch (goal) {
     case 'retreat':

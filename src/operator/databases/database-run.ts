@@ -15,7 +15,12 @@ import {
   requireReserved,
   stampNew,
 } from './database-stamp.ts';
-import { type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
+import {
+  type LockedTenant,
+  readCurrent,
+  recordFacts,
+  type TenantDatabase,
+} from './database-store.ts';
 import {
   condemnDatabase,
   condemnLeftovers,
@@ -84,17 +89,23 @@ export class DatabaseRun {
     'upgrade target': async () => {
       const target = this.#chosen();
       const client = await this.#connect(target);
-      await closeDatabase(client, this.#run, target.role); // an earlier control database may not know that it is open
+      // an earlier control database may not know that it is open
+      await closeDatabase(client, this.#run, target.role);
       await endSessions(client, target.role);
-      await upgradeDatabase(this.#installation, this.#control, client, { target, epoch: this.#run.epoch });
+      await upgradeDatabase(this.#installation, this.#control, client, {
+        target,
+        epoch: this.#run.epoch,
+      });
       await beginFeedEra(client, this.#run);
     },
     'announce fence': () => announceFence(this.#control, this.#tenant.guid),
     'copy ahead': () => required(this.#copy).copyAhead(),
     'close fence': () => this.#closeFence(),
     'wait for processes': () => drainProcesses(this.#control, this.#tenant.guid),
-    'close current': () => this.#inCurrent((client, role) => closeDatabase(client, this.#run, role)),
-    'require lost': () => closeLost(this.#installation, this.#present(), () => this.#requireLastRun()),
+    'close current': () =>
+      this.#inCurrent((client, role) => closeDatabase(client, this.#run, role)),
+    'require lost': () =>
+      closeLost(this.#installation, this.#present(), () => this.#requireLastRun()),
     'end sessions': () => this.#inCurrent((client, role) => this.#endSessions(client, role)),
     'keep webhooks': () => this.#keepWebhooks(),
     'copy changes': () => required(this.#copy).copyChanges(),
@@ -106,7 +117,10 @@ export class DatabaseRun {
     forget: () => forgetDatabase(this.#control, this.#chosen().id),
   };
 
-  /** Also drops them where that is possible, so that runs that fail again and again do not fill a server. */
+  /**
+   * Also drops them where that is possible, so that runs that fail again and again do not fill
+   * a server.
+   */
   async #condemnLeftovers(): Promise<void> {
     await condemnLeftovers(this.#control, this.#tenant.id);
     await dropCondemned(this.#installation, this.#control, this.#tenant).catch(() => {});
@@ -116,19 +130,27 @@ export class DatabaseRun {
   async #reserve(): Promise<void> {
     const { server, origin } = required(this.#plan.placement);
     const reservation = { server, origin, epoch: this.#run.epoch };
-    this.target = await reserveDatabase(this.#control, this.#installation.secrets, this.#tenant, reservation);
+    this.target = await reserveDatabase(
+      this.#control,
+      this.#installation.secrets,
+      this.#tenant,
+      reservation,
+    );
   }
 
   async #create(): Promise<void> {
     const target = this.#chosen();
     await requireReserved(this.#control, target.id, this.#run.epoch);
     const { guid } = this.#tenant;
-    await createDatabase(this.#installation, target, guid, required(this.#plan.placement).version).catch(
-      async error => {
-        if (error instanceof NameTakenError) await forgetReserved(this.#control, target.id);
-        throw error;
-      },
-    );
+    await createDatabase(
+      this.#installation,
+      target,
+      guid,
+      required(this.#plan.placement).version,
+    ).catch(async error => {
+      if (error instanceof NameTakenError) await forgetReserved(this.#control, target.id);
+      throw error;
+    });
     await stampNew(await this.#connect(target), guid);
     this.#schema = await readHeadSchema(this.#installation, target.server);
   }
@@ -145,7 +167,10 @@ export class DatabaseRun {
 
   async #copyCurrent() {
     const { role } = this.#present();
-    const [source, target] = [await this.#connect(this.#present()), await this.#connect(this.#chosen())];
+    const [source, target] = [
+      await this.#connect(this.#present()),
+      await this.#connect(this.#chosen()),
+    ];
     await becomeMember(source, role);
     const { maxPauseMs = 0, endSessions = false } = this.#plan;
     this.#copy = new LiveCopy({ source, target, run: this.#run, role, maxPauseMs, endSessions });
@@ -153,13 +178,20 @@ export class DatabaseRun {
   }
 
   async #keepWebhooks(): Promise<void> {
-    const [source, target] = [await this.#connect(this.#present()), await this.#connect(this.#chosen())];
+    const [source, target] = [
+      await this.#connect(this.#present()),
+      await this.#connect(this.#chosen()),
+    ];
     await keepWebhooks({ source, target, run: this.#run });
   }
 
   async #complete(): Promise<void> {
-    if (this.#schema && (await recordSchema(this.#control, this.#chosen().id, this.#schema))) return;
-    throw new OperatorError(`another run has condemned the database of ${this.#tenant.slug} that this one has filled`);
+    if (this.#schema && (await recordSchema(this.#control, this.#chosen().id, this.#schema))) {
+      return;
+    }
+    throw new OperatorError(
+      `another run has condemned the database of ${this.#tenant.slug} that this one has filled`,
+    );
   }
 
   async #claim(database: TenantDatabase): Promise<void> {
@@ -169,7 +201,10 @@ export class DatabaseRun {
     await claimDatabase(client, this.#run);
   }
 
-  /** @throws {OperatorError} when the command was told to end sessions of others, and may not end one */
+  /**
+   * @throws {OperatorError} when the command was told to end sessions of others, and may not
+   *   end one
+   */
   async #endOtherSessions(client: pg.Client, { database, role }: TenantDatabase): Promise<void> {
     if (!this.#plan.endSessions) return;
 
@@ -191,7 +226,10 @@ export class DatabaseRun {
   async #exchange(): Promise<void> {
     const { keptBy = 'move', keepSeconds = 0 } = this.#plan;
     const former = this.current && { id: this.current.id, keptBy, keepSeconds };
-    await exchangeDatabases(this.#control, this.#tenant, former, { id: this.#chosen().id, schema: this.#schema });
+    await exchangeDatabases(this.#control, this.#tenant, former, {
+      id: this.#chosen().id,
+      schema: this.#schema,
+    });
     this.current = this.#chosen();
   }
 
@@ -217,7 +255,9 @@ export class DatabaseRun {
   }
 
   #openCurrent(): Promise<void> {
-    return this.#inCurrent((client, role) => openDatabase(client, this.#run, role, () => this.#requireLastRun()));
+    return this.#inCurrent((client, role) =>
+      openDatabase(client, this.#run, role, () => this.#requireLastRun()),
+    );
   }
 
   #requireLastRun(): Promise<void> {
@@ -237,7 +277,9 @@ export class DatabaseRun {
   }
 }
 
-/** @throws when the goal of the run does not have that: a fault of the protocol or of the caller */
+/**
+ * @throws when the goal of the run does not have that: a fault of the protocol or of the caller
+ */
 function required<T>(value: T | undefined): T {
   if (value === undefined) throw new Error('a step needs what the run does not have');
   return value;

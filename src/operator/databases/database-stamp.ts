@@ -5,7 +5,10 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 
-/** A run that may change a database of a tenant, as far as no run with a greater epoch has claimed it. */
+/**
+ * A run that may change a database of a tenant, as far as no run with a greater epoch has
+ * claimed it.
+ */
 export interface RunEpoch {
   readonly epoch: number;
   readonly guid: string;
@@ -24,7 +27,11 @@ export class RunReplacedError extends OperatorError {
  * Checks that the run with this epoch still has a database reserved.
  * @throws {RunReplacedError} when another run has condemned it, or the tenant is purged
  */
-export async function requireReserved(control: pg.Client, id: number, epoch: number): Promise<void> {
+export async function requireReserved(
+  control: pg.Client,
+  id: number,
+  epoch: number,
+): Promise<void> {
   const { rowCount } = await control.query(
     `select from tenant_databases where id = $1 and state = 'reserved' and epoch = $2`,
     [id, epoch],
@@ -33,12 +40,15 @@ export async function requireReserved(control: pg.Client, id: number, epoch: num
 }
 
 /**
- * Checks that no later run works on the tenant of a database. The connection holds the lock of the
- * tenant, so the query also fails in a run that has lost it.
+ * Checks that no later run works on the tenant of a database. The connection holds the lock of
+ * the tenant, so the query also fails in a run that has lost it.
  * @throws {RunReplacedError} when a later run has begun
  */
 export async function requireLastRun(control: pg.Client, id: number, epoch: number): Promise<void> {
-  const { rowCount } = await control.query('select from tenant_databases where id = $1 and epoch = $2', [id, epoch]);
+  const { rowCount } = await control.query(
+    'select from tenant_databases where id = $1 and epoch = $2',
+    [id, epoch],
+  );
   if (rowCount !== 1) throw new RunReplacedError();
 }
 
@@ -46,14 +56,18 @@ export async function requireLastRun(control: pg.Client, id: number, epoch: numb
 export const nobody = '00000000-0000-0000-0000-000000000000';
 
 /**
- * Returns what a closed database of a tenant has in its stamp, in place of the guid: every build refuses it. It is a
- * UUID of version 8 (RFC 9562 §5.8), so that no tenant has it.
+ * Returns what a closed database of a tenant has in its stamp, in place of the guid: every
+ * build refuses it. It is a UUID of version 8 (RFC 9562 §5.8), so that no tenant has it.
  */
 export function closedStamp(guid: string): string {
   const hex = createHash('sha256').update(`closed ${guid}`).digest('hex');
-  return [hex.slice(0, 8), hex.slice(8, 12), `8${hex.slice(13, 16)}`, `8${hex.slice(17, 20)}`, hex.slice(20, 32)].join(
-    '-',
-  );
+  return [
+    hex.slice(0, 8),
+    hex.slice(8, 12),
+    `8${hex.slice(13, 16)}`,
+    `8${hex.slice(17, 20)}`,
+    hex.slice(20, 32),
+  ].join('-');
 }
 
 /** The connections of runs have this name (`timeLimits`). */
@@ -64,22 +78,23 @@ const maxEndMs = 5_000;
 const pollMs = 10;
 
 /**
- * Shuts earlier runs out of the connected database: ends their connections, and records the epoch of this run, which
- * every later change compares (`changeInEpoch`).
+ * Shuts earlier runs out of the connected database: ends their connections, and records the
+ * epoch of this run, which every later change compares (`changeInEpoch`).
  * @throws {RunReplacedError} when a later run has claimed the database
  * @throws {OperatorError} when it belongs to somebody else
  */
 export async function claimDatabase(client: pg.Client, run: RunEpoch): Promise<void> {
   for (const deadline = performance.now() + maxEndMs; ; await sleep(pollMs)) {
     if ((await client.query(otherRuns)).rowCount === 0) break;
-    if (performance.now() > deadline) throw new OperatorError('a connection of an earlier run could not be ended');
+    if (performance.now() > deadline) {
+      throw new OperatorError('a connection of an earlier run could not be ended');
+    }
   }
   await changeInEpoch(client, run, async () => {
-    const { rowCount } = await client.query('update tenant_identity set epoch = $1 where guid in ($2, $3)', [
-      run.epoch,
-      run.guid,
-      closedStamp(run.guid),
-    ]);
+    const { rowCount } = await client.query(
+      'update tenant_identity set epoch = $1 where guid in ($2, $3)',
+      [run.epoch, run.guid, closedStamp(run.guid)],
+    );
     if (!rowCount) throw foreignDatabase();
   });
 }
@@ -94,16 +109,18 @@ export async function changeInEpoch<T>(
   change: () => Promise<T>,
 ): Promise<T> {
   return inTransaction(client, async () => {
-    const { rows } = await client.query<{ epoch: string }>('select epoch from tenant_identity for update');
+    const { rows } = await client.query<{ epoch: string }>(
+      'select epoch from tenant_identity for update',
+    );
     if (rows[0] && Number(rows[0].epoch) > epoch) throw new RunReplacedError();
     return change();
   });
 }
 
 /**
- * Closes a tenant database in one transaction: its stamp names no tenant any more, and its role may not log in. A
- * connection that was verified before the commit is among the sessions of the role (`endSessions`) afterwards; every
- * later one is refused.
+ * Closes a tenant database in one transaction: its stamp names no tenant any more, and its role
+ * may not log in. A connection that was verified before the commit is among the sessions of the
+ * role (`endSessions`) afterwards; every later one is refused.
  * @throws {OperatorError} when the database belongs to somebody else
  */
 export async function closeDatabase(client: pg.Client, run: RunEpoch, role: string): Promise<void> {
@@ -116,9 +133,10 @@ export async function closeDatabase(client: pg.Client, run: RunEpoch, role: stri
 /**
  * Opens a tenant database, as `closeDatabase` has closed it.
  *
- * A later run cannot claim a database that its server has lost, and may have replaced it: so this
- * run checks that it is the last one, while its transaction is open. While a session is in it, the
- * database is not lost, so that no later run has found that between the check and the commit.
+ * A later run cannot claim a database that its server has lost, and may have replaced it: so
+ * this run checks that it is the last one, while its transaction is open. While a session is in
+ * it, the database is not lost, so that no later run has found that between the check and the
+ * commit.
  * @param isLastRun rejects when a later run has begun (`requireLastRun`)
  */
 export async function openDatabase(
@@ -140,13 +158,21 @@ export async function stampNew(client: pg.Client, guid: string): Promise<void> {
 }
 
 /**
- * Gives the connected database an era of the feed of changes of its own, above those of all databases that were current
- * before: the epoch of the run. The database is closed, and no session is connected, so that each transaction writes
- * changes of one era: see I2 of the proof in `src/sales/events/change-reader.ts`.
- * @param source the current database, if this one has the same data: cursors of clients then stay valid
+ * Gives the connected database an era of the feed of changes of its own, above those of all
+ * databases that were current before: the epoch of the run. The database is closed, and no
+ * session is connected, so that each transaction writes changes of one era: see I2 of the proof
+ * in `src/sales/events/change-reader.ts`.
+ * @param source the current database, if this one has the same data: cursors of clients then
+ *   stay valid
  */
-export async function beginFeedEra(client: pg.Client, run: RunEpoch, source?: pg.Client): Promise<void> {
-  const { rows } = (await source?.query(feedFacts)) ?? { rows: [{ since: run.epoch, era: 0, xid: '0' }] };
+export async function beginFeedEra(
+  client: pg.Client,
+  run: RunEpoch,
+  source?: pg.Client,
+): Promise<void> {
+  const { rows } = (await source?.query(feedFacts)) ?? {
+    rows: [{ since: run.epoch, era: 0, xid: '0' }],
+  };
   const [facts] = rows;
   await changeInEpoch(client, run, async () => {
     const { rowCount } = await client.query(
@@ -160,8 +186,8 @@ export async function beginFeedEra(client: pg.Client, run: RunEpoch, source?: pg
 }
 
 /**
- * Gives the connected database of a new tenant, which has the data of another one, an era after those of its changes:
- * cursors of the other tenant are none of this one.
+ * Gives the connected database of a new tenant, which has the data of another one, an era after
+ * those of its changes: cursors of the other tenant are none of this one.
  */
 export async function beginOwnFeed(client: pg.Client): Promise<void> {
   await client.query(
@@ -172,14 +198,14 @@ export async function beginOwnFeed(client: pg.Client): Promise<void> {
   );
 }
 
-const feedFacts = 'select since, removed_era as era, removed_xid as xid from current_feed(pg_current_snapshot())';
+const feedFacts =
+  'select since, removed_era as era, removed_xid as xid from current_feed(pg_current_snapshot())';
 
 async function stamp(client: pg.Client, guid: string, value: string): Promise<void> {
-  const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid in ($2, $3)', [
-    value,
-    guid,
-    closedStamp(guid),
-  ]);
+  const { rowCount } = await client.query(
+    'update tenant_identity set guid = $1 where guid in ($2, $3)',
+    [value, guid, closedStamp(guid)],
+  );
   if (!rowCount) throw foreignDatabase();
 }
 

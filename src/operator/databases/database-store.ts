@@ -2,8 +2,9 @@ import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 
 /**
- * What a tenant database is: `reserved` by the run that makes it; `filled`, complete and used by nobody; `current`,
- * that of its tenant; `kept`, current until a move or a swap; `condemned`, to be dropped; `gone`, a name only.
+ * What a tenant database is: `reserved` by the run that makes it; `filled`, complete and used
+ * by nobody; `current`, that of its tenant; `kept`, current until a move or a swap;
+ * `condemned`, to be dropped; `gone`, a name only.
  */
 export type DatabaseState = 'reserved' | 'filled' | 'current' | 'kept' | 'condemned' | 'gone';
 
@@ -22,7 +23,10 @@ export interface TenantDatabase {
   readonly schemaVersion: string | null;
 }
 
-/** What has replaced a kept database: a `move` took its data along; a `swap`, or going `back` after one, did not. */
+/**
+ * What has replaced a kept database: a `move` took its data along; a `swap`, or going `back`
+ * after one, did not.
+ */
 export type KeptBy = 'move' | 'swap' | 'back';
 
 /** A tenant whose lock the connection to the control database holds. */
@@ -32,7 +36,9 @@ export interface LockedTenant {
   readonly slug: string;
 }
 
-/** SQL that returns a tenant database; `$1` is the id of the tenant, and a condition follows. */
+/**
+ * SQL that returns a tenant database; `$1` is the id of the tenant, and a condition follows.
+ */
 const databases = `
   select d.id::float8, database_name as database, role_name as role, role_password as password, d.state, origin,
          kept_by as "keptBy", d.schema_version as "schemaVersion",
@@ -47,8 +53,8 @@ interface DatabaseRow extends Omit<TenantDatabase, 'server'> {
 }
 
 /**
- * Returns the databases of a tenant that are in one of these states: first those that it has had, the last one first,
- * then the others, the newest first.
+ * Returns the databases of a tenant that are in one of these states: first those that it has
+ * had, the last one first, then the others, the newest first.
  */
 export async function readDatabases(
   control: pg.Client,
@@ -66,13 +72,17 @@ export async function readDatabases(
 }
 
 /** Returns the database that a tenant has; undefined while it is provisioned or purged. */
-export async function readCurrent(control: pg.Client, tenantId: number): Promise<TenantDatabase | undefined> {
+export async function readCurrent(
+  control: pg.Client,
+  tenantId: number,
+): Promise<TenantDatabase | undefined> {
   return (await readDatabases(control, tenantId, ['current']))[0];
 }
 
 /**
- * Returns the epoch of a new run: greater than all earlier ones of the tenant, also when the control database was
- * restored from an archive meanwhile. All databases of the tenant have it then, the same one.
+ * Returns the epoch of a new run: greater than all earlier ones of the tenant, also when the
+ * control database was restored from an archive meanwhile. All databases of the tenant have it
+ * then, the same one.
  */
 export async function beginEpoch(control: pg.Client, tenantId: number): Promise<number> {
   const { rows } = await control.query<{ epoch: string }>(
@@ -110,4 +120,5 @@ export async function recordFacts(
   );
 }
 
-const rounded = (ms: number | undefined): number | undefined => (ms === undefined ? undefined : Math.round(ms));
+const rounded = (ms: number | undefined): number | undefined =>
+  ms === undefined ? undefined : Math.round(ms);

@@ -48,7 +48,10 @@ const prune = defineChange({
     const document = isDryRun
       ? await planPrune(installation, slug, leaveSchemas)
       : await pruneDatabases(installation, slug, observeRun(context), { leaveSchemas });
-    const text = prunedText(document, 'There is no database to drop, and no tenant to put back into service.');
+    const text = prunedText(
+      document,
+      'There is no database to drop, and no tenant to put back into service.',
+    );
     return { document, plan: text, done: text };
   },
 });
@@ -68,13 +71,16 @@ const drop = defineChange({
       ? (await planDrops(installation, slug, request)).filter(isChosen)
       : await pruneDatabases(installation, slug, observeRun(context), request);
     if (isDryRun) requireNoRefusal(document);
-    if (isDryRun && document.length === 0)
+    if (isDryRun && document.length === 0) {
       throw new OperatorError(
         `${slug} has no database ${database} that can be dropped. List them: bin/backoffice databases ${slug}`,
       );
+    }
     return {
       document,
-      plan: [`Database ${database} of ${slug} would be dropped.`, ...holdingLines(document)].join('\n'),
+      plan: [`Database ${database} of ${slug} would be dropped.`, ...holdingLines(document)].join(
+        '\n',
+      ),
       confirm: { name: slug, consequence: `loses database ${database}, with the data in it` },
       done: prunedText(document, 'There is no database to drop.'),
     };

@@ -27,14 +27,18 @@ export interface DatabaseDifference {
   /** What its data is from. */
   origin: string;
   tables: TableDifference[];
-  /** What only one of the two has, or nobody can compare, and the webhooks, which a swap leaves as they are. */
+  /**
+   * What only one of the two has, or nobody can compare, and the webhooks, which a swap leaves
+   * as they are.
+   */
   notCompared: string[];
 }
 
 /**
- * Compares the present data of a tenant with restored data beside it, or, after a swap, with the former data: what the
- * newer one has added, changed and removed.
- * @throws {OperatorError} when nothing is beside it, or the tenant is not at the version of this build
+ * Compares the present data of a tenant with restored data beside it, or, after a swap, with
+ * the former data: what the newer one has added, changed and removed.
+ * @throws {OperatorError} when nothing is beside it, or the tenant is not at the version of
+ *   this build
  */
 export async function diffDatabases(
   installation: Installation,
@@ -43,11 +47,16 @@ export async function diffDatabases(
 ): Promise<DatabaseDifference> {
   return withTenant(installation, slug, async (control, tenant) => {
     const current = await readCurrent(control, tenant.id);
-    const other = chooseOther(slug, await readDatabases(control, tenant.id, ['filled', 'kept']), name);
+    const other = chooseOther(
+      slug,
+      await readDatabases(control, tenant.id, ['filled', 'kept']),
+      name,
+    );
     if (!current) throw new OperatorError(`${slug} has no database`);
     await requireTenantHead(await findTenant(installation, slug));
-    if (other.schemaVersion !== (await tenantHead()))
+    if (other.schemaVersion !== (await tenantHead())) {
       await runDatabases({ installation, control, tenant }, 'upgrade', { target: other });
+    }
     // After a swap, the former data is the newer one.
     const [now, before] = other.keptBy === 'swap' ? [other, current] : [current, other];
     const tables = await connect(installation, now, client =>
@@ -64,7 +73,10 @@ async function listNotCompared(
   other: TenantDatabase,
 ): Promise<string[]> {
   const listed: string[] = [];
-  const found = [await readForeignObjects(installation, current), await readForeignObjects(installation, other)];
+  const found = [
+    await readForeignObjects(installation, current),
+    await readForeignObjects(installation, other),
+  ];
   for (const [index, { database }] of [current, other].entries()) {
     const [own, others] = [found[index], found[1 - index]];
     if (!own || !others) continue;
@@ -73,8 +85,9 @@ async function listNotCompared(
     listed.push(...names.map(name => `${name} in ${database}`));
   }
   const hasWebhooks = (client: pg.Client) => client.query('select from webhooks limit 1');
-  for (const each of [current, other])
+  for (const each of [current, other]) {
     if ((await connect(installation, each, hasWebhooks)).rowCount) return [...listed, 'webhooks'];
+  }
   return listed;
 }
 
@@ -92,7 +105,8 @@ function connect<T>(
 interface TableDifference {
   table: string;
   /**
-   * Numbers of rows that only the present one has, that both have with other values, and that only the other one has.
+   * Numbers of rows that only the present one has, that both have with other values, and that
+   * only the other one has.
    */
   added: number;
   changed: number;
@@ -104,19 +118,34 @@ interface TableDifference {
 const maxKeys = 10;
 const batch = 2_000;
 
-/** Compares all tables of two databases at the same version, each at one moment. @returns the tables that differ */
+/**
+ * Compares all tables of two databases at the same version, each at one moment.
+ * @returns the tables that differ
+ */
 async function compareDatabases(now: pg.Client, before: pg.Client): Promise<TableDifference[]> {
-  for (const client of [now, before]) await client.query('begin isolation level repeatable read read only');
+  for (const client of [now, before]) {
+    await client.query('begin isolation level repeatable read read only');
+  }
   const except = [...identityTables, ...keptTables];
-  const tables = commonTables(await listDataTables(now, except), await listDataTables(before, except));
-  const differing = differingTables(await readTableChecksums(now, tables), await readTableChecksums(before, tables));
+  const tables = commonTables(
+    await listDataTables(now, except),
+    await listDataTables(before, except),
+  );
+  const differing = differingTables(
+    await readTableChecksums(now, tables),
+    await readTableChecksums(before, tables),
+  );
   const differences: TableDifference[] = [];
-  for (const table of tables)
+  for (const table of tables) {
     if (differing.includes(table.name)) differences.push(await compareTables(now, before, table));
+  }
   return differences;
 }
 
-/** Returns the tables and columns that both databases have: what was added by hand, only one may have. */
+/**
+ * Returns the tables and columns that both databases have: what was added by hand, only one may
+ * have.
+ */
 function commonTables(some: readonly DataTable[], others: readonly DataTable[]): DataTable[] {
   const found = new Map(others.map(({ name, columns }) => [name, columns]));
   return some.flatMap(table => {
@@ -126,7 +155,11 @@ function commonTables(some: readonly DataTable[], others: readonly DataTable[]):
 }
 
 /** Reads both tables in the order of their keys, in step. */
-async function compareTables(now: pg.Client, before: pg.Client, table: DataTable): Promise<TableDifference> {
+async function compareTables(
+  now: pg.Client,
+  before: pg.Client,
+  table: DataTable,
+): Promise<TableDifference> {
   const text = await rowsQuery(now, table);
   const difference: TableDifference = {
     table: table.name,
@@ -142,7 +175,11 @@ async function compareTables(now: pg.Client, before: pg.Client, table: DataTable
   const [current, earlier] = [readRows(now, text), readRows(before, text)];
   let [one, other] = [await next(current), await next(earlier)];
   while (one || other) {
-    const order = !one ? 1 : !other ? -1 : Buffer.compare(Buffer.from(one.key), Buffer.from(other.key));
+    const order = !one
+      ? 1
+      : !other
+        ? -1
+        : Buffer.compare(Buffer.from(one.key), Buffer.from(other.key));
     if (order < 0 && one) count('added', one);
     else if (order > 0 && other) count('gone', other);
     else if (one && one.hash !== other?.hash) count('changed', one);
@@ -157,7 +194,9 @@ interface Row {
   hash: string;
 }
 
-/** Returns a query of the keys of all rows, in the order of their bytes, and a hash of each row. */
+/**
+ * Returns a query of the keys of all rows, in the order of their bytes, and a hash of each row.
+ */
 async function rowsQuery(client: pg.Client, { name, columns }: DataTable): Promise<string> {
   const { rows } = await client.query<{ column: string }>(
     `select attname as column from pg_index, unnest(indkey) with ordinality as k (attnum, position)
@@ -165,7 +204,9 @@ async function rowsQuery(client: pg.Client, { name, columns }: DataTable): Promi
       where indrelid = $1::regclass and indisprimary and attrelid = indrelid and a.attnum = k.attnum order by position`,
     [`public.${quoteIdentifier(name)}`],
   );
-  const key = (rows.length > 0 ? rows.map(({ column }) => column) : columns).map(column => quoteIdentifier(column));
+  const key = (rows.length > 0 ? rows.map(({ column }) => column) : columns).map(column =>
+    quoteIdentifier(column),
+  );
   const hash = `hashtextextended(row(${columns.map(quoteIdentifier).join(', ')})::text, 0)`;
   return `select concat_ws(' ', ${key.join(', ')}) collate "C" as key, ${hash} as hash
             from public.${quoteIdentifier(name)} order by 1, 2`;

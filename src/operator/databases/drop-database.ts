@@ -18,7 +18,8 @@ export const formerTimes =
   'current_during + tstzmultirange(tstzrange(least(current_since, clock_timestamp()), clock_timestamp()))';
 
 /**
- * Lets the reserved databases of a tenant be dropped; of a tenant that is not provisioned yet, also the current one.
+ * Lets the reserved databases of a tenant be dropped; of a tenant that is not provisioned yet,
+ * also the current one.
  */
 export async function condemnLeftovers(control: pg.Client, tenantId: number): Promise<void> {
   await control.query(
@@ -30,7 +31,8 @@ export async function condemnLeftovers(control: pg.Client, tenantId: number): Pr
 }
 
 /**
- * Lets a database be dropped: nothing leads back. That of the tenant is condemned only when the tenant is purged.
+ * Lets a database be dropped: nothing leads back. That of the tenant is condemned only when the
+ * tenant is purged.
  * @throws {OperatorError} when it is the tenant's
  */
 export async function condemnDatabase(
@@ -46,10 +48,14 @@ export async function condemnDatabase(
         or state = 'current' and exists (select from tenants t where t.id = tenant_id and purging_at is not null))`,
     [id],
   );
-  if (!rowCount) throw new OperatorError(`${database} is the database that ${slug} has: it was not dropped`);
+  if (!rowCount) {
+    throw new OperatorError(`${database} is the database that ${slug} has: it was not dropped`);
+  }
 }
 
-/** Forgets a condemned database that is dropped. The name of one that a tenant has had stays. */
+/**
+ * Forgets a condemned database that is dropped. The name of one that a tenant has had stays.
+ */
 export async function forgetDatabase(control: pg.Client, id: number): Promise<void> {
   await control.query(
     `delete from tenant_databases where id = $1 and state = 'condemned' and isempty(current_during)`,
@@ -62,7 +68,9 @@ export async function forgetDatabase(control: pg.Client, id: number): Promise<vo
   );
 }
 
-/** Forgets a reserved database whose name somebody else has: nothing may lead to what that is. */
+/**
+ * Forgets a reserved database whose name somebody else has: nothing may lead to what that is.
+ */
 export async function forgetReserved(control: pg.Client, id: number): Promise<void> {
   await control.query(`delete from tenant_databases where id = $1 and state = 'reserved'`, [id]);
 }
@@ -75,19 +83,19 @@ interface DropOptions {
 }
 
 /**
- * Drops a condemned database and its login role. First its stamp names nobody: should the drop fail,
- * no build and no earlier state of the control database serves it again.
+ * Drops a condemned database and its login role. First its stamp names nobody: should the drop
+ * fail, no build and no earlier state of the control database serves it again.
  *
- * The name proves that both are ours (`database-names.ts`). Where the database can be read, its stamp
- * must not contradict: one of another tenant stays, with the role of that name.
+ * The name proves that both are ours (`database-names.ts`). Where the database can be read, its
+ * stamp must not contradict: one of another tenant stays, with the role of that name.
  * @param guid of the tenant that it was made for
- * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned database
- *   is closed: the stamp of one names the tenant if it was lost and has come back, or if the control
- *   database is of an earlier time
- * @param leaveSchemas true to drop it with the tables that somebody else has made in schemas of their
- *   own
- * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened meanwhile,
- *   or has such tables
+ * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned
+ *   database is closed: the stamp of one names the tenant if it was lost and has come back, or
+ *   if the control database is of an earlier time
+ * @param leaveSchemas true to drop it with the tables that somebody else has made in schemas of
+ *   their own
+ * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened
+ *   meanwhile, or has such tables
  */
 export async function dropDatabase(
   { servers }: Pick<Installation, 'servers'>,
@@ -106,7 +114,10 @@ export async function dropDatabase(
     if (found === null) return true; // its run was killed before the stamp
     if (found === guid && !mayBeOpen) throw notClosed(condemned);
 
-    const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid = $2', [nobody, found]);
+    const { rowCount } = await client.query(
+      'update tenant_identity set guid = $1 where guid = $2',
+      [nobody, found],
+    );
     if (!rowCount) throw notClosed(condemned);
     return true;
   };
@@ -116,27 +127,37 @@ export async function dropDatabase(
     const isOpen = remains.database === 'open';
     if (isOpen && !(await withConnection(servers.adminUrl(server, database), stampIfOwn))) return;
 
-    // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do. The
-    // role stays where somebody has granted it rights elsewhere: then nobody logs in with it.
+    // Dropping the database ends the sessions of the role, which only a superuser or a member
+    // of the role may do. The role stays where somebody has granted it rights elsewhere: then
+    // nobody logs in with it.
     if (remains.role) {
       await becomeMember(admin, role);
       await admin.query(`alter role ${quote(role)} nologin password null`);
     }
     await dropOwned(admin, database);
-    // A lost database that an operator has renamed still lets the role connect. The role owns nothing.
+    // A lost database that an operator has renamed still lets the role connect. The role owns
+    // nothing.
     if (remains.role) {
-      await admin.query(`drop owned by ${quote(role)}; drop role ${quote(role)}`).catch(ignoreDependent);
+      await admin
+        .query(`drop owned by ${quote(role)}; drop role ${quote(role)}`)
+        .catch(ignoreDependent);
     }
   });
 }
 
-/** @throws {OperatorError} when the connected database has tables in schemas that somebody else has made */
+/**
+ * @throws {OperatorError} when the connected database has tables in schemas that somebody else
+ *   has made
+ */
 async function requireNoSchemas(client: pg.Client, condemned: Condemned): Promise<void> {
   const rows = rowsLeft(await listForeignObjects(client, condemned, new Set()));
   if (rows.length > 0) throw notDroppedFor(condemned, rows);
 }
 
-/** @throws {OperatorError} when a database lets its tenant in, so that `dropDatabase` would refuse it */
+/**
+ * @throws {OperatorError} when a database lets its tenant in, so that `dropDatabase` would
+ *   refuse it
+ */
 export async function requireClosed(
   installation: Pick<Installation, 'servers'>,
   database: Condemned,
@@ -173,7 +194,10 @@ export interface LeftRole {
   readonly databases: string[];
 }
 
-/** Returns the login roles of dropped databases that are still there; one that may log in is of somebody else. */
+/**
+ * Returns the login roles of dropped databases that are still there; one that may log in is of
+ * somebody else.
+ */
 export async function findLeftRoles(
   { servers }: Pick<Installation, 'servers'>,
   dropped: readonly Condemned[],
@@ -204,7 +228,8 @@ function ignoreDependent(error: unknown): void {
 /**
  * Drops the condemned databases of a tenant.
  * @param leaveSchemas as of `dropDatabase`; a purge always does that
- * @throws when a server cannot be used, or a database has tables of others, after the other databases
+ * @throws when a server cannot be used, or a database has tables of others, after the other
+ *   databases
  */
 export async function dropCondemned(
   installation: Installation,
@@ -217,18 +242,26 @@ export async function dropCondemned(
       where id = $1 and (status = 'provisioning' or purging_at is not null)`,
     [id],
   );
-  const options = { mayBeOpen: rows.length > 0, leaveSchemas: leaveSchemas || rows[0]?.isPurging === true };
+  const options = {
+    mayBeOpen: rows.length > 0,
+    leaveSchemas: leaveSchemas || rows[0]?.isPurging === true,
+  };
   const failures: unknown[] = [];
-  for (const database of await readDatabases(control, id, ['condemned']))
+  for (const database of await readDatabases(control, id, ['condemned'])) {
     await dropDatabase(installation, database, guid, options).then(
       () => forgetDatabase(control, database.id),
       error => failures.push(notDropped(slug, database, error)),
     );
+  }
   if (failures.length > 0) throw failures[0];
 }
 
 /** Returns the error to report when a database could not be dropped. */
-export function notDropped(slug: string, { server, database }: TenantDatabase, error: unknown): unknown {
+export function notDropped(
+  slug: string,
+  { server, database }: TenantDatabase,
+  error: unknown,
+): unknown {
   const known = postgresCause(error);
   if (!known) return error;
 

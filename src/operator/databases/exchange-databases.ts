@@ -12,7 +12,8 @@ export interface CompleteSchema {
 }
 
 /**
- * Records that a reserved database is complete, or that a filled or kept one has another version.
+ * Records that a reserved database is complete, or that a filled or kept one has another
+ * version.
  * @returns false if another run has condemned it
  */
 export async function recordSchema(
@@ -39,8 +40,10 @@ export interface Former {
 
 /**
  * Makes a complete database that of its tenant, in place of the former one, in one transaction.
- * @param target a filled or kept database, or a reserved one that this run has filled, with its schema
- * @throws {OperatorError} when the tenant has another database than the former one, or the target is condemned
+ * @param target a filled or kept database, or a reserved one that this run has filled, with its
+ *   schema
+ * @throws {OperatorError} when the tenant has another database than the former one, or the
+ *   target is condemned
  */
 export async function exchangeDatabases(
   control: pg.Client,
@@ -63,12 +66,18 @@ export async function exchangeDatabases(
            from d where t.id = $1`,
       [id, target.id],
     );
-    if (!isEnded || !isComplete || !rowCount)
-      throw new OperatorError(`another run has changed the databases of ${slug} meanwhile: this one has stopped`);
+    if (!isEnded || !isComplete || !rowCount) {
+      throw new OperatorError(
+        `another run has changed the databases of ${slug} meanwhile: this one has stopped`,
+      );
+    }
   });
 }
 
-/** Lets the databases be dropped that earlier moves have replaced: their data is older than that of the last one. */
+/**
+ * Lets the databases be dropped that earlier moves have replaced: their data is older than that
+ * of the last one.
+ */
 async function condemnMoved(control: pg.Client, tenantId: number): Promise<void> {
   await control.query(
     `update tenant_databases set state = 'condemned' where tenant_id = $1 and state = 'kept' and kept_by = 'move'`,
@@ -76,7 +85,11 @@ async function condemnMoved(control: pg.Client, tenantId: number): Promise<void>
   );
 }
 
-async function endCurrent(control: pg.Client, tenantId: number, { id, keptBy, keepSeconds }: Former): Promise<boolean> {
+async function endCurrent(
+  control: pg.Client,
+  tenantId: number,
+  { id, keptBy, keepSeconds }: Former,
+): Promise<boolean> {
   const { rowCount } = await control.query(
     `update tenant_databases d
         set state = case $3 when 'lost' then 'condemned' else 'kept' end, kept_by = nullif($3, 'lost'),

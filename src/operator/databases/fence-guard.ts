@@ -9,14 +9,17 @@ export interface GuardMessage {
 
 /** Puts tenants back into service whose run dies with this process. */
 export interface FenceGuard {
-  /** Resolves when the tenant is protected, or when it cannot be: then the next command of the tenant does it. */
+  /**
+   * Resolves when the tenant is protected, or when it cannot be: then the next command of the
+   * tenant does it.
+   */
   protect(slug: string): Promise<void>;
   release(slug: string): void;
 }
 
 /**
- * Starts a process that outlives this one, so that a tenant does not stay behind its fence when this process is killed,
- * or fails and cannot retreat. It runs while tenants are protected.
+ * Starts a process that outlives this one, so that a tenant does not stay behind its fence when
+ * this process is killed, or fails and cannot retreat. It runs while tenants are protected.
  */
 export function createFenceGuard(): FenceGuard {
   const slugs = new Set<string>();
@@ -41,7 +44,8 @@ export function createFenceGuard(): FenceGuard {
 }
 
 function startProcess(): { process: ChildProcess; started: Promise<void> } {
-  // Detached, because Ctrl-C and the end of a terminal session reach all processes of the group.
+  // Detached, because Ctrl-C and the end of a terminal session reach all processes of the
+  // group.
   const guard = fork(fileURLToPath(new URL('./guard-process.ts', import.meta.url)), {
     detached: true,
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],

@@ -19,43 +19,57 @@ interface Process {
 }
 
 /**
- * Announces the fence of a tenant: each running process of the service prepares for it, and confirms that.
+ * Announces the fence of a tenant: each running process of the service prepares for it, and
+ * confirms that.
  * @param control connected to the control database
  * @throws {OperatorError} when a running process does not confirm
  */
 export async function announceFence(control: pg.Client, guid: string): Promise<void> {
   await control.query(liftFence, [guid]);
-  await control.query('insert into tenant_fences (tenant_guid, id) values ($1, $2)', [guid, randomUUID()]);
+  await control.query('insert into tenant_fences (tenant_guid, id) values ($1, $2)', [
+    guid,
+    randomUUID(),
+  ]);
   const missing = await waitForProcesses(control, guid, maxAnnounceMs);
-  if (missing.length > 0)
+  if (missing.length > 0) {
     throw new OperatorError(
       `These processes of the service did not confirm the fence within ${maxAnnounceMs / 1_000} s: ${names(missing)}. ` +
         'End them, or find out why they do not receive changes of the control database; then run the command again',
     );
+  }
 }
 
-/** Returns whether a run has announced or closed the fence of a tenant, and none has lifted it. */
+/**
+ * Returns whether a run has announced or closed the fence of a tenant, and none has lifted it.
+ */
 export async function hasFence(control: pg.Client, guid: string): Promise<boolean> {
-  return (await control.query('select from tenant_fences where tenant_guid = $1', [guid])).rowCount === 1;
+  return (
+    (await control.query('select from tenant_fences where tenant_guid = $1', [guid])).rowCount === 1
+  );
 }
 
 /** Closes an announced fence: requests of the tenant wait from its commit on. */
 export async function closeFence(control: pg.Client, guid: string): Promise<void> {
-  await control.query('update tenant_fences set closed = true, begun_at = clock_timestamp() where tenant_guid = $1', [
-    guid,
-  ]);
+  await control.query(
+    'update tenant_fences set closed = true, begun_at = clock_timestamp() where tenant_guid = $1',
+    [guid],
+  );
 }
 
 /** SQL that lifts a fence. Parameter: guid. */
 const liftFence = 'delete from tenant_fences where tenant_guid = $1';
 
 /**
- * Lets requests of a tenant go on, with the data that its database has now: lets every process drop the cached
- * responses of the tenant, and lifts its fence. A tenant that is being provisioned is served from now on.
+ * Lets requests of a tenant go on, with the data that its database has now: lets every process
+ * drop the cached responses of the tenant, and lifts its fence. A tenant that is being
+ * provisioned is served from now on.
  */
 export async function serveTenant(control: pg.Client, { id, guid }: LockedTenant): Promise<void> {
   await inTransaction(control, async () => {
-    await control.query('select pg_notify($1, $2)', [changeChannel, `${changeTopics.responses}:${guid}`]);
+    await control.query('select pg_notify($1, $2)', [
+      changeChannel,
+      `${changeTopics.responses}:${guid}`,
+    ]);
     await control.query(liftFence, [guid]);
     await control.query(
       `update tenants set status = 'active', updated_at = now()
@@ -67,15 +81,19 @@ export async function serveTenant(control: pg.Client, { id, guid }: LockedTenant
 }
 
 /**
- * Waits until no running process of the service uses a connection of the tenant, whose fence is closed, or until 2 s
- * have passed: the connections are ended then.
+ * Waits until no running process of the service uses a connection of the tenant, whose fence is
+ * closed, or until 2 s have passed: the connections are ended then.
  */
 export async function drainProcesses(control: pg.Client, guid: string): Promise<void> {
   await waitForProcesses(control, guid, maxDrainMs);
 }
 
 /** @returns the running processes that have not confirmed the fence within `maxMs` */
-async function waitForProcesses(control: pg.Client, guid: string, maxMs: number): Promise<Process[]> {
+async function waitForProcesses(
+  control: pg.Client,
+  guid: string,
+  maxMs: number,
+): Promise<Process[]> {
   for (const deadline = performance.now() + maxMs; ; await sleep(pollMs)) {
     const missing = await waitedFor(control, guid);
     if (missing.length === 0 || performance.now() > deadline) return missing;
@@ -83,8 +101,8 @@ async function waitForProcesses(control: pg.Client, guid: string, maxMs: number)
 }
 
 /**
- * Returns the running processes of the service that have not confirmed the fence of a tenant. One that does not run is
- * stopped or gone: its connections are ended.
+ * Returns the running processes of the service that have not confirmed the fence of a tenant.
+ * One that does not run is stopped or gone: its connections are ended.
  */
 async function waitedFor(control: pg.Client, guid: string): Promise<Process[]> {
   const { rows } = await control.query<Process>(

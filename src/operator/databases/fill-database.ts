@@ -7,7 +7,12 @@ import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import { loadMigrations } from '../../lib/postgres/migration-steps.ts';
 import { differenceText } from '../../lib/postgres/schema-fingerprint.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
-import { applyStep, compatibleFrom, readSchemaState, readSchemaSteps } from '../schema/schema-steps.ts';
+import {
+  applyStep,
+  compatibleFrom,
+  readSchemaState,
+  readSchemaSteps,
+} from '../schema/schema-steps.ts';
 import { headFingerprint, migrationSettings } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { canonicalTextSettings } from '../schema/tenant-tables.ts';
@@ -15,7 +20,9 @@ import { changeInEpoch } from './database-stamp.ts';
 import type { TenantDatabase } from './database-store.ts';
 import { type CompleteSchema, recordSchema } from './exchange-databases.ts';
 
-/** Writes the data of a new database, which nobody else uses, and compares what it has written. */
+/**
+ * Writes the data of a new database, which nobody else uses, and compares what it has written.
+ */
 export type Fill = (target: FillTarget) => Promise<void>;
 export type FillTarget = Pick<TenantDatabase, 'server' | 'database'>;
 
@@ -26,13 +33,18 @@ export interface EarlierData {
   /** The last migration that the data has. */
   readonly schemaVersion: string;
   /**
-   * Writes all rows into a database of that version in one transaction, and compares what it has written.
-   * @returns whether it had to change the schema, for what was added to the tenant's database by hand
+   * Writes all rows into a database of that version in one transaction, and compares what it
+   * has written.
+   * @returns whether it had to change the schema, for what was added to the tenant's database
+   *   by hand
    */
   readonly fill: (target: pg.Client) => Promise<boolean>;
 }
 
-/** Returns what writes earlier data into a database at the version of the data, and brings it to that of this build. */
+/**
+ * Returns what writes earlier data into a database at the version of the data, and brings it to
+ * that of this build.
+ */
 export function fillWith(installation: Installation, data: EarlierData): Fill {
   return async ({ server, database }) => {
     const url = installation.servers.adminUrl(server, database);
@@ -49,20 +61,31 @@ export function fillWith(installation: Installation, data: EarlierData): Fill {
   };
 }
 
-/** Applies the steps that a database of an earlier version lacks, in the transaction of the connection. */
+/**
+ * Applies the steps that a database of an earlier version lacks, in the transaction of the
+ * connection.
+ */
 async function applySteps(target: pg.Client, version: string | null): Promise<void> {
   const steps = await readSchemaSteps();
-  for (const step of steps.slice(steps.findIndex(({ name }) => name === version) + 1)) await applyStep(target, step);
+  for (const step of steps.slice(steps.findIndex(({ name }) => name === version) + 1)) {
+    await applyStep(target, step);
+  }
 }
 
 /** @throws {OperatorError} when this build does not know the schema version of the data */
 export async function requireKnownVersion(version: string | null): Promise<void> {
   const migrations = await loadMigrations('tenant');
-  if (!migrations.some(({ name }) => name === version))
-    throw new OperatorError(`The data is of version ${version}, which this build does not know: use the newer build`);
+  if (!migrations.some(({ name }) => name === version)) {
+    throw new OperatorError(
+      `The data is of version ${version}, which this build does not know: use the newer build`,
+    );
+  }
 }
 
-/** @throws {OperatorError} that names each object in which the database differs from the template */
+/**
+ * @throws {OperatorError} that names each object in which the database differs from the
+ *   template
+ */
 async function requireHeadSchema(
   { control, servers }: Installation,
   server: TenantDatabase['server'],
@@ -70,10 +93,11 @@ async function requireHeadSchema(
 ): Promise<void> {
   const head = await headFingerprint(control, server, servers.adminUrl(server));
   const differences = await createSchemaComparison(control, server, head)(client);
-  if (differences.length > 0)
+  if (differences.length > 0) {
     throw new OperatorError(
       `The database differs from the template of this build: ${differences.map(differenceText).join('; ')}`,
     );
+  }
 }
 
 /**
@@ -92,8 +116,9 @@ export async function upgradeDatabase(
   if (schemaVersion === (await tenantHead())) return;
   await requireKnownVersion(schemaVersion);
   await changeInEpoch(client, { epoch }, async () => {
-    for (const [name, value] of Object.entries(migrationSettings(server)))
+    for (const [name, value] of Object.entries(migrationSettings(server))) {
       await client.query('select set_config($1, $2, true)', [name, value]);
+    }
     const { applied } = await readSchemaState(client); // a killed run may have done it
     await applySteps(client, applied.at(-1) ?? null);
   });
@@ -102,7 +127,10 @@ export async function upgradeDatabase(
 }
 
 /** Returns the schema of a database on this server at the version of this build. */
-export async function readHeadSchema({ control, servers }: Installation, server: Server): Promise<CompleteSchema> {
+export async function readHeadSchema(
+  { control, servers }: Installation,
+  server: Server,
+): Promise<CompleteSchema> {
   const migrations = await loadMigrations('tenant');
   return {
     version: migrations.at(-1)?.name ?? null,

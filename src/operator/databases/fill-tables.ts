@@ -14,7 +14,10 @@ import {
 } from '../schema/tenant-tables.ts';
 import { readSequences, setSequences, truncate, withoutTriggers } from './replace-tables.ts';
 
-/** A table, and what its data is compared with: as a database has it at one moment, or an archive. */
+/**
+ * A table, and what its data is compared with: as a database has it at one moment, or an
+ * archive.
+ */
 export interface StoredTable extends TableChecksum {
   name: string;
   columns: string[];
@@ -23,7 +26,10 @@ export interface StoredTable extends TableChecksum {
   sequences: { column: string; name: string; lastValue: string; isCalled: boolean }[];
 }
 
-/** Returns the tables of a database in the snapshot of the connection, which has `canonicalTextSettings`. */
+/**
+ * Returns the tables of a database in the snapshot of the connection, which has
+ * `canonicalTextSettings`.
+ */
 async function readTables(client: pg.Client, except: readonly string[]): Promise<StoredTable[]> {
   const tables = await listDataTables(client, except);
   const checksums = await readTableChecksums(client, tables);
@@ -33,15 +39,20 @@ async function readTables(client: pg.Client, except: readonly string[]): Promise
     columns: [...columns],
     types: [...types],
     ...(checksums.get(name) ?? { rows: 0, checksum: '0' }),
-    sequences: sequences.map(each => ({ ...each, ...(states.get(each.name) ?? { lastValue: '1', isCalled: false }) })),
+    sequences: sequences.map(each => ({
+      ...each,
+      ...(states.get(each.name) ?? { lastValue: '1', isCalled: false }),
+    })),
   }));
 }
 
 /**
- * Replaces all data of a database, at the version of the data, by these tables, and compares rows and checksums. Tables
- * and columns that no migration has made are added: `doctor` reports them. All in one transaction: nothing is changed
- * unless everything is right. The session has `canonicalTextSettings`.
- * @param contents the rows of each table, as `copy` reads them with these options; without options in text format
+ * Replaces all data of a database, at the version of the data, by these tables, and compares
+ * rows and checksums. Tables and columns that no migration has made are added: `doctor` reports
+ * them. All in one transaction: nothing is changed unless everything is right. The session has
+ * `canonicalTextSettings`.
+ * @param contents the rows of each table, as `copy` reads them with these options; without
+ *   options in text format
  * @param explain returns the error that names the tables that differ
  * @returns whether it has added any table or column
  */
@@ -53,8 +64,14 @@ export async function fillTables(
 ): Promise<boolean> {
   const fill = async (): Promise<void> => {
     await truncate(target, tables, 'cascade');
-    for await (const { table, rows, options = '' } of contents)
-      if (table.rows > 0) await pipeline(rows, target.query(copyFrom(`copy ${copyList(table)} from stdin ${options}`)));
+    for await (const { table, rows, options = '' } of contents) {
+      if (table.rows > 0) {
+        await pipeline(
+          rows,
+          target.query(copyFrom(`copy ${copyList(table)} from stdin ${options}`)),
+        );
+      }
+    }
   };
   return inTransaction(target, async () => {
     const isChanged = await addMissingColumns(target, tables);
@@ -77,12 +94,17 @@ export async function fillTables(
  * @returns as `fillTables`
  * @throws {OperatorError} when the copy differs from the original
  */
-export async function copyTables(from: pg.Client, target: pg.Client, except: readonly string[]): Promise<boolean> {
+export async function copyTables(
+  from: pg.Client,
+  target: pg.Client,
+  except: readonly string[],
+): Promise<boolean> {
   const tables = await readTables(from, except);
   const contents = async function* () {
     for (const table of tables) yield { table, rows: readRows(from, table) };
   };
-  const explain = (names: string) => new OperatorError(`the copy differs from the original: ${names}`);
+  const explain = (names: string) =>
+    new OperatorError(`the copy differs from the original: ${names}`);
   return fillTables(target, tables, contents(), explain);
 }
 
@@ -112,7 +134,9 @@ export async function addMissingColumns(
     await client.query(`create table if not exists public.${quoteIdentifier(table)} ()`);
     if (column === null) continue;
 
-    await client.query(`alter table public.${quoteIdentifier(table)} add ${quoteIdentifier(column)} ${type}`);
+    await client.query(
+      `alter table public.${quoteIdentifier(table)} add ${quoteIdentifier(column)} ${type}`,
+    );
   }
   return rows.length > 0;
 }

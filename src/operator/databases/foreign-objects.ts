@@ -11,15 +11,20 @@ import type { TenantDatabase } from './database-store.ts';
 /** A database of a tenant on its server. */
 export type HeldDatabase = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
 
-/** What somebody else has made in a database of a tenant: what belongs to an extension is not among it. */
+/**
+ * What somebody else has made in a database of a tenant: what belongs to an extension is not
+ * among it.
+ */
 export interface ForeignObjects {
   /** Schemas with tables, whose rows are nowhere else. */
   readonly schemas: readonly { readonly schema: string; readonly tables: readonly string[] }[];
-  /** Tables of the schema `public` that no migration makes. Moves and archives take their rows. */
+  /**
+   * Tables of the schema `public` that no migration makes. Moves and archives take their rows.
+   */
   readonly tables: readonly string[];
   /**
-   * All others, which have no rows of their own: each with its kind, such as `view reporting.totals`. Of a setting only
-   * the name, because its value may be a secret.
+   * All others, which have no rows of their own: each with its kind, such as `view
+   * reporting.totals`. Of a setting only the name, because its value may be a secret.
    */
   readonly others: readonly string[];
 }
@@ -33,8 +38,9 @@ interface FoundObject {
 }
 
 /**
- * `$1`: the login role of the tenant; `$2`: the group of the tenants' logins. It reads catalogs that every login may
- * read. A partition is not named beside its table, nor a sequence beside the column that owns it.
+ * `$1`: the login role of the tenant; `$2`: the group of the tenants' logins. It reads catalogs
+ * that every login may read. A partition is not named beside its table, nor a sequence beside
+ * the column that owns it.
  */
 const objectsQuery = `
   with members as materialized (
@@ -111,13 +117,22 @@ const objectsQuery = `
     from pg_db_role_setting join databases d on d.oid = setdatabase, unnest(setconfig) as setting
    order by 1, 2, 3`;
 
-/** Reads what somebody else has made in a database of a tenant. @throws when the database cannot be opened */
-export async function readForeignObjects(installation: Installation, held: HeldDatabase): Promise<ForeignObjects> {
+/**
+ * Reads what somebody else has made in a database of a tenant.
+ * @throws when the database cannot be opened
+ */
+export async function readForeignObjects(
+  installation: Installation,
+  held: HeldDatabase,
+): Promise<ForeignObjects> {
   const { control, servers } = installation;
   const { server, database } = held;
-  await headFingerprint(control, server, servers.adminUrl(server)); // stores what `knownObjects` reads
+  // stores what `knownObjects` reads
+  await headFingerprint(control, server, servers.adminUrl(server));
   const known = await knownObjects(installation, server);
-  return withConnection(servers.adminUrl(server, database), client => listForeignObjects(client, held, known));
+  return withConnection(servers.adminUrl(server, database), client =>
+    listForeignObjects(client, held, known),
+  );
 }
 
 /**
@@ -143,7 +158,11 @@ export async function listForeignObjects(
     else if (isRows) schemas.set(schema ?? '', [...(schemas.get(schema ?? '') ?? []), name]);
     else others.push(`${kind} ${schema === null ? name : `${schema}.${name}`}`);
   }
-  return { schemas: [...schemas].map(([schema, names]) => ({ schema, tables: names })), tables, others };
+  return {
+    schemas: [...schemas].map(([schema, names]) => ({ schema, tables: names })),
+    tables,
+    others,
+  };
 }
 
 /** Returns the names of what has rows that a move leaves behind. */
@@ -175,9 +194,10 @@ export interface Holdings {
 }
 
 /**
- * Reads what would be lost with a database: the tables of other schemas, and those of `public` that the current one
- * lacks. A move has taken the tables of `public` along: what the current one lacks of them was dropped since. Of a
- * database that is condemned, nobody misses them either.
+ * Reads what would be lost with a database: the tables of other schemas, and those of `public`
+ * that the current one lacks. A move has taken the tables of `public` along: what the current
+ * one lacks of them was dropped since. Of a database that is condemned, nobody misses them
+ * either.
  * @param current undefined: the tenant has none
  * @returns nothing for a database that does not exist, or that nobody can connect to
  */
@@ -197,8 +217,14 @@ export async function readHoldings(
   return { all: allNames(found), rows: [...rowsLeft(found), ...missing] };
 }
 
-/** Returns the sessions of others in a database that is to be dropped, which ends them: each as a plan names it. */
-export async function readSessionNames({ servers }: Installation, held: HeldDatabase): Promise<string[]> {
+/**
+ * Returns the sessions of others in a database that is to be dropped, which ends them: each as
+ * a plan names it.
+ */
+export async function readSessionNames(
+  { servers }: Installation,
+  held: HeldDatabase,
+): Promise<string[]> {
   const sessions = await withConnection(servers.adminUrl(held.server), client =>
     readOtherSessions(client, held.database, [held.role]),
   );
@@ -209,7 +235,9 @@ export async function readSessionNames({ servers }: Installation, held: HeldData
 const nothing: ForeignObjects = { schemas: [], tables: [], others: [] };
 
 /** Returns names that a plan shows, also when the server of the database does not respond. */
-export async function namesUnlessAway(read: () => Promise<readonly string[]>): Promise<readonly string[]> {
+export async function namesUnlessAway(
+  read: () => Promise<readonly string[]>,
+): Promise<readonly string[]> {
   return read().catch(error => {
     const reason = connectFailure(error);
     if (!reason) throw error;

@@ -2,8 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { GuardMessage } from './fence-guard.ts';
 
 /**
- * The process that `createFenceGuard` starts. It acts when the process that started it is gone, and loads what it needs
- * only then: before, it would take CPU time from the requests that wait behind the fence.
+ * The process that `createFenceGuard` starts. It acts when the process that started it is gone,
+ * and loads what it needs only then: before, it would take CPU time from the requests that wait
+ * behind the fence.
  */
 
 /** A server that was killed may take minutes to recover. */
@@ -19,7 +20,11 @@ process.on('message', ({ slug, isProtected }: GuardMessage) => {
 });
 process.on('disconnect', async () => {
   const deadline = performance.now() + maxRetryMs;
-  for (let delayMs = minDelayMs; protectedSlugs.size > 0 && performance.now() < deadline; delayMs *= 2) {
+  for (
+    let delayMs = minDelayMs;
+    protectedSlugs.size > 0 && performance.now() < deadline;
+    delayMs *= 2
+  ) {
     await retreatAll().catch(() => {}); // as while a server restarts
     await sleep(Math.min(delayMs, maxDelayMs));
   }

@@ -4,8 +4,9 @@ import { withConnection } from '../../lib/postgres/connection.ts';
 import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 
 /**
- * Connections of one run of a move, each opened on first use and kept until the run ends. A commit is on the disk when
- * it returns, whatever the server is set to: a target that crashes after the switch must not lose what was copied.
+ * Connections of one run of a move, each opened on first use and kept until the run ends. A
+ * commit is on the disk when it returns, whatever the server is set to: a target that crashes
+ * after the switch must not lose what was copied.
  */
 export class HeldConnections {
   readonly #open = new Map<string, Promise<pg.Client>>();
@@ -41,7 +42,9 @@ export class HeldConnections {
 
   /** Breaks every connection off, also one whose server is silent: a running query rejects. */
   breakOff(): void {
-    for (const { connection } of this.#clients) (connection as unknown as { stream: Socket }).stream.destroy();
+    for (const { connection } of this.#clients) {
+      (connection as unknown as { stream: Socket }).stream.destroy();
+    }
   }
 
   async close(): Promise<void> {

@@ -6,21 +6,25 @@ import { changeInEpoch } from './database-stamp.ts';
 import { type CopyEnds, copySequences, replaceTables } from './replace-tables.ts';
 
 /**
- * The tables that a tenant keeps when it gets other data: who receives its changes, with which secrets, and what was
- * sent. They say what the tenant wants now, and not what its data was.
+ * The tables that a tenant keeps when it gets other data: who receives its changes, with which
+ * secrets, and what was sent. They say what the tenant wants now, and not what its data was.
  */
 export const keptTables: readonly string[] = [
-  ...['webhooks', 'webhook_secrets'],
-  ...['webhook_messages', 'webhook_deliveries'],
+  'webhooks',
+  'webhook_secrets',
+  'webhook_messages',
+  'webhook_deliveries',
 ];
 
 /**
- * Gives a database the webhooks of the current one in place of its own, so that an exchange of the two brings back no
- * receiver and no secret that the tenant has removed. Both are closed. It can be repeated.
+ * Gives a database the webhooks of the current one in place of its own, so that an exchange of
+ * the two brings back no receiver and no secret that the tenant has removed. Both are closed.
+ * It can be repeated.
  *
- * An endpoint that both have goes on at the earlier of its two places in the feed: the target may have changes that the
- * current database does not know, and that had not arrived when the target was closed. The other place would skip them.
- * Each row gets another version, so that no process saves what it has read from the current database.
+ * An endpoint that both have goes on at the earlier of its two places in the feed: the target
+ * may have changes that the current database does not know, and that had not arrived when the
+ * target was closed. The other place would skip them. Each row gets another version, so that no
+ * process saves what it has read from the current database.
  * @param copyEnds `source` is the current database
  */
 export async function keepWebhooks(copyEnds: CopyEnds): Promise<void> {

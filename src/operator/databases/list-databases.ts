@@ -30,7 +30,10 @@ export interface StoredDatabase extends Omit<ListedDatabase, 'why'> {
   /** True while a command works on the tenant. */
   isBusy: boolean;
   fence: 'announced' | 'closed' | null;
-  /** What the last report of doctor says of it, with the remedy; null: nothing, or that was seen to since. */
+  /**
+   * What the last report of doctor says of it, with the remedy; null: nothing, or that was seen
+   * to since.
+   */
   finding: string | null;
   /** True until the tenant is served for the first time. */
   isNew: boolean;
@@ -59,25 +62,29 @@ const listed = `
    where d.state <> 'gone'`;
 
 /**
- * Returns the databases of a tenant; without a slug, of all tenants those that are not simply current: reserved,
- * filled, kept or condemned, and the current one of a tenant behind a fence.
+ * Returns the databases of a tenant; without a slug, of all tenants those that are not simply
+ * current: reserved, filled, kept or condemned, and the current one of a tenant behind a fence.
  * @throws {OperatorError} when there is no tenant with that slug: it may be mistyped
  */
 export async function readStored(
   { statements }: ControlStatements,
   slug: string | undefined,
 ): Promise<StoredDatabase[]> {
-  if (slug === undefined)
+  if (slug === undefined) {
     return statements.execute(
       `${listed} and (d.state <> 'current' or exists (select from tenant_fences where tenant_guid = guid))
         order by slug, d.id`,
     );
+  }
   const { id } = await readTenant({ statements }, slug);
   return statements.execute(`${listed} and tenant_id = ? order by d.id`, [id]);
 }
 
 /** As `readStored`, with what is to be done with each. */
-export async function listDatabases(control: ControlStatements, slug: string | undefined): Promise<ListedDatabase[]> {
+export async function listDatabases(
+  control: ControlStatements,
+  slug: string | undefined,
+): Promise<ListedDatabase[]> {
   return (await readStored(control, slug)).map(stored => {
     const { keptBy: _, isOverdue, isBusy, fence, finding, isNew, isPurging, ...row } = stored;
     return { ...row, why: explain(stored) };
@@ -93,18 +100,34 @@ export function isLeftover({ state, isOverdue, isNew, isPurging }: StoredDatabas
 export const served = 'serves the tenant';
 const prune = 'bin/backoffice databases prune';
 
-function explain({ slug, state, keptBy, isOverdue, isBusy, fence, finding, isNew, isPurging }: StoredDatabase): string {
+function explain({
+  slug,
+  state,
+  keptBy,
+  isOverdue,
+  isBusy,
+  fence,
+  finding,
+  isNew,
+  isPurging,
+}: StoredDatabase): string {
   const waiting = fence === 'closed' ? '; its requests wait' : '';
   if (isBusy && state !== 'filled' && state !== 'kept') return `a command works on it${waiting}`;
   const purge = `bin/backoffice purge ${slug}`;
-  const remedy = isPurging ? purge : isNew ? `${purge}, or the same command again` : `${prune} ${slug}`;
+  const remedy = isPurging
+    ? purge
+    : isNew
+      ? `${purge}, or the same command again`
+      : `${prune} ${slug}`;
   switch (state) {
     case 'reserved':
       return `a command has ended before it was complete: ${remedy}`;
     case 'filled':
       return `restored: bin/backoffice restore diff ${slug}, then bin/backoffice restore swap ${slug}`;
     case 'current':
-      return fence ? `a command has ended behind the fence${waiting}: ${prune} ${slug}` : (finding ?? served);
+      return fence
+        ? `a command has ended behind the fence${waiting}: ${prune} ${slug}`
+        : (finding ?? served);
     case 'kept':
       if (isOverdue) return `its time has passed: ${prune}`;
       if (keptBy === 'move') return `before the last move: bin/backoffice move ${slug} --back`;

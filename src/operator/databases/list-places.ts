@@ -16,7 +16,10 @@ export interface Place {
  * Returns from which databases a tenant was served, one after the other: a switch to a former
  * one begins another row.
  */
-export async function listPlaces({ statements }: ControlStatements, tenantId: number): Promise<Place[]> {
+export async function listPlaces(
+  { statements }: ControlStatements,
+  tenantId: number,
+): Promise<Place[]> {
   return statements.execute(
     `with served as (
        select database_name as database, s.name as server, origin, begins

@@ -4,7 +4,11 @@ import { readTableFingerprints } from '../../lib/postgres/change-counters.ts';
 import { inSnapshot } from '../../lib/postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 import { holdImports } from '../../sales/imports/import-lock.ts';
-import { endOtherSessions, type OtherSession, readOtherSessions } from '../schema/other-sessions.ts';
+import {
+  endOtherSessions,
+  type OtherSession,
+  readOtherSessions,
+} from '../schema/other-sessions.ts';
 import { type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';
 import { changeInEpoch } from './database-stamp.ts';
@@ -37,7 +41,10 @@ interface LiveCopyOptions extends CopyEnds {
   readonly endSessions: boolean;
 }
 
-/** Copies the data of a served tenant to another database: all of it, what is new, and the rest behind a fence. */
+/**
+ * Copies the data of a served tenant to another database: all of it, what is new, and the rest
+ * behind a fence.
+ */
 export class LiveCopy {
   readonly #options: LiveCopyOptions;
   #copied: CopiedTables | undefined;
@@ -47,9 +54,9 @@ export class LiveCopy {
   }
 
   /**
-   * Replaces the data of the target by those of the source, and compares them, which shows how long the tables that
-   * change will take behind the fence. Append-only tables come first, in ranges, as they may be large; all others are
-   * those of one moment.
+   * Replaces the data of the target by those of the source, and compares them, which shows how
+   * long the tables that change will take behind the fence. Append-only tables come first, in
+   * ranges, as they may be large; all others are those of one moment.
    */
   async copyAll(): Promise<RunFacts> {
     const startedAt = performance.now();
@@ -100,20 +107,22 @@ export class LiveCopy {
     }
     const missing = await findMissing(source, copied, await this.#othersLeft());
     const pauseMs = fenceMs + missing.estimatedMs;
-    if (pauseMs > maxPauseMs)
+    if (pauseMs > maxPauseMs) {
       throw new OperatorError(
         `Requests of the tenant would wait for about ${(pauseMs / 1_000).toFixed(1)} s, because ${describe(missing)}; ` +
           `at most ${maxPauseMs / 1_000} s are allowed. Move it at a quieter time, or accept a longer wait: ` +
           `--pause ${Math.ceil((1.5 * pauseMs) / 1_000)}`,
       );
+    }
   }
 
   /**
-   * Copies what is missing since `copyAll`, and all sequences, and compares it. The source is closed, and no session
-   * of the tenant's login exists any more. So the counters prove which tables have not changed (`isProvedUnchanged`).
-   * While a session of another login exists (psql), they prove nothing, and everything is copied again. Nobody changes
-   * the source until the transaction ends that is left open there: its tables are locked. So a session that begins
-   * after the lock does not count.
+   * Copies what is missing since `copyAll`, and all sequences, and compares it. The source is
+   * closed, and no session of the tenant's login exists any more. So the counters prove which
+   * tables have not changed (`isProvedUnchanged`). While a session of another login exists
+   * (psql), they prove nothing, and everything is copied again. Nobody changes the source until
+   * the transaction ends that is left open there: its tables are locked. So a session that
+   * begins after the lock does not count.
    * @throws {OperatorError} when another login changes the source, or when too much is missing
    */
   async copyChanges(): Promise<void> {
@@ -122,13 +131,18 @@ export class LiveCopy {
     await source.query('begin isolation level repeatable read');
     await lockTables(source, copied.tables);
     const database = source.database ?? '';
-    const others = await (endSessions ? endOtherSessions : readOtherSessions)(source, database, [role]);
+    const others = await (endSessions ? endOtherSessions : readOtherSessions)(source, database, [
+      role,
+    ]);
     const missing = await findMissing(source, copied, others);
-    if (missing.estimatedMs > maxPauseMs)
+    if (missing.estimatedMs > maxPauseMs) {
       throw new OperatorError(`much has changed since the first copy: ${describe(missing)}`);
+    }
     await changeInEpoch(target, run, async () => {
       await replaceTables(this.#options, missing.whole);
-      const ends = missing.ends.map(table => rowsAfter(table, copied.prefixes.get(table.name) as CopiedPrefix));
+      const ends = missing.ends.map(table =>
+        rowsAfter(table, copied.prefixes.get(table.name) as CopiedPrefix),
+      );
       await withoutTriggers(target, ends, async () => {
         for (const end of ends) await copyRows(this.#options, end);
       });

@@ -24,9 +24,10 @@ export async function unlessLost(
 }
 
 /**
- * Lets nobody into a lost database, should it come back: its role, which is still there, may not log
- * in until a run opens the database.
- * @param isLastRun rejects when a later run has begun, which may have opened it (`requireLastRun`)
+ * Lets nobody into a lost database, should it come back: its role, which is still there, may
+ * not log in until a run opens the database.
+ * @param isLastRun rejects when a later run has begun, which may have opened it
+ *   (`requireLastRun`)
  * @throws {OperatorError} when its server has it
  */
 export async function closeLost(
@@ -39,10 +40,14 @@ export async function closeLost(
   await withConnection(servers.adminUrl(server), admin =>
     inTransaction(admin, async () => {
       const remains = await findRemains(admin, lost);
-      if (remains.role) await admin.query(`alter role ${quote(role)} nologin`); // waits for a run that opens it
+      // waits for a run that opens it
+      if (remains.role) await admin.query(`alter role ${quote(role)} nologin`);
 
-      if (!isLost(await findRemains(admin, lost)))
-        throw new OperatorError(`Server ${server.name} has database ${database}: nothing was changed`);
+      if (!isLost(await findRemains(admin, lost))) {
+        throw new OperatorError(
+          `Server ${server.name} has database ${database}: nothing was changed`,
+        );
+      }
       await isLastRun();
     }),
   );
@@ -65,8 +70,12 @@ export async function findDatabase(
   );
   const { server, adminUrl } = tenant;
   const find = async () =>
-    withConnection(servers.adminUrl({ name: server, adminUrl }), admin => findRemains(admin, tenant), {
-      kind: 'probe',
-    });
+    withConnection(
+      servers.adminUrl({ name: server, adminUrl }),
+      admin => findRemains(admin, tenant),
+      {
+        kind: 'probe',
+      },
+    );
   return { server, lost: await find().then(isLost, () => undefined) };
 }

@@ -33,9 +33,11 @@ export interface MissingData {
 }
 
 /**
- * Returns what would have to be copied if the source were closed now. An append-only table has to be copied whole if
- * rows of it were changed or deleted, as by an operator who has switched its trigger off.
- * @param others the sessions of other logins, from before the counters are read (I2 of `isProvedUnchanged`)
+ * Returns what would have to be copied if the source were closed now. An append-only table has
+ * to be copied whole if rows of it were changed or deleted, as by an operator who has switched
+ * its trigger off.
+ * @param others the sessions of other logins, from before the counters are read (I2 of
+ *   `isProvedUnchanged`)
  */
 export async function findMissing(
   source: pg.Client,
@@ -54,7 +56,9 @@ export async function findMissing(
   const names = withReferring(changed, copied.tables, await readReferences(source));
   const whole = copied.tables.filter(({ name }) => names.has(name));
   const ends = copied.numbered.filter(({ name }) => !names.has(name));
-  const ms = whole.map(({ name }) => copied.durations.get(name) ?? copied.prefixes.get(name)?.copyMs ?? 0);
+  const ms = whole.map(
+    ({ name }) => copied.durations.get(name) ?? copied.prefixes.get(name)?.copyMs ?? 0,
+  );
   return { whole, ends, estimatedMs: ms.reduce((sum, each) => sum + each, 0), others };
 }
 
@@ -85,6 +89,8 @@ function withReferring(
 ): Set<string> {
   const all = new Set(names);
   // A table comes after the tables that it refers to, so one pass reaches all of them.
-  for (const { name } of tables) if (references.some(({ from, to }) => from === name && all.has(to))) all.add(name);
+  for (const { name } of tables) {
+    if (references.some(({ from, to }) => from === name && all.has(to))) all.add(name);
+  }
   return all;
 }

@@ -6,17 +6,28 @@ import { createFenceGuard } from './fence-guard.ts';
 import type { MoveSummary } from './move-tenant.ts';
 import type { RunObservers } from './run-databases.ts';
 
-/** The field of every operation that leaves or drops a database in which somebody else may have made tables. */
-export const leaveSchemas = flag('go on although tables that others have made are left behind, or dropped', {
-  label: 'Leave the tables of others',
-  isAdvanced: true,
-});
+/**
+ * The field of every operation that leaves or drops a database in which somebody else may have
+ * made tables.
+ */
+export const leaveSchemas = flag(
+  'go on although tables that others have made are left behind, or dropped',
+  {
+    label: 'Leave the tables of others',
+    isAdvanced: true,
+  },
+);
 
-/** The field of every operation that sessions of others in the database of a tenant can hinder. */
-export const endSessions = flag('end sessions of others in the database of the tenant, such as psql or an agent', {
-  label: 'End sessions of others',
-  isAdvanced: true,
-});
+/**
+ * The field of every operation that sessions of others in the database of a tenant can hinder.
+ */
+export const endSessions = flag(
+  'end sessions of others in the database of the tenant, such as psql or an agent',
+  {
+    label: 'End sessions of others',
+    isAdvanced: true,
+  },
+);
 
 /** The fields that every operation has that moves tenants. */
 export const moveFields = {
@@ -56,26 +67,37 @@ export function moveRequest({
   return { keepSeconds: keep * 3_600, maxPauseMs: pause * 1_000, leaveSchemas, endSessions };
 }
 
-/** Returns the observers of a run, which show its steps, and interrupt it where nothing waits for it. */
+/**
+ * Returns the observers of a run, which show its steps, and interrupt it where nothing waits
+ * for it.
+ */
 export function observeRun({ progress, signal }: Context): RunObservers {
-  return { guard: createFenceGuard(), signal, onStep: (slug, step) => progress.step(`${slug}: ${step}`) };
+  return {
+    guard: createFenceGuard(),
+    signal,
+    onStep: (slug, step) => progress.step(`${slug}: ${step}`),
+  };
 }
 
 /**
- * Runs moves, one after the other, with observers that also print their steps as documents, and add them to the trace:
- * a step ends when the next one begins, and the last one with the run.
+ * Runs moves, one after the other, with observers that also print their steps as documents, and
+ * add them to the trace: a step ends when the next one begins, and the last one with the run.
  */
-export async function observeMoves<T>(context: Context, run: (observers: RunObservers) => Promise<T>): Promise<T> {
+export async function observeMoves<T>(
+  context: Context,
+  run: (observers: RunObservers) => Promise<T>,
+): Promise<T> {
   const { onStep, ...observers } = observeRun(context);
   const { output, trace } = context;
   const startedAt = performance.now();
   let last: { slug: string; step: string; startedAt: number } | undefined;
   const endStep = (isFailed: boolean): void => {
-    if (last)
+    if (last) {
       trace?.addStep(last.step, last.startedAt, performance.now(), {
         attributes: { 'backoffice.tenant': last.slug },
         isFailed,
       });
+    }
     last = undefined;
   };
   const observed: RunObservers = {
@@ -83,7 +105,9 @@ export async function observeMoves<T>(context: Context, run: (observers: RunObse
     onStep: (slug, step) => {
       endStep(false);
       last = { slug, step, startedAt: performance.now() };
-      if (output.wantsDocuments) output.part({ slug, step, ms: Math.round(last.startedAt - startedAt) }, () => '');
+      if (output.wantsDocuments) {
+        output.part({ slug, step, ms: Math.round(last.startedAt - startedAt) }, () => '');
+      }
       onStep?.(slug, step);
     },
   };
@@ -111,8 +135,9 @@ export function returnMove(output: Output, move: MoveSummary): void {
 /** Returns what parses a number above 0, such as 24 or 0.5. */
 export function parseAmount(unit: 'hours' | 'seconds') {
   return (value: string): number => {
-    if (!/^\d{1,4}(\.\d{1,3})?$/.test(value) || Number(value) === 0)
+    if (!/^\d{1,4}(\.\d{1,3})?$/.test(value) || Number(value) === 0) {
       throw new OperatorError(`Give a number of ${unit} above 0.`);
+    }
     return Number(value);
   };
 }

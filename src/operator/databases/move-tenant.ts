@@ -48,18 +48,28 @@ export interface MoveSummary {
 }
 
 /**
- * Moves a tenant to another server, with everything that is written meanwhile. The former database is kept for some
- * time; those of earlier moves are dropped. What a killed run has moved there is not moved again, but reported.
- * @throws {OperatorError} when the tenant cannot be moved there, or a server refuses or breaks off a step
+ * Moves a tenant to another server, with everything that is written meanwhile. The former
+ * database is kept for some time; those of earlier moves are dropped. What a killed run has
+ * moved there is not moved again, but reported.
+ * @throws {OperatorError} when the tenant cannot be moved there, or a server refuses or breaks
+ *   off a step
  */
 export async function moveTenant(
   installation: Installation,
   slug: string,
-  { to, isBack = false, keepSeconds, maxPauseMs, leaveSchemas = false, endSessions = false }: MoveRequest,
+  {
+    to,
+    isBack = false,
+    keepSeconds,
+    maxPauseMs,
+    leaveSchemas = false,
+    endSessions = false,
+  }: MoveRequest,
   observers: RunObservers = {},
 ): Promise<MoveSummary> {
   return withTenant(installation, slug, async (control, tenant) => {
-    await retreatIfFenced({ installation, control, tenant }); // a killed move may be over, with its fence still there
+    // a killed move may be over, with its fence still there
+    await retreatIfFenced({ installation, control, tenant });
     const found = await findTenant(installation, slug);
     const killed = await readUnreported(installation, found.id);
     if (killed && found.server.name === to) {
@@ -69,7 +79,14 @@ export async function moveTenant(
     const server = await requireTarget(installation, found, to);
     await requireNothingLeft(installation, control, tenant, leaveSchemas);
     const placement = { server, origin: `${isBack ? backFrom : 'move from'} ${found.server.name}` };
-    const plan = { placement, keptBy: 'move', keepSeconds, maxPauseMs, leaveSchemas, endSessions } as const;
+    const plan = {
+      placement,
+      keptBy: 'move',
+      keepSeconds,
+      maxPauseMs,
+      leaveSchemas,
+      endSessions,
+    } as const;
     const result = await runDatabases({ installation, control, tenant }, 'move', plan, observers);
     return readSummary(control, slug, result);
   });
@@ -85,7 +102,8 @@ export interface MovedObjects {
 
 /**
  * Returns what a move of a tenant leaves behind, and changes nothing.
- * @throws {OperatorError} when that are tables, and nobody has agreed: the old database is dropped sooner or later
+ * @throws {OperatorError} when that are tables, and nobody has agreed: the old database is
+ *   dropped sooner or later
  */
 export async function requireNothingLeft(
   installation: Installation,
@@ -97,21 +115,23 @@ export async function requireNothingLeft(
   if (!current) throw new OperatorError(`${slug} has no database`);
   const found = await readForeignObjects(installation, current);
   const rows = rowsLeft(found);
-  if (rows.length > 0 && !leaveSchemas)
+  if (rows.length > 0 && !leaveSchemas) {
     throw new OperatorError(
       `${slug} was not moved: ${current.database} has rows that no move takes along, in ${named(rows)}. Take them ` +
         'along yourself (pg_dump), or leave them in the old database, which is dropped later: --leave-schemas',
     );
+  }
   const leaves = [...rows, ...found.others];
   // The exchange condemns what earlier moves have left (`exchangeDatabases`).
   const former = await readDatabases(control, id, ['kept', 'condemned']);
   for (const each of former.filter(({ keptBy }) => keptBy === 'move')) {
     const held = await readHoldings(installation, each, current);
-    if (held.rows.length > 0 && !leaveSchemas)
+    if (held.rows.length > 0 && !leaveSchemas) {
       throw new OperatorError(
         `${slug} was not moved: the move would drop ${each.database}, which an earlier one has left, with rows that ` +
           `are nowhere else, in ${named(held.rows)}. Save them (pg_dump), or let them go: --leave-schemas`,
       );
+    }
     leaves.push(...held.all.map(name => `${name} in ${each.database}`));
   }
   return { leaves, withoutIndexes: found.tables.map(name => `public.${name}`) };
@@ -119,7 +139,9 @@ export async function requireNothingLeft(
 
 const backFrom = 'move back from';
 
-/** A move whose run was killed when the tenant had its new database, and has reported nothing. */
+/**
+ * A move whose run was killed when the tenant had its new database, and has reported nothing.
+ */
 interface UnreportedMove {
   readonly former: { readonly id: number };
   readonly target: { readonly id: number };
@@ -127,7 +149,10 @@ interface UnreportedMove {
 }
 
 /** A run that ends records how long requests have waited. */
-async function readUnreported({ statements }: Installation, tenantId: number): Promise<UnreportedMove | undefined> {
+async function readUnreported(
+  { statements }: Installation,
+  tenantId: number,
+): Promise<UnreportedMove | undefined> {
   const [move] = await statements.execute<{ former: number; target: number; origin: string }[]>(
     `select o.id::float8 as former, n.id::float8 as target, n.origin
        from tenant_databases n join tenant_databases o using (tenant_id)
@@ -135,7 +160,13 @@ async function readUnreported({ statements }: Installation, tenantId: number): P
         and o.state = 'kept' and o.kept_by = 'move'`,
     [tenantId],
   );
-  return move && { former: { id: move.former }, target: { id: move.target }, isBack: move.origin.startsWith(backFrom) };
+  return (
+    move && {
+      former: { id: move.former },
+      target: { id: move.target },
+      isBack: move.origin.startsWith(backFrom),
+    }
+  );
 }
 
 async function readSummary(
@@ -157,7 +188,8 @@ async function readSummary(
 }
 
 /**
- * Returns the server that a tenant can be moved back to, or that a killed run has moved it back to.
+ * Returns the server that a tenant can be moved back to, or that a killed run has moved it back
+ * to.
  * @throws {OperatorError} when the time for that has passed
  */
 export async function reversibleTarget(installation: Installation, slug: string): Promise<string> {
@@ -177,7 +209,11 @@ export async function reversibleTarget(installation: Installation, slug: string)
  * Returns the server of that name, if the tenant can be moved there.
  * @throws {OperatorError} when it cannot
  */
-export async function requireTarget(installation: Installation, tenant: Tenant, name: string): Promise<Server> {
+export async function requireTarget(
+  installation: Installation,
+  tenant: Tenant,
+  name: string,
+): Promise<Server> {
   const { slug, status } = tenant;
   const server = await findServer(installation, name);
   if (status === 'provisioning') throw new OperatorError(`${slug} is not provisioned yet`);
@@ -191,7 +227,10 @@ export async function requireTarget(installation: Installation, tenant: Tenant, 
       throw new OperatorError(`${what}. When it works, run the command again`, { cause: error });
     });
   const [from, to] = await Promise.all([identity(tenant.server), identity(server)]);
-  if (from !== undefined && from === to)
-    throw new OperatorError(`${tenant.server.name} and ${name} are the same server under two names`);
+  if (from !== undefined && from === to) {
+    throw new OperatorError(
+      `${tenant.server.name} and ${name} are the same server under two names`,
+    );
+  }
   return server;
 }

@@ -19,10 +19,15 @@ import { prunedText } from './pruned-text.ts';
 
 const move = defineOperation({
   name: 'move',
-  description: 'move a tenant to another PostgreSQL server; its requests wait meanwhile, and do not fail',
+  description:
+    'move a tenant to another PostgreSQL server; its requests wait meanwhile, and do not fail',
   fields: {
     slug: argument('slug'),
-    to: option('<server>', 'the name of the server', { label: 'To server', kind: 'server', neededUnless: 'back' }),
+    to: option('<server>', 'the name of the server', {
+      label: 'To server',
+      kind: 'server',
+      neededUnless: 'back',
+    }),
     back: flag('to the server that it was moved from', { label: 'Move it back', unless: ['to'] }),
     ...moveFields,
   },
@@ -57,8 +62,15 @@ A move that fails or is killed leaves the tenant in the database that it had. Ru
     const { slug, to } = direction(values);
     const { moveTenant, reversibleTarget } = await import('./move-tenant.ts');
     const isBack = to === undefined;
-    const request = { ...moveRequest(values), to: to ?? (await reversibleTarget(installation, slug)), isBack };
-    returnMove(output, await observeMoves(context, observers => moveTenant(installation, slug, request, observers)));
+    const request = {
+      ...moveRequest(values),
+      to: to ?? (await reversibleTarget(installation, slug)),
+      isBack,
+    };
+    returnMove(
+      output,
+      await observeMoves(context, observers => moveTenant(installation, slug, request, observers)),
+    );
   },
 });
 
@@ -96,7 +108,9 @@ function movePlanText({ leaves, withoutIndexes, others, ...plan }: MovePlan): st
     others.length > 0
       ? `Connected to it: ${others.join(', ')}. Everything is copied again while requests wait, unless --end-sessions.`
       : '',
-    leaves.length > 0 ? `Stays in the old database, and is dropped with it: ${leaves.join(', ')}.` : '',
+    leaves.length > 0
+      ? `Stays in the old database, and is dropped with it: ${leaves.join(', ')}.`
+      : '',
     withoutIndexes.length > 0
       ? `Moves with its rows, but without defaults, constraints and indexes: ${withoutIndexes.join(', ')}.`
       : '',
@@ -106,6 +120,8 @@ function movePlanText({ leaves, withoutIndexes, others, ...plan }: MovePlan): st
 
 /** Returns where a tenant moves; without `to`, back. */
 function direction({ slug, to, back }: { slug: string; to: string | undefined; back: boolean }) {
-  if ((to === undefined) !== back) throw new OperatorError('Give either --to <server> or --back', { usage: true });
+  if ((to === undefined) !== back) {
+    throw new OperatorError('Give either --to <server> or --back', { usage: true });
+  }
   return { slug, to };
 }

@@ -23,11 +23,16 @@ export interface MovePlan extends MovedObjects {
   maxPauseMs: number;
   /** Sessions in the database of the tenant at the moment. */
   sessions: number;
-  /** Those of others among them. While they last, everything is copied again when requests wait. */
+  /**
+   * Those of others among them. While they last, everything is copied again when requests wait.
+   */
   others: readonly string[];
 }
 
-/** Checks whether a tenant can be moved, and changes nothing. @throws {OperatorError} when it cannot */
+/**
+ * Checks whether a tenant can be moved, and changes nothing.
+ * @throws {OperatorError} when it cannot
+ */
 export async function planMove(
   installation: Installation,
   slug: string,
@@ -41,8 +46,15 @@ export async function planMove(
   return withConnection(url, async client => {
     const tables = await listDataTables(client, identityTables);
     const numbered = await findNumberedTables(client, tables);
-    const sessionsOfOthers = await readOtherSessions(client, tenant.databaseName, [tenant.roleName]);
-    const { rows } = await client.query<{ bytes: string; ahead: string; others: string; sessions: number }>(
+    const sessionsOfOthers = await readOtherSessions(client, tenant.databaseName, [
+      tenant.roleName,
+    ]);
+    const { rows } = await client.query<{
+      bytes: string;
+      ahead: string;
+      others: string;
+      sessions: number;
+    }>(
       `select pg_database_size(current_database()) as bytes,
               (select count(*)::int - 1 from pg_stat_activity where datname = current_database()) as sessions,
               coalesce(sum(pg_total_relation_size(oid)) filter (where relname = any ($2)), 0) as ahead,

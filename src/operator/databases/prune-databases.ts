@@ -6,17 +6,26 @@ import { countText, errorText } from '../command/texts.ts';
 import { findTenant } from '../records/tenants.ts';
 import { readCurrent, readDatabases } from './database-store.ts';
 import { dropCondemned, notDropped, requireClosed } from './drop-database.ts';
-import { namesUnlessAway, notDroppedFor, readHoldings, readSessionNames } from './foreign-objects.ts';
+import {
+  namesUnlessAway,
+  notDroppedFor,
+  readHoldings,
+  readSessionNames,
+} from './foreign-objects.ts';
 import { isLeftover, readStored, type StoredDatabase } from './list-databases.ts';
 import { isServed, retreatAlways, retreatIfFenced } from './retreat-tenant.ts';
 import type { RunContext, RunObservers } from './run-databases.ts';
 import { TenantBusyError, withTenant } from './with-tenant.ts';
 
 /** A database that is dropped, or serves its tenant again. */
-export interface PrunedDatabase extends Pick<StoredDatabase, 'slug' | 'server' | 'database' | 'state'> {
+export interface PrunedDatabase
+  extends Pick<StoredDatabase, 'slug' | 'server' | 'database' | 'state'> {
   /** `refuse`: it has rows that are nowhere else, and is not dropped without `leaveSchemas`. */
   action: 'drop' | 'serve' | 'refuse';
-  /** What somebody else has made in a database that is dropped, and the sessions of others that end. */
+  /**
+   * What somebody else has made in a database that is dropped, and the sessions of others that
+   * end.
+   */
   holds: readonly string[];
   /** Of these, what has rows that are nowhere else. */
   onlyHere: readonly string[];
@@ -40,7 +49,10 @@ async function findPrunable(
   isChosen: Choice = isLeftover,
 ): Promise<PrunedDatabase[]> {
   const isPruned = (each: StoredDatabase): boolean =>
-    !each.isNew && !each.isPurging && each.state !== 'current' && (isComplete(each) ? isChosen(each) : true);
+    !each.isNew &&
+    !each.isPurging &&
+    each.state !== 'current' &&
+    (isComplete(each) ? isChosen(each) : true);
   const pruned = (await readStored(control, slug)).filter(isPruned);
   return pruned.map(({ slug, server, database, state }) => ({
     slug,
@@ -57,7 +69,10 @@ function isComplete({ state }: Pick<StoredDatabase, 'state'>): boolean {
   return state === 'filled' || state === 'kept';
 }
 
-/** Returns what `pruneDatabases` drops and which databases serve their tenants again, and changes nothing. */
+/**
+ * Returns what `pruneDatabases` drops and which databases serve their tenants again, and
+ * changes nothing.
+ */
 export async function planPrune(
   installation: Installation,
   slug: string | undefined,
@@ -75,7 +90,10 @@ export async function planPrune(
   return [...served, ...(await planDrops(installation, slug, { leaveSchemas }))];
 }
 
-/** Returns which databases `pruneDatabases` drops and which it refuses, with what is in them, and changes nothing. */
+/**
+ * Returns which databases `pruneDatabases` drops and which it refuses, with what is in them,
+ * and changes nothing.
+ */
 export async function planDrops(
   installation: Installation,
   slug: string | undefined,
@@ -86,7 +104,9 @@ export async function planDrops(
     const planned: PrunedDatabase[] = [];
     for (const each of found) {
       const { id } = await findTenant(installation, each.slug);
-      const database = (await readDatabases(control, id, droppable)).find(one => one.database === each.database);
+      const database = (await readDatabases(control, id, droppable)).find(
+        one => one.database === each.database,
+      );
       if (!database) continue;
       const current = await readCurrent(control, id);
       let onlyHere: readonly string[] = [];
@@ -107,7 +127,12 @@ const droppable = ['reserved', 'filled', 'kept', 'condemned'] as const;
 /** @throws {OperatorError} when a planned drop is refused */
 export function requireNoRefusal(planned: readonly PrunedDatabase[]): void {
   const refused = planned.find(({ action }) => action === 'refuse');
-  if (refused) throw notDroppedFor({ server: { name: refused.server }, database: refused.database }, refused.onlyHere);
+  if (refused) {
+    throw notDroppedFor(
+      { server: { name: refused.server }, database: refused.database },
+      refused.onlyHere,
+    );
+  }
 }
 
 async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise<PrunedDatabase[]> {
@@ -118,13 +143,14 @@ async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise
 }
 
 /**
- * Drops databases that tenants do not need any more: what killed runs have left, what is condemned, and those whose
- * time has passed. Puts tenants back into service whose run has ended behind the fence, and a tenant that is named also
- * without a fence (`retreatAlways`). A tenant that another command works on is left out, unless it is named.
+ * Drops databases that tenants do not need any more: what killed runs have left, what is
+ * condemned, and those whose time has passed. Puts tenants back into service whose run has
+ * ended behind the fence, and a tenant that is named also without a fence (`retreatAlways`). A
+ * tenant that another command works on is left out, unless it is named.
  * @param request with `isChosen`, no database without a fence is opened
  * @returns what was dropped, and what serves its tenant again
- * @throws {OperatorError} when the named tenant is worked on; when a database is not closed, has rows that are
- *   nowhere else, or a server cannot be used, after the others
+ * @throws {OperatorError} when the named tenant is worked on; when a database is not closed,
+ *   has rows that are nowhere else, or a server cannot be used, after the others
  */
 export async function pruneDatabases(
   installation: Installation,
@@ -134,21 +160,24 @@ export async function pruneDatabases(
 ): Promise<PrunedDatabase[]> {
   const pruned: PrunedDatabase[] = [];
   const failures: unknown[] = [];
-  const retreat = slug !== undefined && request.isChosen === undefined ? retreatAlways : retreatIfFenced;
-  for (const each of slug === undefined ? await slugsToPrune(installation) : [slug])
+  const retreat =
+    slug !== undefined && request.isChosen === undefined ? retreatAlways : retreatIfFenced;
+  for (const each of slug === undefined ? await slugsToPrune(installation) : [slug]) {
     await pruneTenant(installation, each, request, context => retreat(context, observers)).then(
       dropped => pruned.push(...dropped),
       error => {
         if (slug !== undefined || !(error instanceof TenantBusyError)) failures.push(error);
       },
     );
+  }
   if (slug !== undefined && failures.length > 0) throw failures[0];
-  if (failures.length > 0)
+  if (failures.length > 0) {
     throw new OperatorError(
       `The databases of ${countText(failures.length, 'tenant')} could not be dropped: ${errorText(failures[0])}. See ` +
         'bin/backoffice databases',
       { cause: failures[0] },
     );
+  }
   return pruned;
 }
 
@@ -185,9 +214,10 @@ async function pruneTenant(
 }
 
 /**
- * Finds those that may be condemned, with what is in them. A complete database that lets the tenant in may have newer
- * data, when the control database is of an earlier time: it stays complete, so that a swap can put it in place. One
- * that has rows which are nowhere else stays too.
+ * Finds those that may be condemned, with what is in them. A complete database that lets the
+ * tenant in may have newer data, when the control database is of an earlier time: it stays
+ * complete, so that a swap can put it in place. One that has rows which are nowhere else stays
+ * too.
  */
 async function findClosed(
   { installation, control, tenant }: RunContext,
@@ -205,7 +235,8 @@ async function findClosed(
       if (isComplete(each)) await requireClosed(installation, database, tenant.guid);
       const { all, rows } = await readHoldings(installation, database, current).catch(error => {
         if (isComplete(each) || !connectFailure(error)) throw error;
-        return { all: [], rows: [] }; // it is condemned all the same, and looked into before it is dropped
+        // it is condemned all the same, and looked into before it is dropped
+        return { all: [], rows: [] };
       });
       if (rows.length > 0 && !leaveSchemas) throw notDroppedFor(database, rows);
       closed.push({ ...each, holds: all, onlyHere: rows });

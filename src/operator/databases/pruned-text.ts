@@ -1,13 +1,19 @@
 import { tableText } from '../command/text-table.ts';
 import type { PrunedDatabase } from './prune-databases.ts';
 
-/** Formats databases that are dropped or serve their tenants, and below them what the dropped ones hold. */
+/**
+ * Formats databases that are dropped or serve their tenants, and below them what the dropped
+ * ones hold.
+ */
 export function prunedText(pruned: readonly PrunedDatabase[], whenEmpty: string): string {
   const rows = pruned.map(({ holds: _, onlyHere: __, ...row }) => row);
   return [tableText(rows, whenEmpty), ...holdingLines(pruned)].join('\n');
 }
 
-/** Returns a line for each database in which somebody else has made something: all of it is named. */
+/**
+ * Returns a line for each database in which somebody else has made something: all of it is
+ * named.
+ */
 export function holdingLines(pruned: readonly PrunedDatabase[]): string[] {
   return pruned.flatMap(({ database, action, holds }) => {
     if (holds.length === 0) return [];

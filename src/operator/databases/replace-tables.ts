@@ -3,7 +3,12 @@ import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
-import { copyList, type DataTable, differingTables, readTableChecksums } from '../schema/tenant-tables.ts';
+import {
+  copyList,
+  type DataTable,
+  differingTables,
+  readTableChecksums,
+} from '../schema/tenant-tables.ts';
 import type { RunEpoch } from './database-stamp.ts';
 
 /** Two databases, one of which gets the data of the other one. */
@@ -12,7 +17,10 @@ interface Ends {
   readonly target: pg.Client;
 }
 
-/** The two databases of a move, with `canonicalTextSettings`, and the run that copies from one to the other. */
+/**
+ * The two databases of a move, with `canonicalTextSettings`, and the run that copies from one
+ * to the other.
+ */
 export interface CopyEnds extends Ends {
   readonly run: RunEpoch;
 }
@@ -24,9 +32,10 @@ export interface TablePart extends DataTable {
 }
 
 /**
- * Runs `work` in the transaction of the target, in which no trigger of these tables fires: a copy is no change by a
- * user, writes no audit entries, and replaces the rows of append-only tables. A superuser, or a login that may set it,
- * switches all triggers off at once, those of foreign keys too, which the source guarantees.
+ * Runs `work` in the transaction of the target, in which no trigger of these tables fires: a
+ * copy is no change by a user, writes no audit entries, and replaces the rows of append-only
+ * tables. A superuser, or a login that may set it, switches all triggers off at once, those of
+ * foreign keys too, which the source guarantees.
  * @param except `foreign keys`: these are checked in any case
  */
 export async function withoutTriggers(
@@ -37,11 +46,17 @@ export async function withoutTriggers(
 ): Promise<void> {
   if (tables.length === 0) return work();
   const privilege = `select has_parameter_privilege('session_replication_role', 'set') as may`;
-  const mayAll = except === undefined && (await target.query<{ may: boolean }>(privilege)).rows[0]?.may;
+  const mayAll =
+    except === undefined && (await target.query<{ may: boolean }>(privilege)).rows[0]?.may;
   const all = (change: string) =>
-    tables.map(({ name }) => `alter table ${quoteIdentifier(name)} ${change} trigger user`).join('; ');
+    tables
+      .map(({ name }) => `alter table ${quoteIdentifier(name)} ${change} trigger user`)
+      .join('; ');
   const [off, on] = mayAll
-    ? ['set local session_replication_role = replica', 'set local session_replication_role = origin']
+    ? [
+        'set local session_replication_role = replica',
+        'set local session_replication_role = origin',
+      ]
     : [all('disable'), all('enable')];
   await target.query(off);
   await work();
@@ -85,7 +100,10 @@ export async function truncate(
 }
 
 /** Copies rows that the target does not have yet. */
-export async function copyRows({ source, target }: Ends, { where, ...table }: TablePart): Promise<void> {
+export async function copyRows(
+  { source, target }: Ends,
+  { where, ...table }: TablePart,
+): Promise<void> {
   const from = where
     ? `(select ${table.columns.map(quoteIdentifier).join(', ')} from ${quoteIdentifier(table.name)} where ${where})`
     : copyList(table);
@@ -97,7 +115,8 @@ export async function copyRows({ source, target }: Ends, { where, ...table }: Ta
 
 /**
  * Compares rows of both databases.
- * @param inTurn reads one database after the other, which leaves a processor to others if both are on one machine
+ * @param inTurn reads one database after the other, which leaves a processor to others if both
+ *   are on one machine
  * @returns how many there are
  * @throws {OperatorError} when they differ
  */
@@ -110,15 +129,20 @@ export async function compareRows(
   if (inTurn) await expecting;
   const [expected, found] = await Promise.all([expecting, readTableChecksums(target, parts)]);
   const differing = differingTables(expected, found);
-  if (differing.length > 0) throw new OperatorError(`the copy differs from the original: ${differing.join(', ')}`);
+  if (differing.length > 0) {
+    throw new OperatorError(`the copy differs from the original: ${differing.join(', ')}`);
+  }
   return [...expected.values()].reduce((sum, table) => sum + table.rows, 0);
 }
 
 /**
- * Sets the sequences of the target to the values that those of the source have: the number of a deleted row is not
- * given again.
+ * Sets the sequences of the target to the values that those of the source have: the number of a
+ * deleted row is not given again.
  */
-export async function copySequences({ source, target }: Ends, tables: readonly DataTable[]): Promise<void> {
+export async function copySequences(
+  { source, target }: Ends,
+  tables: readonly DataTable[],
+): Promise<void> {
   await setSequences(target, await readSequences(source, tables));
 }
 
@@ -126,9 +150,13 @@ export async function copySequences({ source, target }: Ends, tables: readonly D
 type SequenceState = Readonly<{ name: string; lastValue: string; isCalled: boolean }>;
 
 /**
- * Reads the state of all sequences of tables: that of now and not of a snapshot, so at least as high as the rows need.
+ * Reads the state of all sequences of tables: that of now and not of a snapshot, so at least as
+ * high as the rows need.
  */
-export async function readSequences(client: pg.Client, tables: readonly DataTable[]): Promise<SequenceState[]> {
+export async function readSequences(
+  client: pg.Client,
+  tables: readonly DataTable[],
+): Promise<SequenceState[]> {
   const names = tables.flatMap(({ sequences }) => sequences.map(({ name }) => name));
   if (names.length === 0) return [];
   const selects = names.map(
@@ -139,8 +167,14 @@ export async function readSequences(client: pg.Client, tables: readonly DataTabl
   return (await client.query<SequenceState>(selects.join(' union all '))).rows;
 }
 
-/** Sets sequences of the target to these values; it lacks those of columns that were added by hand. */
-export async function setSequences(target: pg.Client, sequences: readonly SequenceState[]): Promise<void> {
+/**
+ * Sets sequences of the target to these values; it lacks those of columns that were added by
+ * hand.
+ */
+export async function setSequences(
+  target: pg.Client,
+  sequences: readonly SequenceState[],
+): Promise<void> {
   await target.query(
     `select setval(sequence, "lastValue", "isCalled")
        from json_to_recordset($1) as s (name text, "lastValue" bigint, "isCalled" boolean),

@@ -14,7 +14,8 @@ const chosen = {
 
 const diff = defineOperation({
   name: 'restore diff',
-  description: 'count the rows of each table that a tenant has added, changed and removed since its restored data',
+  description:
+    'count the rows of each table that a tenant has added, changed and removed since its restored data',
   fields: chosen,
   examples: ['restore diff acme'],
   effect: 'reads',
@@ -30,12 +31,17 @@ const diff = defineOperation({
     output.result(document, () =>
       counts.length > 0
         ? [tableText(counts, ''), ...rest, '', next].join('\n')
-        : [notCompared.length > 0 ? `${same} in what was compared.` : `${same}.`, ...rest].join('\n'),
+        : [notCompared.length > 0 ? `${same} in what was compared.` : `${same}.`, ...rest].join(
+            '\n',
+          ),
     );
   },
 });
 
-const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'examples'>): Operation =>
+const defineSwitch = (
+  kind: SwitchKind,
+  more: Pick<Operation, 'description' | 'examples'>,
+): Operation =>
   defineOperation({
     ...more,
     name: `restore ${kind}`,

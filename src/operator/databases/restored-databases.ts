@@ -7,7 +7,13 @@ import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 import { requireNotPurging } from '../records/purging.ts';
 import { findTenant } from '../records/tenants.ts';
 import { findRemains, isLost } from './database-names.ts';
-import { type KeptBy, type LockedTenant, readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
+import {
+  type KeptBy,
+  type LockedTenant,
+  readCurrent,
+  readDatabases,
+  type TenantDatabase,
+} from './database-store.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from './fill-database.ts';
 import { readHoldings } from './foreign-objects.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
@@ -15,12 +21,12 @@ import { type RunObservers, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 
 /**
- * Restores earlier data of a tenant in a database with new names. `place` puts it beside the tenant, where nobody uses
- * it, with the ids of the users, so that the two can be compared and exchanged. `replace` puts it in the place of a
- * lost database, and serves the tenant again. If the command was killed at any point, run it again; a `replace` may
- * then use other data.
- * @throws {OperatorError} when this build does not know the version of the data, another command works on the tenant,
- *   or the database to replace exists
+ * Restores earlier data of a tenant in a database with new names. `place` puts it beside the
+ * tenant, where nobody uses it, with the ids of the users, so that the two can be compared and
+ * exchanged. `replace` puts it in the place of a lost database, and serves the tenant again. If
+ * the command was killed at any point, run it again; a `replace` may then use other data.
+ * @throws {OperatorError} when this build does not know the version of the data, another
+ *   command works on the tenant, or the database to replace exists
  */
 export async function restoreDatabase(
   installation: Installation,
@@ -46,14 +52,19 @@ export async function restoreDatabase(
   });
 }
 
-/** @throws {OperatorError} when a tenant is provisioned or purged, or has the database that is to be replaced */
+/**
+ * @throws {OperatorError} when a tenant is provisioned or purged, or has the database that is
+ *   to be replaced
+ */
 export async function requireRestorable(
   installation: Installation,
   { slug, status, server, databaseName: database, roleName: role }: Tenant,
   goal: 'place' | 'replace',
 ): Promise<void> {
   await requireNotPurging(installation, slug);
-  if (status === 'provisioning') throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
+  if (status === 'provisioning') {
+    throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
+  }
   if (goal === 'place') return;
   const find = (admin: pg.Client) => findRemains(admin, { database, role });
   if (isLost(await withConnection(installation.servers.adminUrl(server), find))) return;
@@ -71,7 +82,10 @@ export interface SwitchResult {
   /** The database that the tenant has now, and what its data is from. */
   database: string;
   origin: string;
-  /** How long requests of the tenant waited, at most, in ms. 0 if the tenant had that database already. */
+  /**
+   * How long requests of the tenant waited, at most, in ms. 0 if the tenant had that database
+   * already.
+   */
   pauseMs: number;
 }
 
@@ -86,8 +100,9 @@ interface SwitchRequest {
 }
 
 /**
- * Gives a tenant restored data, or its former data, in place of the present one, which is kept for some time. Requests
- * of the tenant wait meanwhile. If the command was killed at any point, run it again, in either direction.
+ * Gives a tenant restored data, or its former data, in place of the present one, which is kept
+ * for some time. Requests of the tenant wait meanwhile. If the command was killed at any point,
+ * run it again, in either direction.
  * @throws {OperatorError} when there is no such data, or another command works on the tenant
  */
 export async function switchDatabase(
@@ -99,20 +114,29 @@ export async function switchDatabase(
   return withTenant(installation, slug, async (control, tenant) => {
     await requireNotPurging(installation, slug);
     const { status, schemaVersion } = await findTenant(installation, slug);
-    if (status === 'provisioning' || !schemaVersion)
+    if (status === 'provisioning' || !schemaVersion) {
       throw new OperatorError(`${slug} is being migrated: bin/backoffice migrate ${slug}`);
-    await retreatIfFenced({ installation, control, tenant }); // a killed run may have left the fence
+    }
+    // a killed run may have left the fence
+    await retreatIfFenced({ installation, control, tenant });
     const { target, isCurrent } = await chooseTarget(control, tenant, kind, database);
-    if (isCurrent) return { tenant: slug, database: target.database, origin: target.origin, pauseMs: 0 };
+    if (isCurrent) {
+      return { tenant: slug, database: target.database, origin: target.origin, pauseMs: 0 };
+    }
     const plan = { target, keptBy: kind, keepSeconds, endSessions } as const;
-    const { pauseMs } = await runDatabases({ installation, control, tenant }, 'switch', plan, observers);
+    const { pauseMs } = await runDatabases(
+      { installation, control, tenant },
+      'switch',
+      plan,
+      observers,
+    );
     return { tenant: slug, database: target.database, origin: target.origin, pauseMs };
   });
 }
 
 /**
- * Returns what `switchDatabase` would put in place, and what somebody else has made that stays in the present database.
- * Changes nothing.
+ * Returns what `switchDatabase` would put in place, and what somebody else has made that stays
+ * in the present database. Changes nothing.
  * @throws as `chooseTarget`
  */
 export async function planSwitch(
@@ -134,7 +158,8 @@ export async function planSwitch(
 
 /**
  * Returns the database that a switch would put in place, or has put in place already.
- * @param name of the database; undefined: the only restored one, or the one that the last swap has replaced
+ * @param name of the database; undefined: the only restored one, or the one that the last swap
+ *   has replaced
  * @throws {OperatorError} when there is none, or there are several
  */
 async function chooseTarget(
@@ -144,7 +169,8 @@ async function chooseTarget(
   name: string | undefined,
 ): Promise<{ target: TenantDatabase; isCurrent: boolean }> {
   const all = await readDatabases(control, id, ['current', 'filled', 'kept']);
-  const isNamed = ({ database }: TenantDatabase): boolean => name === undefined || database === name;
+  const isNamed = ({ database }: TenantDatabase): boolean =>
+    name === undefined || database === name;
   const isCandidate = ({ state, keptBy }: TenantDatabase): boolean =>
     kind === 'swap' ? state === 'filled' || keptBy === 'back' : keptBy === 'swap';
   const candidates = all.filter(each => isNamed(each) && isCandidate(each));
@@ -153,10 +179,14 @@ async function chooseTarget(
   if (target) return { target, isCurrent: false };
   const opposite: KeptBy = kind === 'swap' ? 'swap' : 'back';
   const current = all.find(each => each.state === 'current' && isNamed(each));
-  if (current && all.some(({ keptBy }) => keptBy === opposite)) return { target: current, isCurrent: true };
+  if (current && all.some(({ keptBy }) => keptBy === opposite)) {
+    return { target: current, isCurrent: true };
+  }
   throw name !== undefined || kind === 'swap'
     ? nothingBeside(slug, name)
-    : new OperatorError(`No swap of ${slug} can be undone. See its databases: bin/backoffice databases ${slug}`);
+    : new OperatorError(
+        `No swap of ${slug} can be undone. See its databases: bin/backoffice databases ${slug}`,
+      );
 }
 
 /**
@@ -164,8 +194,14 @@ async function chooseTarget(
  * @param name of the database; undefined: the only one, apart from those of moves
  * @throws {OperatorError} when there is none, or there are several
  */
-export function chooseOther(slug: string, all: readonly TenantDatabase[], name: string | undefined): TenantDatabase {
-  const found = all.filter(({ database, keptBy }) => (name === undefined ? keptBy !== 'move' : database === name));
+export function chooseOther(
+  slug: string,
+  all: readonly TenantDatabase[],
+  name: string | undefined,
+): TenantDatabase {
+  const found = all.filter(({ database, keptBy }) =>
+    name === undefined ? keptBy !== 'move' : database === name,
+  );
   const [other, ...others] = found;
   if (other && others.length === 0) return other;
   throw other ? several(slug, found) : nothingBeside(slug, name);
@@ -173,12 +209,17 @@ export function chooseOther(slug: string, all: readonly TenantDatabase[], name: 
 
 function several(slug: string, found: readonly TenantDatabase[]): OperatorError {
   const names = found.map(({ database }) => `--database ${database}`).join(' or ');
-  return new OperatorError(`${slug} has several such databases. Name one of them: ${names}`, { usage: true });
+  return new OperatorError(`${slug} has several such databases. Name one of them: ${names}`, {
+    usage: true,
+  });
 }
 
 function nothingBeside(slug: string, name: string | undefined): OperatorError {
-  if (name !== undefined)
-    return new OperatorError(`${slug} has no database ${name} for that. List them: bin/backoffice databases ${slug}`);
+  if (name !== undefined) {
+    return new OperatorError(
+      `${slug} has no database ${name} for that. List them: bin/backoffice databases ${slug}`,
+    );
+  }
   const archives = `bin/backoffice backup list ${slug}; bin/backoffice restore ${slug} --archive <name>`;
   return new OperatorError(`Nothing is restored beside ${slug}. Restore an archive: ${archives}`);
 }

@@ -10,29 +10,41 @@ import { type RunContext, type RunObservers, runDatabases } from './run-database
 import { withTenant } from './with-tenant.ts';
 
 /**
- * Serves a tenant again from its current database, after a run has failed or was killed behind the fence. Changes
- * nothing for a tenant without a fence.
+ * Serves a tenant again from its current database, after a run has failed or was killed behind
+ * the fence. Changes nothing for a tenant without a fence.
  * @throws {OperatorError} when another command works on the tenant
  */
 export async function retreatTenant(installation: Installation, slug: string): Promise<void> {
-  await withTenant(installation, slug, (control, tenant) => retreatIfFenced({ installation, control, tenant }));
+  await withTenant(installation, slug, (control, tenant) =>
+    retreatIfFenced({ installation, control, tenant }),
+  );
 }
 
-/** As `retreatTenant`, for a tenant whose lock is held. @returns true if the tenant had a fence */
-export async function retreatIfFenced(context: RunContext, observers: RunObservers = {}): Promise<boolean> {
+/**
+ * As `retreatTenant`, for a tenant whose lock is held.
+ * @returns true if the tenant had a fence
+ */
+export async function retreatIfFenced(
+  context: RunContext,
+  observers: RunObservers = {},
+): Promise<boolean> {
   const isFenced = await hasFence(context.control, context.tenant.guid);
   if (isFenced) await runDatabases(context, 'retreat', {}, observers);
   return isFenced;
 }
 
 /**
- * Lets the database that a tenant has serve it, also without a fence: a control database of an earlier time does not
- * know the fence behind which that database was closed. Changes nothing for a tenant that is being provisioned or
- * purged.
+ * Lets the database that a tenant has serve it, also without a fence: a control database of an
+ * earlier time does not know the fence behind which that database was closed. Changes nothing
+ * for a tenant that is being provisioned or purged.
  * @returns false if it was served already
- * @throws {OperatorError} when that database is closed and another one lets the tenant in, which may have newer data
+ * @throws {OperatorError} when that database is closed and another one lets the tenant in,
+ *   which may have newer data
  */
-export async function retreatAlways(context: RunContext, observers: RunObservers = {}): Promise<boolean> {
+export async function retreatAlways(
+  context: RunContext,
+  observers: RunObservers = {},
+): Promise<boolean> {
   if (await retreatIfFenced(context, observers)) return true;
   const { rowCount } = await context.control.query(
     `select from tenants where id = $1 and status <> 'provisioning' and purging_at is null`,
@@ -45,7 +57,10 @@ export async function retreatAlways(context: RunContext, observers: RunObservers
   return true;
 }
 
-/** Returns false if a tenant has a fence, or its database is closed. A lost database cannot be opened. */
+/**
+ * Returns false if a tenant has a fence, or its database is closed. A lost database cannot be
+ * opened.
+ */
 export async function isServed({ installation, control, tenant }: RunContext): Promise<boolean> {
   if (await hasFence(control, tenant.guid)) return false;
   const current = await readCurrent(control, tenant.id);
@@ -58,7 +73,10 @@ export async function isServed({ installation, control, tenant }: RunContext): P
 }
 
 async function requireNoneNewer({ installation, control, tenant }: RunContext): Promise<void> {
-  for (const { server, database, keptBy } of await readDatabases(control, tenant.id, ['filled', 'kept'])) {
+  for (const { server, database, keptBy } of await readDatabases(control, tenant.id, [
+    'filled',
+    'kept',
+  ])) {
     if ((await readStamp(installation, { server, database })) !== tenant.guid) continue;
     const kind = keptBy === 'swap' ? 'back' : 'swap';
     throw new OperatorError(

@@ -9,7 +9,13 @@ import { readOtherSessions, sessionsText } from '../schema/other-sessions.ts';
 import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './database-protocol.ts';
 import { DatabaseRun } from './database-run.ts';
 import { RunReplacedError } from './database-stamp.ts';
-import { beginEpoch, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
+import {
+  beginEpoch,
+  type LockedTenant,
+  readCurrent,
+  recordFacts,
+  type TenantDatabase,
+} from './database-store.ts';
 import { dropCondemned } from './drop-database.ts';
 import { hasFence } from './fence.ts';
 import type { FenceGuard } from './fence-guard.ts';
@@ -18,7 +24,9 @@ import type { RunPlan } from './run-plan.ts';
 export interface RunObservers {
   /** Called before each step. */
   onStep?: ((slug: string, step: DatabaseStep) => void) | undefined;
-  /** After its abort, the run retreats, unless the fence is closed already: it then finishes. */
+  /**
+   * After its abort, the run retreats, unless the fence is closed already: it then finishes.
+   */
   signal?: AbortSignal | undefined;
   /** Puts the tenant back into service if this process dies behind the fence. */
   guard?: FenceGuard | undefined;
@@ -42,9 +50,10 @@ export interface RunContext {
 }
 
 /**
- * Lets a new run work on the databases of a tenant until its goal is reached. When a step fails, the run gives up:
- * requests of the tenant go on in the database that the tenant has, and what the run has begun is dropped. If the
- * tenant has the new database already, the run has succeeded. What is condemned is dropped, if its server is there.
+ * Lets a new run work on the databases of a tenant until its goal is reached. When a step
+ * fails, the run gives up: requests of the tenant go on in the database that the tenant has,
+ * and what the run has begun is dropped. If the tenant has the new database already, the run
+ * has succeeded. What is condemned is dropped, if its server is there.
  * @throws {OperatorError} when a server refuses or breaks off a step
  */
 export async function runDatabases(
@@ -67,7 +76,9 @@ export async function runDatabases(
     first ??= run;
     try {
       for (const step of databaseProtocol(to, await hasFence(control, tenant.guid))) {
-        if (signal?.aborted && isInterruptible(step)) throw new OperatorError('the command was interrupted');
+        if (signal?.aborted && isInterruptible(step)) {
+          throw new OperatorError('the command was interrupted');
+        }
         onStep?.(tenant.slug, step);
         await run.take(step).catch(error => failStep(control, run, error));
       }
@@ -80,7 +91,8 @@ export async function runDatabases(
   try {
     const { target, pause } = await drive(goal, former, observers);
     guard?.release(tenant.slug);
-    await dropCondemned(installation, control, tenant, plan.leaveSchemas).catch(() => {}); // `databases` shows what is left
+    // `databases` shows what is left
+    await dropCondemned(installation, control, tenant, plan.leaveSchemas).catch(() => {});
     return { target, former, pauseMs: pause.ms };
   } catch (error) {
     if (error instanceof RunReplacedError) {
@@ -98,18 +110,22 @@ export async function runDatabases(
   }
 }
 
-/** @throws {OperatorError} when an operator has changed the row of the tenant, which names another database */
+/**
+ * @throws {OperatorError} when an operator has changed the row of the tenant, which names
+ *   another database
+ */
 async function requireSameNames(control: pg.Client, { id, slug }: LockedTenant): Promise<void> {
   const { rowCount } = await control.query(
     `select from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
       where t.id = $1 and (t.server_id, t.database_name, t.role_name) <> (d.server_id, d.database_name, d.role_name)`,
     [id],
   );
-  if (rowCount)
+  if (rowCount) {
     throw new OperatorError(
       `The row of ${slug} in tenants names another database than its current one in tenant_databases: nothing was ` +
         'changed. Find out which of the two has its data, and let both rows name it',
     );
+  }
 }
 
 function closesFence(goal: DatabaseGoal): boolean {
@@ -117,7 +133,11 @@ function closesFence(goal: DatabaseGoal): boolean {
 }
 
 /** Records why a step has failed at the database that it was to make. */
-async function failStep(control: pg.Client, { target }: DatabaseRun, error: unknown): Promise<never> {
+async function failStep(
+  control: pg.Client,
+  { target }: DatabaseRun,
+  error: unknown,
+): Promise<never> {
   if (target) await recordFacts(control, target.id, { error: errorText(error) }).catch(() => {});
   throw error;
 }
@@ -126,10 +146,17 @@ function isInterruptible(step: DatabaseStep): boolean {
   return ['create', 'fill', 'announce fence', 'copy ahead', 'close fence'].includes(step);
 }
 
-/** @throws {OperatorError} when the tenant could not be put back into service @returns the database that it has */
+/**
+ * @throws {OperatorError} when the tenant could not be put back into service
+ * @returns the database that it has
+ */
 async function giveUp(
   { control, tenant }: RunContext,
-  drive: (goal: DatabaseGoal, current: TenantDatabase | undefined, observers: RunObservers) => Promise<DatabaseRun>,
+  drive: (
+    goal: DatabaseGoal,
+    current: TenantDatabase | undefined,
+    observers: RunObservers,
+  ) => Promise<DatabaseRun>,
   cause: unknown,
 ): Promise<TenantDatabase | undefined> {
   try {
@@ -156,12 +183,17 @@ async function stopped(
   now: TenantDatabase | undefined,
   cause: unknown,
 ): Promise<OperatorError> {
-  const state = now ? `${slug} is served by ${now.server.name}, as before` : `${slug} is not served`;
+  const state = now
+    ? `${slug} is served by ${now.server.name}, as before`
+    : `${slug} is not served`;
   const condition = await conditionOf(installation, now, cause);
 
-  return new OperatorError(`The command has stopped (${errorText(cause)}): ${state}. ${condition} run it again`, {
-    cause,
-  });
+  return new OperatorError(
+    `The command has stopped (${errorText(cause)}): ${state}. ${condition} run it again`,
+    {
+      cause,
+    },
+  );
 }
 
 function stepOf(cause: unknown): string {
@@ -175,14 +207,17 @@ async function conditionOf(
   cause: unknown,
 ): Promise<string> {
   const state = sqlState(cause);
-  if (state === insufficientPrivilege)
+  if (state === insufficientPrivilege) {
     return 'Let a superuser of the server give the login of its URL what it names (alter table … owner to …). Then';
+  }
   if (state !== lockNotAvailable || !now) return `${stepOf(cause)}. Then`;
 
   const others = await withConnection(servers.adminUrl(now.server), client =>
     readOtherSessions(client, now.database, [now.role]),
   ).catch(() => []);
-  if (others.length === 0) return 'Somebody has used its tables for longer than the command waits. Later,';
+  if (others.length === 0) {
+    return 'Somebody has used its tables for longer than the command waits. Later,';
+  }
 
   return (
     `Others are connected to its database: ${sessionsText(others)}. End their sessions (a move and a swap do it with ` +

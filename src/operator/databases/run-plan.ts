@@ -29,8 +29,9 @@ export interface RunPlan {
 }
 
 /**
- * Behind the fence, the connections of a run are broken off when it takes longer than its maximum pause and this time.
- * Locks and sessions are waited for at most that long, so a server is silent.
+ * Behind the fence, the connections of a run are broken off when it takes longer than its
+ * maximum pause and this time. Locks and sessions are waited for at most that long, so a server
+ * is silent.
  */
 const maxSpareMs = 10_000;
 
@@ -50,7 +51,10 @@ export class RunPause {
     this.#overdue = setTimeout(onOverdue, maxSpareMs + maxMs);
   }
 
-  /** Ends when the fence is lifted. @returns how long requests have waited, at most, in ms; 0 if it has not begun */
+  /**
+   * Ends when the fence is lifted.
+   * @returns how long requests have waited, at most, in ms; 0 if it has not begun
+   */
   end(): number {
     this.stopTimer();
     if (this.#begunAt !== undefined) this.#ms ??= this.ms;
@@ -63,6 +67,8 @@ export class RunPause {
 
   /** How long requests have waited until now, or until the end; 0 if it has not begun. */
   get ms(): number {
-    return this.#ms ?? (this.#begunAt === undefined ? 0 : Math.round(performance.now() - this.#begunAt));
+    return (
+      this.#ms ?? (this.#begunAt === undefined ? 0 : Math.round(performance.now() - this.#begunAt))
+    );
   }
 }

@@ -8,8 +8,8 @@ import { findTenant } from '../records/tenants.ts';
 import type { LockedTenant } from './database-store.ts';
 
 /**
- * Runs work on the databases of a tenant while no other command does, until the connection to the control database
- * ends.
+ * Runs work on the databases of a tenant while no other command does, until the connection to
+ * the control database ends.
  * @throws {TenantBusyError} when another command works on the tenant
  */
 export async function withTenant<T>(
@@ -25,7 +25,8 @@ export async function withTenant<T>(
 }
 
 /**
- * Runs `work` under a shared lock, with which no migration, move or purge changes the database of a tenant.
+ * Runs `work` under a shared lock, with which no migration, move or purge changes the database
+ * of a tenant.
  * @throws {OperatorError} when one of them has begun
  */
 export async function withTenantUnchanged(
@@ -34,8 +35,9 @@ export async function withTenantUnchanged(
   work: () => Promise<void>,
 ): Promise<void> {
   const lock = [lockSpaces.tenant, Number(tenantId), 'shared'] as const;
-  if (!(await tryLock(control, ...lock)))
+  if (!(await tryLock(control, ...lock))) {
     throw new OperatorError('another command works on it (migrate, move or purge): run this again');
+  }
   try {
     await work();
   } finally {
@@ -56,6 +58,10 @@ export class TenantBusyError extends OperatorError {
 }
 
 /** @throws {TenantBusyError} when another command works on the tenant */
-export async function lockTenant(control: pg.Client, tenantId: number, slug: string): Promise<void> {
+export async function lockTenant(
+  control: pg.Client,
+  tenantId: number,
+  slug: string,
+): Promise<void> {
   if (!(await tryLock(control, lockSpaces.tenant, tenantId))) throw new TenantBusyError(slug);
 }

@@ -7,10 +7,17 @@ import { type Finding, toFinding } from './finding.ts';
 /** How long a proof counts before doctor speaks of it. */
 const maxProofDays = 7;
 
-/** What the control database has of archives: the copy of what the last run saw, and of what drills found. */
+/**
+ * What the control database has of archives: the copy of what the last run saw, and of what
+ * drills found.
+ */
 export interface ArchiveFacts {
   /** Folders of tenants that the control database does not know. */
-  readonly unknown: readonly { readonly guid: string; readonly archives: number; readonly bytes: number }[];
+  readonly unknown: readonly {
+    readonly guid: string;
+    readonly archives: number;
+    readonly bytes: number;
+  }[];
   /** Purged tenants whose archives the target still has, or may have. */
   readonly purged: readonly {
     readonly guid: string;
@@ -30,7 +37,8 @@ export interface ArchiveFacts {
   readonly isProvedLately: boolean;
 }
 
-const utc = (value: string): string => `to_char(${value} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`;
+const utc = (value: string): string =>
+  `to_char(${value} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`;
 
 /** How long a removal may be due before doctor speaks of it. */
 const maxDueDays = 60;
@@ -127,8 +135,8 @@ export async function readArchiveFacts(client: Queryable): Promise<ArchiveFacts>
 const maxNamed = 3;
 
 /**
- * Reports archives that nobody here knows, those of purged tenants that are left, those that cannot
- * be removed, and that no archive was restored for a week.
+ * Reports archives that nobody here knows, those of purged tenants that are left, those that
+ * cannot be removed, and that no archive was restored for a week.
  * @param server the name of the server of the control database
  */
 export function checkArchives(facts: ArchiveFacts, server: string): Finding[] {
@@ -168,7 +176,8 @@ export function checkArchives(facts: ArchiveFacts, server: string): Finding[] {
             problem: provedAt
               ? `the last archive was restored and compared at ${provedAt}`
               : 'no archive was ever restored and compared',
-            remedy: 'Prove some on the recovery host, which has the identity: bin/backoffice backup drill',
+            remedy:
+              'Prove some on the recovery host, which has the identity: bin/backoffice backup drill',
           }),
         ]
       : []),

@@ -9,7 +9,10 @@ import type { CheckContext } from './check-context.ts';
  * command that copies it makes it anew.
  * @param controlUrl URL of the control database
  */
-export function checkCollations({ server, tenants, control, facts, report }: CheckContext, controlUrl: string): void {
+export function checkCollations(
+  { server, tenants, control, facts, report }: CheckContext,
+  controlUrl: string,
+): void {
   const slugs = new Map(tenants.map(({ databaseName, slug }) => [databaseName, slug]));
   for (const { database, serverId, tenantId, state } of control.databases) {
     const isUnused = serverId === server.id && (state === 'filled' || state === 'kept');
@@ -28,8 +31,12 @@ export function checkCollations({ server, tenants, control, facts, report }: Che
       problem:
         `the indexes of database ${name} have texts in the order of version ${collation.recorded} of its collation, and ` +
         `the server sorts them as version ${collation.actual}: a search may miss records, and a code may be there twice`,
-      remedy: 'When few work in it, as changes wait meanwhile, make its indexes anew and record the version',
-      statements: [`reindex database ${quote(name)}`, `alter database ${quote(name)} refresh collation version`],
+      remedy:
+        'When few work in it, as changes wait meanwhile, make its indexes anew and record the version',
+      statements: [
+        `reindex database ${quote(name)}`,
+        `alter database ${quote(name)} refresh collation version`,
+      ],
       kind: 'named',
       database: name,
       changes: name,

@@ -21,7 +21,9 @@ export interface CheckContext {
   report(report: Report): void;
 }
 
-/** Returns the names of the databases and roles of a server that the control database records. */
+/**
+ * Returns the names of the databases and roles of a server that the control database records.
+ */
 export function recordedNames({ server, tenants, control }: CheckContext): Set<string> {
   const own = control.databases.filter(({ serverId }) => serverId === server.id);
   return new Set([
@@ -31,15 +33,18 @@ export function recordedNames({ server, tenants, control }: CheckContext): Set<s
 }
 
 /**
- * Says who has to run a statement that changes or drops a database, for a remedy: its owner, or a superuser. Returns an
- * empty text if the login of this command may run it.
+ * Says who has to run a statement that changes or drops a database, for a remedy: its owner, or
+ * a superuser. Returns an empty text if the login of this command may run it.
  */
 export function asOwner({ databases }: ServerFacts, name: string): string {
   const database = databases.get(name);
   return !database || database.isOwn ? '' : ` as its owner ${database.owner} or as a superuser`;
 }
 
-/** Removes the repair that the login of this command may not make, and says who may, with the command. */
+/**
+ * Removes the repair that the login of this command may not make, and says who may, with the
+ * command.
+ */
 export function withinRights(report: Report, facts: ServerFacts): Report {
   const { changes, alters, needsSuperuser, statements, kind: _, control: __, ...rest } = report;
   if (!statements) return report;
@@ -52,5 +57,8 @@ export function withinRights(report: Report, facts: ServerFacts): Report {
     ? 'a superuser of the server'
     : `${facts.databases.get(changes ?? '')?.owner}, its owner, or a superuser`;
 
-  return { ...rest, remedy: `${report.remedy}, as ${who}: ${psqlCommand(statements, report.database)}` };
+  return {
+    ...rest,
+    remedy: `${report.remedy}, as ${who}: ${psqlCommand(statements, report.database)}`,
+  };
 }

@@ -1,7 +1,11 @@
 import type pg from 'pg';
 import { lockKey, lockSpaces } from '../../lib/postgres/advisory-locks.ts';
 import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
-import { repeatCommand, restoredFromOf, restoringName } from '../fleet/control-database/restoring-database.ts';
+import {
+  repeatCommand,
+  restoredFromOf,
+  restoringName,
+} from '../fleet/control-database/restoring-database.ts';
 import { type Finding, toFinding } from './finding.ts';
 import { psqlCommand } from './psql-command.ts';
 
@@ -16,12 +20,16 @@ export interface ControlRestoreFacts {
 }
 
 /**
- * Reads what restores have left on the server of the control database. The lock of a restore is in the database
- * `postgres`, because the control database may not exist (`restoreControl`).
+ * Reads what restores have left on the server of the control database. The lock of a restore is
+ * in the database `postgres`, because the control database may not exist (`restoreControl`).
  */
 export async function readControlRestore(client: pg.Client): Promise<ControlRestoreFacts> {
   const name = client.database ?? '';
-  const { rows } = await client.query<{ leftovers: string[]; comment: string | null; isBusy: boolean }>(
+  const { rows } = await client.query<{
+    leftovers: string[];
+    comment: string | null;
+    isBusy: boolean;
+  }>(
     `select array(select datname::text from pg_database where datname = any ($1) order by datname) as leftovers,
             obj_description('tenants'::regclass, 'pg_class') as comment,
             exists (select from pg_locks l join pg_database d on d.oid = l.database
@@ -34,8 +42,9 @@ export async function readControlRestore(client: pg.Client): Promise<ControlRest
 }
 
 /**
- * Reports a restore of the control database that no process continues. While the control database has no tenant, no
- * command but the restore runs (`requireNoRestore`): these are leftovers beside one in use.
+ * Reports a restore of the control database that no process continues. While the control
+ * database has no tenant, no command but the restore runs (`requireNoRestore`): these are
+ * leftovers beside one in use.
  * @param server the name of the server of the control database
  */
 export function checkControlRestore(

@@ -14,7 +14,10 @@ import { checkWebhooks } from './check-webhooks.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
 
-/** Checks the control database itself: provisioning that no process continues, signing keys and secrets. */
+/**
+ * Checks the control database itself: provisioning that no process continues, signing keys and
+ * secrets.
+ */
 export function checkControl(installation: Installation, facts: ControlFacts): Finding[] {
   const controlServer = facts.servers.find(({ adminUrl }) => !adminUrl)?.name ?? 'control';
   return [
@@ -50,34 +53,46 @@ function checkServerUrl({ servers }: Installation, server: Server): Finding[] {
   return [toFinding(name, { check: 'unverified_tls', problem: unverifiedText(host), remedy })];
 }
 
-function checkTenantRow(installation: Installation, facts: ControlFacts, tenant: CheckedTenant): Finding[] {
+function checkTenantRow(
+  installation: Installation,
+  facts: ControlFacts,
+  tenant: CheckedTenant,
+): Finding[] {
   const keys = facts.signingKeys.get(tenant.id) ?? [];
   const { slug, guid, status, server, rolePassword } = tenant;
   const findings: Finding[] = [];
   const report = (check: Finding['check'], problem: string, remedy: string) =>
     findings.push(toFinding(server.name, { check, tenant: slug, problem, remedy }));
-  if (status === 'provisioning' && !facts.isBusy(tenant))
+  if (status === 'provisioning' && !facts.isBusy(tenant)) {
     report(
       'stuck_provisioning',
       `${slug} is not completely provisioned, and no process is working on it`,
       `Run the provision, clone or restore command of ${slug} again to complete it. ` +
         `Or remove it: bin/backoffice purge ${slug}`,
     );
-  if (status !== 'provisioning' && !canDecrypt(installation, rolePassword, owners.rolePassword(guid)))
+  }
+  if (
+    status !== 'provisioning' &&
+    !canDecrypt(installation, rolePassword, owners.rolePassword(guid))
+  ) {
     findings.push(toFinding(server.name, lostPassword(installation, tenant)));
-  for (const { kid, secret } of keys)
-    if (!canDecrypt(installation, secret, owners.signingKey(guid, kid), signingKeyBytes))
+  }
+  for (const { kid, secret } of keys) {
+    if (!canDecrypt(installation, secret, owners.signingKey(guid, kid), signingKeyBytes)) {
       report(
         'secret_does_not_open',
         `signing key ${kid} cannot be decrypted with MASTER_KEY`,
         `Disable the key: bin/backoffice key disable ${slug} ${kid}`,
       );
-  if (!keys.some(key => key.status === 'active'))
+    }
+  }
+  if (!keys.some(key => key.status === 'active')) {
     report(
       'missing_key',
       `${slug} has no active signing key, so no user can log in`,
       `Make a key: bin/backoffice key rotate ${slug}`,
     );
+  }
   return findings;
 }
 
@@ -90,7 +105,9 @@ function lostPassword({ secrets }: Installation, { guid, slug, roleName }: Check
     tenant: slug,
     problem: `the password of login role ${roleName} cannot be decrypted with MASTER_KEY`,
     remedy: 'Give the role another one',
-    statements: [`alter role ${quote(roleName)} password ${quoteLiteral(tenantVerifier(password))}`],
+    statements: [
+      `alter role ${quote(roleName)} password ${quoteLiteral(tenantVerifier(password))}`,
+    ],
     control: {
       text: `with sealed as (update tenants set role_password = $2, updated_at = now() where guid = $1 returning id)
              update tenant_databases set role_password = $2
@@ -102,7 +119,12 @@ function lostPassword({ secrets }: Installation, { guid, slug, roleName }: Check
 }
 
 /** Returns whether a secret can be decrypted for its owner, and has at least `minBytes`. */
-function canDecrypt({ secrets }: Installation, sealed: Uint8Array, owner: string, minBytes = 1): boolean {
+function canDecrypt(
+  { secrets }: Installation,
+  sealed: Uint8Array,
+  owner: string,
+  minBytes = 1,
+): boolean {
   try {
     return secrets.open(sealed, owner).length >= minBytes;
   } catch {
@@ -110,7 +132,10 @@ function canDecrypt({ secrets }: Installation, sealed: Uint8Array, owner: string
   }
 }
 
-/** Reports databases that are neither current nor wanted, and tenants behind a fence, that no process works on. */
+/**
+ * Reports databases that are neither current nor wanted, and tenants behind a fence, that no
+ * process works on.
+ */
 function checkLeftovers({ stored }: ControlFacts): Finding[] {
   const left = stored.filter(({ isBusy, isNew, isPurging }) => !isBusy && !isNew && !isPurging);
   return [
@@ -156,13 +181,15 @@ function checkLimits({ processes }: ControlFacts, server: string): Finding[] {
     toFinding(server, {
       check: 'limits_not_shared',
       problem: `of ${services.length} processes, ${alone.length} without REDIS_URL count the limits of requests by themselves: ${names}`,
-      remedy: 'Set REDIS_URL to the same Redis in all processes, and restart them. Or run one process.',
+      remedy:
+        'Set REDIS_URL to the same Redis in all processes, and restart them. Or run one process.',
     }),
   ];
 }
 
 /**
- * Reports processes of the service whose clock is 5 s or more away from that of the control database.
+ * Reports processes of the service whose clock is 5 s or more away from that of the control
+ * database.
  * @param server the name of the server of the control database
  */
 function checkClocks({ processes }: ControlFacts, server: string): Finding[] {

@@ -15,8 +15,10 @@ export function checkTenantDatabase(
     : status === 'deleted'
       ? `Restore it: bin/backoffice restore ${slug} --lost. Or purge the tenant: bin/backoffice purge ${slug}`
       : `Restore it from its newest archive: bin/backoffice restore ${slug} --lost`;
-  const renamed = [...orphanIdentities].filter(([, identity]) => identity === guid).map(([name]) => name);
-  if (!database && renamed[0] !== undefined)
+  const renamed = [...orphanIdentities]
+    .filter(([, identity]) => identity === guid)
+    .map(([name]) => name);
+  if (!database && renamed[0] !== undefined) {
     report({
       check: 'renamed_database',
       problem: `database ${databaseName} is missing; the data of ${slug} is in database ${renamed.join(' and in ')}`,
@@ -25,19 +27,19 @@ export function checkTenantDatabase(
       kind: 'named',
       changes: renamed[0],
     });
-  else if (!database)
+  } else if (!database) {
     report({
       check: 'missing_database',
       problem: `database ${databaseName} is missing`,
       remedy: restore,
     });
-  else if (database.broken)
+  } else if (database.broken) {
     report({
       check: 'half_dropped_database',
       problem: `database ${databaseName} is half dropped and cannot be used`,
       remedy: restore,
     });
-  else if (!database.open)
+  } else if (!database.open) {
     report({
       check: 'closed_database',
       problem: `database ${databaseName} accepts no connections`,
@@ -46,6 +48,7 @@ export function checkTenantDatabase(
       kind: 'named',
       changes: databaseName,
     });
+  }
 }
 
 /** Checks that every complete database that nobody uses exists: restored or kept. */
@@ -82,12 +85,18 @@ export function checkDrillDatabases({ server, control, facts, report }: CheckCon
 export interface TemplateBuilds {
   /** That of this build. */
   readonly own: string;
-  /** Those of builds that this one does not know: whether somebody needs their templates, it cannot judge. */
+  /**
+   * Those of builds that this one does not know: whether somebody needs their templates, it
+   * cannot judge.
+   */
   readonly newer: ReadonlySet<string>;
 }
 
 /** Reports the templates of the builds before this one. */
-export function checkOldTemplates({ server, facts, report }: CheckContext, { own, newer }: TemplateBuilds): void {
+export function checkOldTemplates(
+  { server, facts, report }: CheckContext,
+  { own, newer }: TemplateBuilds,
+): void {
   for (const { name, open } of facts.databases.values()) {
     const template = templateOfOtherBuild(server, name, own);
     if (!template || [...newer].some(digest => name.includes(digest))) continue;

@@ -36,7 +36,11 @@ export async function readMailFacts(client: pg.Client): Promise<MailFacts> {
       group by 1, 2, 4 order by 1, 4`,
   );
 
-  return { late: late.rows[0]?.late ?? 0, reason: late.rows[0]?.reason ?? null, refused: refused.rows };
+  return {
+    late: late.rows[0]?.late ?? 0,
+    reason: late.rows[0]?.reason ?? null,
+    refused: refused.rows,
+  };
 }
 
 /**
@@ -47,7 +51,8 @@ export function checkMails({ late, reason, refused }: MailFacts, server: string)
   const waiting = toFinding(server, {
     check: 'mails_waiting',
     problem: `${countText(late, 'mail')} ${late === 1 ? 'has' : 'have'} waited for ten minutes: ${reason ?? 'no process of the service sends them'}`,
-    remedy: 'Read the answer of the mail server in the log of the service, in lines with the event mail_failed.',
+    remedy:
+      'Read the answer of the mail server in the log of the service, in lines with the event mail_failed.',
   });
   const lost = refused.map(each =>
     toFinding(each.server, {

@@ -7,7 +7,10 @@ import { unknownGuid } from './orphan-identities.ts';
 import { psqlCommand } from './psql-command.ts';
 import type { RoleFacts } from './server-facts.ts';
 
-/** Checks that every database and role with a name of this installation is recorded in the control database. */
+/**
+ * Checks that every database and role with a name of this installation is recorded in the
+ * control database.
+ */
 export function checkOrphans(context: CheckContext): void {
   const names = recordedNames(context);
   checkOrphanDatabases(context, names);
@@ -20,7 +23,8 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
     if (names.has(name) || !isPhysicalName(server, name)) continue;
     const identity = orphanIdentities.get(name);
     const owner = tenants.find(({ guid }) => identity === guid || identity === closedStamp(guid));
-    if (owner?.guid === identity && owner && !facts.databases.has(owner.databaseName)) continue; // checkTenantDatabase reports it as renamed
+    // checkTenantDatabase reports it as renamed
+    if (owner?.guid === identity && owner && !facts.databases.has(owner.databaseName)) continue;
     const drop = `drop database if exists ${quote(name)}`;
     if (isOfPurgedTenant(context, identity)) {
       report({
@@ -63,12 +67,15 @@ function unknownTenantRemedy(hasTenants: boolean): string {
 
 /** Returns whether a database is a closed one of a tenant that was purged. */
 function isOfPurgedTenant({ control }: CheckContext, identity: string | undefined): boolean {
-  return identity !== undefined && [...control.purgedTenants].some(guid => identity === closedStamp(guid));
+  return (
+    identity !== undefined &&
+    [...control.purgedTenants].some(guid => identity === closedStamp(guid))
+  );
 }
 
 /**
- * Returns whether a database may have the only copy of a tenant's data. A closed one cannot be read: it counts while
- * the control database has no tenant at all, as a new one has none.
+ * Returns whether a database may have the only copy of a tenant's data. A closed one cannot be
+ * read: it counts while the control database has no tenant at all, as a new one has none.
  */
 function isOfUnknownTenant(context: CheckContext, name: string): boolean {
   const { control, orphanIdentities } = context;
@@ -86,13 +93,19 @@ function checkOrphanRoles(context: CheckContext, names: ReadonlySet<string>): vo
   const { server, facts, orphanIdentities, report } = context;
   for (const role of facts.roles.values()) {
     const { name } = role;
-    if (names.has(name) || !isPhysicalName(server, name) || isOfUnknownTenant(context, name)) continue;
-    if (isOfPurgedTenant(context, orphanIdentities.get(name))) continue; // it is dropped with the database
+    if (names.has(name) || !isPhysicalName(server, name) || isOfUnknownTenant(context, name)) {
+      continue;
+    }
+    // it is dropped with the database
+    if (isOfPurgedTenant(context, orphanIdentities.get(name))) continue;
     report(orphanRole(role));
   }
 }
 
-/** A role can be dropped when it has neither objects nor rights in any database: its repair begins with one of them. */
+/**
+ * A role can be dropped when it has neither objects nor rights in any database: its repair
+ * begins with one of them.
+ */
 function orphanRole({ name, ownsIn, grantedIn }: RoleFacts): Report {
   const place = [...ownsIn, ...grantedIn].find(database => database !== null);
   const problem = `no tenant has login role ${name}`;

@@ -17,7 +17,9 @@ export interface Head {
   earlier: EarlierComparison;
 }
 
-/** Differences of one database that are reported one by one: of more, the others are counted. */
+/**
+ * Differences of one database that are reported one by one: of more, the others are counted.
+ */
 const maxDifferences = 20;
 
 type ReportFinding = (report: Report) => void;
@@ -36,31 +38,42 @@ export function checkVersion(
 ): void {
   const recorded = schemaVersion ?? null;
   const first =
-    differences > 0 ? 'Repair its schema_drift first: the migration would refuse it. Then migrate' : 'Migrate';
+    differences > 0
+      ? 'Repair its schema_drift first: the migration would refuse it. Then migrate'
+      : 'Migrate';
   const migrate = `${first} it: bin/backoffice migrate ${slug}`;
-  if (recorded !== version)
+  if (recorded !== version) {
     report({
       check: 'version_differs',
       problem:
-        `the control database records ${recorded ?? 'no version'}, ` + `the database is at ${version ?? 'no version'}`,
+        `the control database records ${recorded ?? 'no version'}, ` +
+        `the database is at ${version ?? 'no version'}`,
       remedy: migrate,
     });
-  else if (version !== null && version < head.version)
+  } else if (version !== null && version < head.version) {
     report({
       check: 'behind',
       problem: `the database is at ${version}, this build needs ${head.version}`,
       remedy: migrate,
     });
-  else if (version !== head.version)
+  } else if (version !== head.version) {
     report({
       check: version === null ? 'behind' : 'newer_schema',
       problem: `the database is at ${version ?? 'no version'}, which this build does not know`,
       remedy: version === null ? migrate : 'Run doctor of a newer build.',
     });
+  }
 }
 
-/** Checks the version in `tenant_identity`, which the service reads before it serves a request from the database. */
-export async function checkIdentityVersion(client: pg.Client, head: Head, report: ReportFinding): Promise<void> {
+/**
+ * Checks the version in `tenant_identity`, which the service reads before it serves a request
+ * from the database.
+ */
+export async function checkIdentityVersion(
+  client: pg.Client,
+  head: Head,
+  report: ReportFinding,
+): Promise<void> {
   const { rows } = await client.query<{ version: string | null }>(
     'select schema_version as version from tenant_identity',
   );
@@ -75,8 +88,8 @@ export async function checkIdentityVersion(client: pg.Client, head: Head, report
 }
 
 /**
- * Compares the schema of a database with the template of the server, or while it is behind, with that of its version.
- * Reports each difference that is undone by itself.
+ * Compares the schema of a database with the template of the server, or while it is behind,
+ * with that of its version. Reports each difference that is undone by itself.
  * @param version that the database is at
  * @param group the group role of all tenants
  * @returns how many differences there are
@@ -88,7 +101,9 @@ export async function checkSchema(
   report: ReportFinding,
 ): Promise<number> {
   const differences =
-    version === head.version ? await head.comparison(client) : ((await head.earlier(client, version)) ?? []);
+    version === head.version
+      ? await head.comparison(client)
+      : ((await head.earlier(client, version)) ?? []);
   const independent = independentDifferences(differences, group);
   for (const { difference, sql } of independent.slice(0, maxDifferences)) {
     reportDifference(difference, sql, slug, report);
@@ -126,7 +141,10 @@ function restoreRemedy(slug: string): string {
   );
 }
 
-/** Grants to the role, or to a role whose privileges it has, or to PUBLIC. Grants on single columns count too. */
+/**
+ * Grants to the role, or to a role whose privileges it has, or to PUBLIC. Grants on single
+ * columns count too.
+ */
 const excessGrants = `
   with granted as (
     select relname, relowner, (aclexplode(relacl)).* from pg_class
@@ -151,17 +169,19 @@ export async function checkAppendOnlyTables(
   role: string,
   report: (report: Report) => void,
 ): Promise<void> {
-  const { rows } = await client.query<{ grantee: string; table: string; privileges: string }>(excessGrants, [
-    role,
-    appendOnlyTables,
-  ]);
+  const { rows } = await client.query<{ grantee: string; table: string; privileges: string }>(
+    excessGrants,
+    [role, appendOnlyTables],
+  );
   for (const { grantee, table, privileges } of rows) {
     const to = grantee === 'public' ? 'PUBLIC' : `role ${grantee}`;
     report({
       check: 'excess_rights',
       problem: `${to} has ${privileges} on ${table}, which is append-only`,
       remedy: `Revoke ${privileges} on ${table} from ${to === 'PUBLIC' ? to : grantee}`,
-      statements: [`revoke ${privileges} on ${table} from ${grantee === 'public' ? grantee : quote(grantee)}`],
+      statements: [
+        `revoke ${privileges} on ${table} from ${grantee === 'public' ? grantee : quote(grantee)}`,
+      ],
     });
   }
 }

@@ -4,15 +4,22 @@ import { minServerVersion } from '../records/usable-server.ts';
 import type { Report } from './finding.ts';
 import type { ServerMeasures } from './reports.ts';
 
-/** The settings of a server that depend on what an installation does with it, and what they are compared with. */
-export interface ServerSettings extends Pick<ServerMeasures, 'databases' | 'archiveFails' | 'receivers' | 'lagBytes'> {
+/**
+ * The settings of a server that depend on what an installation does with it, and what they are
+ * compared with.
+ */
+export interface ServerSettings
+  extends Pick<ServerMeasures, 'databases' | 'archiveFails' | 'receivers' | 'lagBytes'> {
   /** `server_version_num`: 160003 is PostgreSQL 16.3. */
   version: number;
   /** Connections for logins that are not superusers. */
   connections: number;
   /** When the server has last archived a part of the write-ahead log; null: never. */
   archivedAt: Date | null;
-  /** The database with the oldest transaction ids, and how many transactions ago the oldest one was. */
+  /**
+   * The database with the oldest transaction ids, and how many transactions ago the oldest one
+   * was.
+   */
   oldest: string;
   oldestAge: number;
 }
@@ -41,12 +48,16 @@ export async function readServerSettings(client: pg.Client): Promise<ServerSetti
   return settings;
 }
 
-/** PostgreSQL refuses to write at 2.1 billion. Autovacuum begins to freeze rows at 0.2 billion by default. */
+/**
+ * PostgreSQL refuses to write at 2.1 billion. Autovacuum begins to freeze rows at 0.2 billion
+ * by default.
+ */
 const maxAge = 1_000_000_000;
 
 /**
- * Checks what a server will refuse, or cannot do, as it is set up and used. Makes no query. What suits many databases
- * better is advice of the handbook, not a finding: a server with the defaults of PostgreSQL is healthy.
+ * Checks what a server will refuse, or cannot do, as it is set up and used. Makes no query.
+ * What suits many databases better is advice of the handbook, not a finding: a server with the
+ * defaults of PostgreSQL is healthy.
  */
 export function checkServerSettings(settings: ServerSettings, connectionBudget?: number): Report[] {
   const { version, connections, oldest, oldestAge, archiveFails, archivedAt } = settings;
@@ -60,14 +71,16 @@ export function checkServerSettings(settings: ServerSettings, connectionBudget?:
     });
   }
 
-  const room = connectionBudget === undefined ? 0 : connectionBudget + 2 * reserveOf(connectionBudget);
+  const room =
+    connectionBudget === undefined ? 0 : connectionBudget + 2 * reserveOf(connectionBudget);
   if (connectionBudget !== undefined && connections < room) {
     reports.push({
       check: 'few_connections',
       problem:
         `the server accepts ${connections} connections; CONNECTION_BUDGET is ${connectionBudget}, and commands, a ` +
         `process that starts and one that is paused may need ${room - connectionBudget} more`,
-      remedy: 'Raise max_connections on the server and restart it, or lower CONNECTION_BUDGET in all processes.',
+      remedy:
+        'Raise max_connections on the server and restart it, or lower CONNECTION_BUDGET in all processes.',
     });
   }
 
@@ -75,19 +88,22 @@ export function checkServerSettings(settings: ServerSettings, connectionBudget?:
     reports.push({
       check: 'old_transaction_ids',
       problem: `database ${oldest} has transaction ids of ${oldestAge} transactions ago; at 2.1 billion the server refuses to write`,
-      remedy: 'Find out what holds autovacuum back: a long transaction, a prepared one, or a replication slot.',
+      remedy:
+        'Find out what holds autovacuum back: a long transaction, a prepared one, or a replication slot.',
     });
   }
 
   if (archiveFails) {
-    // A time that changes from one attempt to the next would make another finding of each: `diagnose` looks twice.
+    // A time that changes from one attempt to the next would make another finding of each:
+    // `diagnose` looks twice.
     const last = archivedAt ? `since ${archivedAt.toISOString()}` : 'so far';
     reports.push({
       check: 'wal_not_archived',
       problem:
         `the write-ahead log cannot be archived, and nothing was ${last}: no later moment can be restored, and the log ` +
         'fills the disk of the server',
-      remedy: 'Correct archive_command, or make room in the archive. The log of the server has the reason.',
+      remedy:
+        'Correct archive_command, or make room in the archive. The log of the server has the reason.',
     });
   }
 

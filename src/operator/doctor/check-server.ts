@@ -41,14 +41,19 @@ interface Options {
   onTenant?: ((hasFindings: boolean) => void) | undefined;
 }
 
-/** Checks the databases and roles of one server, and the databases of its selected tenants inside. */
+/**
+ * Checks the databases and roles of one server, and the databases of its selected tenants
+ * inside.
+ */
 export async function checkServer(
   installation: Installation,
   server: Server,
   control: ControlFacts,
   { isSelected, connectionBudget, onSize, onTenant }: Options,
 ): Promise<{ findings: Finding[]; measured?: ServerMeasures }> {
-  const selected = control.tenants.filter(tenant => tenant.server.id === server.id && isSelected(tenant));
+  const selected = control.tenants.filter(
+    tenant => tenant.server.id === server.id && isSelected(tenant),
+  );
   let adminUrl: string;
   try {
     adminUrl = installation.servers.adminUrl(server);
@@ -77,15 +82,31 @@ export async function checkServer(
     const comparison = createSchemaComparison(installation.control, server, fingerprint);
     const earlier = createEarlierComparison(installation.control, server);
     const head = { version: await tenantHead(), fingerprint, comparison, earlier };
-    const examined = selected.filter(tenant => isStable(tenant, control) && isUsable(facts.databases, tenant));
+    const examined = selected.filter(
+      tenant => isStable(tenant, control) && isUsable(facts.databases, tenant),
+    );
     for (let count = examined.length; count < selected.length; count++) onTenant?.(false);
     const guids = new Set([...control.tenants.map(({ guid }) => guid), ...control.purgedTenants]);
     const findings = await checkTenants(installation, examined, { head, guids }, onTenant);
     const builds = { own: await migrationsDigest(), newer: await newerDigests(installation) };
-    const serverFindings = checkServerFacts(installation, server, control, facts, orphanIdentities, builds);
-    const settingFindings = checkServerSettings(settings, connectionBudget).map(each => toFinding(server.name, each));
+    const serverFindings = checkServerFacts(
+      installation,
+      server,
+      control,
+      facts,
+      orphanIdentities,
+      builds,
+    );
+    const settingFindings = checkServerSettings(settings, connectionBudget).map(each =>
+      toFinding(server.name, each),
+    );
     const { databases, archivedAt, archiveFails, receivers, lagBytes } = settings;
-    const measured = { server: server.name, databases, archivedAt: archivedAt?.toISOString() ?? null, archiveFails };
+    const measured = {
+      server: server.name,
+      databases,
+      archivedAt: archivedAt?.toISOString() ?? null,
+      archiveFails,
+    };
     return {
       findings: [...settingFindings, ...serverFindings, ...findings],
       measured: { ...measured, receivers, lagBytes },
@@ -122,7 +143,10 @@ function isUsable(databases: ServerFacts['databases'], { databaseName }: Checked
   return database?.open === true && !database.broken;
 }
 
-/** Compares the databases and roles of a server with what the control database records. Makes no query. */
+/**
+ * Compares the databases and roles of a server with what the control database records. Makes no
+ * query.
+ */
 function checkServerFacts(
   { secrets, controlUrl }: Installation,
   server: Server,
@@ -139,10 +163,16 @@ function checkServerFacts(
     facts,
     orphanIdentities,
     secrets,
-    report: report => findings.push(toFinding(server.name, withinRights(withoutRisk(report, orphanIdentities), facts))),
+    report: report =>
+      findings.push(
+        toFinding(server.name, withinRights(withoutRisk(report, orphanIdentities), facts)),
+      ),
   };
   for (const tenant of context.tenants.filter(each => isStable(each, control))) {
-    const ofTenant = { ...context, report: (report: Report) => context.report({ ...report, tenant: tenant.slug }) };
+    const ofTenant = {
+      ...context,
+      report: (report: Report) => context.report({ ...report, tenant: tenant.slug }),
+    };
     checkTenantDatabase(tenant, ofTenant);
     checkTenantRole(tenant, ofTenant);
   }
@@ -158,19 +188,24 @@ function checkServerFacts(
 }
 
 /**
- * False while a command provisions, moves or changes the tenant. checkControl reports what no process continues.
+ * False while a command provisions, moves or changes the tenant. checkControl reports what no
+ * process continues.
  */
 function isStable(tenant: CheckedTenant, control: ControlFacts): boolean {
-  return tenant.status !== 'provisioning' && !control.fences.has(tenant.guid) && !control.isBusy(tenant);
+  return (
+    tenant.status !== 'provisioning' && !control.fences.has(tenant.guid) && !control.isBusy(tenant)
+  );
 }
 
 /**
- * Removes the automatic repair of a database that no tenant has and that holds data of a tenant, or may hold it: an
- * operator may intend to rename it back, or to restore from it.
+ * Removes the automatic repair of a database that no tenant has and that holds data of a
+ * tenant, or may hold it: an operator may intend to rename it back, or to restore from it.
  */
 function withoutRisk(report: Report, orphanIdentities: ReadonlyMap<string, string>): Report {
   const { changes, statements, kind, ...rest } = report;
-  if (!statements || kind === 'named' || changes === undefined || !orphanIdentities.has(changes)) return report;
+  if (!statements || kind === 'named' || changes === undefined || !orphanIdentities.has(changes)) {
+    return report;
+  }
 
   const remedy = `The database may hold data of a tenant. If it does not, or nobody needs it: ${psqlCommand(statements)}`;
 

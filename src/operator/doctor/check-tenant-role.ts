@@ -7,7 +7,10 @@ import { checkUnprivileged, placeOf } from './check-unprivileged.ts';
 import type { CheckedTenant } from './control-facts.ts';
 import type { RoleFacts } from './server-facts.ts';
 
-/** Checks that the login role of a tenant exists, and that it has the privileges that it needs and no others. */
+/**
+ * Checks that the login role of a tenant exists, and that it has the privileges that it needs
+ * and no others.
+ */
 export function checkTenantRole(tenant: CheckedTenant, context: CheckContext): void {
   const role = context.facts.roles.get(tenant.roleName);
   if (!role) {
@@ -19,13 +22,17 @@ export function checkTenantRole(tenant: CheckedTenant, context: CheckContext): v
   checkExcess(role, tenant, context);
 }
 
-function reportMissingRole(tenant: CheckedTenant, { server, facts, secrets, report }: CheckContext): void {
+function reportMissingRole(
+  tenant: CheckedTenant,
+  { server, facts, secrets, report }: CheckContext,
+): void {
   const { databaseName, roleName } = tenant;
   const password = openPassword(tenant, secrets);
   const hasDatabase = facts.databases.has(databaseName);
   // Without a password nobody logs in: checkControl reports that it cannot be decrypted, and
   // gives the role another one.
-  const withPassword = password === undefined ? '' : ` password ${quoteLiteral(tenantVerifier(password))}`;
+  const withPassword =
+    password === undefined ? '' : ` password ${quoteLiteral(tenantVerifier(password))}`;
 
   report({
     check: 'missing_role',
@@ -34,44 +41,68 @@ function reportMissingRole(tenant: CheckedTenant, { server, facts, secrets, repo
     statements: [
       `create role ${quote(roleName)} login${withPassword}`,
       `grant ${quote(tenantGroup(server))} to ${quote(roleName)}`,
-      ...(hasDatabase ? [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`] : []),
+      ...(hasDatabase
+        ? [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`]
+        : []),
     ],
   });
 }
 
-/** The role must log in, be a member of the group of all tenants, and have CONNECT on the tenant's database. */
-function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: CheckedTenant, context: CheckContext): void {
+/**
+ * The role must log in, be a member of the group of all tenants, and have CONNECT on the
+ * tenant's database.
+ */
+function checkNeeds(
+  role: RoleFacts,
+  { slug, databaseName, roleName }: CheckedTenant,
+  context: CheckContext,
+): void {
   const { facts, report } = context;
   const group = tenantGroup(context.server);
-  if (!role.login)
+  if (!role.login) {
     report({
       check: 'missing_rights',
       problem: `role ${roleName} may not log in`,
       remedy: `It may belong to a closed database. Open the database that serves the tenant: bin/backoffice databases prune ${slug}`,
     });
-  if (!role.groups.includes(group))
+  }
+  if (!role.groups.includes(group)) {
     report({
       check: 'missing_rights',
       problem: `role ${roleName} is not a member of the group ${group}`,
       remedy: `Grant ${group} to ${roleName}`,
       statements: [`grant ${quote(group)} to ${quote(roleName)}`],
     });
+  }
   const grants = facts.grantsTo.get(roleName) ?? [];
-  const mayConnect = grants.some(({ database, privilege }) => database === databaseName && privilege === 'CONNECT');
-  if (facts.databases.has(databaseName) && !mayConnect)
+  const mayConnect = grants.some(
+    ({ database, privilege }) => database === databaseName && privilege === 'CONNECT',
+  );
+  if (facts.databases.has(databaseName) && !mayConnect) {
     report({
       check: 'missing_rights',
       problem: `role ${roleName} has no CONNECT on database ${databaseName}`,
       remedy: `Grant CONNECT on database ${databaseName} to ${roleName}`,
       statements: [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`],
     });
+  }
 }
 
-/** The role must have nothing but CONNECT on the tenant's database, and nothing on or inside any other. */
-function checkExcess(role: RoleFacts, { guid, databaseName, roleName }: CheckedTenant, context: CheckContext): void {
+/**
+ * The role must have nothing but CONNECT on the tenant's database, and nothing on or inside any
+ * other.
+ */
+function checkExcess(
+  role: RoleFacts,
+  { guid, databaseName, roleName }: CheckedTenant,
+  context: CheckContext,
+): void {
   const { facts, orphanIdentities, report } = context;
   const isMissing = !facts.databases.has(databaseName);
-  for (const [name, grants] of Map.groupBy(facts.grantsTo.get(roleName) ?? [], ({ database }) => database)) {
+  for (const [name, grants] of Map.groupBy(
+    facts.grantsTo.get(roleName) ?? [],
+    ({ database }) => database,
+  )) {
     if (isMissing && orphanIdentities.get(name) === guid) continue; // its own, renamed
     const excess = new Set(grants.map(({ privilege }) => privilege));
     if (name === databaseName) excess.delete('CONNECT');
@@ -85,26 +116,37 @@ function checkExcess(role: RoleFacts, { guid, databaseName, roleName }: CheckedT
       changes: name,
     });
   }
-  for (const database of role.grantedIn.filter(name => name !== databaseName))
+  for (const database of role.grantedIn.filter(name => name !== databaseName)) {
     report({
       check: 'excess_rights',
       problem: `role ${roleName} has privileges on objects ${placeOf(database)}`,
       remedy: 'Find out who granted them and why, then revoke them there',
-      // It revokes also the rights on databases, and owns nothing: `checkUnprivileged` reports what it owns first.
+      // It revokes also the rights on databases, and owns nothing: `checkUnprivileged` reports
+      // what it owns first.
       statements: role.ownsIn.length > 0 ? undefined : dropRights(roleName, databaseName),
       kind: 'named',
       database: database ?? undefined,
       needsSuperuser: true,
     });
+  }
 }
 
-/** Returns the statements that revoke all rights of a role that owns nothing, but CONNECT on its own database. */
+/**
+ * Returns the statements that revoke all rights of a role that owns nothing, but CONNECT on its
+ * own database.
+ */
 function dropRights(role: string, database: string): string[] {
-  return [`drop owned by ${quote(role)}`, `grant connect on database ${quote(database)} to ${quote(role)}`];
+  return [
+    `drop owned by ${quote(role)}`,
+    `grant connect on database ${quote(database)} to ${quote(role)}`,
+  ];
 }
 
 /** Returns the stored password of the role; undefined when it cannot be decrypted. */
-export function openPassword({ rolePassword, guid }: CheckedTenant, secrets: SecretBox): string | undefined {
+export function openPassword(
+  { rolePassword, guid }: CheckedTenant,
+  secrets: SecretBox,
+): string | undefined {
   try {
     return secrets.open(rolePassword, owners.rolePassword(guid)).toString();
   } catch {

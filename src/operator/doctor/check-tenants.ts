@@ -12,7 +12,13 @@ import { tenantVerifier } from '../databases/create-database.ts';
 import { closedStamp } from '../databases/database-stamp.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { tenantGroup } from '../schema/template.ts';
-import { checkAppendOnlyTables, checkIdentityVersion, checkSchema, checkVersion, type Head } from './check-schema.ts';
+import {
+  checkAppendOnlyTables,
+  checkIdentityVersion,
+  checkSchema,
+  checkVersion,
+  type Head,
+} from './check-schema.ts';
 import { openPassword } from './check-tenant-role.ts';
 import type { CheckedTenant } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
@@ -62,19 +68,29 @@ function notExamined({ slug, databaseName, server }: CheckedTenant, error: unkno
 }
 
 /**
- * Checks the contents of one tenant database. Connects as the service does, with the login of the tenant, to find what
- * prevents the service from connecting. If that login is refused, connects with the login of the operator.
+ * Checks the contents of one tenant database. Connects as the service does, with the login of
+ * the tenant, to find what prevents the service from connecting. If that login is refused,
+ * connects with the login of the operator.
  */
-async function checkTenant(installation: Installation, tenant: CheckedTenant, expected: Expected): Promise<Finding[]> {
+async function checkTenant(
+  installation: Installation,
+  tenant: CheckedTenant,
+  expected: Expected,
+): Promise<Finding[]> {
   const { databaseName, roleName } = tenant;
   const adminUrl = installation.servers.adminUrl(tenant.server);
   const check = (login?: { user: string; password: string }): Promise<Finding[]> =>
-    withConnection(databaseUrl(adminUrl, databaseName, login), client => checkInside(client, tenant, expected), {
-      kind: 'doctor',
-      settings: catalogQuerySettings,
-    });
+    withConnection(
+      databaseUrl(adminUrl, databaseName, login),
+      client => checkInside(client, tenant, expected),
+      {
+        kind: 'doctor',
+        settings: catalogQuerySettings,
+      },
+    );
   const password = openPassword(tenant, installation.secrets);
-  if (password === undefined) return check(); // checkControl reports that the password cannot be decrypted
+  // checkControl reports that the password cannot be decrypted
+  if (password === undefined) return check();
   try {
     return await check({ user: roleName, password });
   } catch (error) {
@@ -98,16 +114,27 @@ function setPassword(roleName: string, password: string): string {
 }
 
 /** @param client on the tenant's database */
-async function checkInside(client: pg.Client, tenant: CheckedTenant, { head, guids }: Expected): Promise<Finding[]> {
+async function checkInside(
+  client: pg.Client,
+  tenant: CheckedTenant,
+  { head, guids }: Expected,
+): Promise<Finding[]> {
   const findings: Finding[] = [];
   const report = (finding: Omit<Report, 'tenant'>): void => {
-    findings.push(toFinding(tenant.server.name, { database: tenant.databaseName, ...finding, tenant: tenant.slug }));
+    findings.push(
+      toFinding(tenant.server.name, {
+        database: tenant.databaseName,
+        ...finding,
+        tenant: tenant.slug,
+      }),
+    );
   };
   const { guid, applied } = await readSchemaState(client);
   if (guid === closedStamp(tenant.guid)) {
     report({
       check: 'unfinished_switch',
-      problem: 'the database is closed, as by a move or a swap after the time of the control database',
+      problem:
+        'the database is closed, as by a move or a swap after the time of the control database',
       remedy: `Let it serve the tenant: bin/backoffice databases prune ${tenant.slug}`,
     });
     return findings;
@@ -130,15 +157,18 @@ async function checkInside(client: pg.Client, tenant: CheckedTenant, { head, gui
 }
 
 /**
- * Reports a database that is empty, or has the data of another tenant. Nothing gives it the guid of this one: it is
- * renamed, and the next check finds the database of this tenant under another name, or that it is missing.
+ * Reports a database that is empty, or has the data of another tenant. Nothing gives it the
+ * guid of this one: it is renamed, and the next check finds the database of this tenant under
+ * another name, or that it is missing.
  */
 function otherDatabase({ slug, databaseName }: CheckedTenant, found: string | null): Report {
   return {
     check: 'wrong_identity',
     problem: wrongIdentity(found),
     remedy: `Put it aside as ${asideName(databaseName)}, and check again what ${slug} has`,
-    statements: [`alter database ${quote(databaseName)} rename to ${quote(asideName(databaseName))}`],
+    statements: [
+      `alter database ${quote(databaseName)} rename to ${quote(asideName(databaseName))}`,
+    ],
     kind: 'named',
     database: undefined,
     changes: databaseName,
@@ -165,14 +195,16 @@ function lostIdentity({ slug, guid }: CheckedTenant, found: string | null): Repo
 }
 
 function wrongIdentity(found: string | null): string {
-  return found ? `the database belongs to the tenant with guid ${found}` : 'the database has no identity';
+  return found
+    ? `the database belongs to the tenant with guid ${found}`
+    : 'the database has no identity';
 }
 
 const asideName = (database: string): string => `${database}_aside`;
 
 /**
- * Reports a transaction that has held back changes of the tenant for 30 s: its feed and its webhooks stand still until
- * the transaction ends.
+ * Reports a transaction that has held back changes of the tenant for 30 s: its feed and its
+ * webhooks stand still until the transaction ends.
  */
 async function checkFeed(
   client: pg.Client,
@@ -182,7 +214,9 @@ async function checkFeed(
 ): Promise<void> {
   if (version !== head.version) return;
 
-  const holder = await readFeedHolder(async ({ text, values }) => (await client.query(text, values)).rows);
+  const holder = await readFeedHolder(
+    async ({ text, values }) => (await client.query(text, values)).rows,
+  );
   if (!holder) return;
 
   const { pid, application, since } = holder;
@@ -191,17 +225,28 @@ async function checkFeed(
     problem: `changes wait for a transaction that is open since ${since}, of ${holderName(holder)}: the feed and the webhooks stand still`,
     remedy: 'Let its owner end it. Or end it yourself, which undoes what it has changed',
     statements: [
-      pid === null ? `rollback prepared ${quoteLiteral(application)}` : `select pg_terminate_backend(${pid})`,
+      pid === null
+        ? `rollback prepared ${quoteLiteral(application)}`
+        : `select pg_terminate_backend(${pid})`,
     ],
     kind: 'named',
   });
 }
 
-/** The functions of PostgreSQL that create or change large objects and that PUBLIC may execute by default. */
+/**
+ * The functions of PostgreSQL that create or change large objects and that PUBLIC may execute
+ * by default.
+ */
 const writers = [
-  ...['lo_creat(integer)', 'lo_create(oid)', 'lo_from_bytea(oid, bytea)', 'lo_put(oid, bigint, bytea)'],
-  ...['lo_open(oid, integer)', 'lowrite(integer, bytea)', 'lo_truncate(integer, integer)'],
-  ...['lo_truncate64(integer, bigint)', 'lo_unlink(oid)'],
+  'lo_creat(integer)',
+  'lo_create(oid)',
+  'lo_from_bytea(oid, bytea)',
+  'lo_put(oid, bigint, bytea)',
+  'lo_open(oid, integer)',
+  'lowrite(integer, bytea)',
+  'lo_truncate(integer, integer)',
+  'lo_truncate64(integer, bigint)',
+  'lo_unlink(oid)',
 ].map(name => `pg_catalog.${name}`);
 
 const granted = `
@@ -210,15 +255,18 @@ const granted = `
      and (select rolsuper from pg_database join pg_roles r on r.oid = datdba where datname = current_database())`;
 
 /**
- * Checks that a login of the database, such as that of the tenant, cannot store large objects, which neither a limit
- * nor an archive of the tenant covers. Only a superuser can revoke that, so a database whose owner is none has no
- * finding.
+ * Checks that a login of the database, such as that of the tenant, cannot store large objects,
+ * which neither a limit nor an archive of the tenant covers. Only a superuser can revoke that,
+ * so a database whose owner is none has no finding.
  * @param client on the tenant's database
  */
-async function checkLargeObjects(client: pg.Client, report: (report: Report) => void): Promise<void> {
+async function checkLargeObjects(
+  client: pg.Client,
+  report: (report: Report) => void,
+): Promise<void> {
   const { rows } = await client.query<{ functions: string | null }>(granted, [writers]);
   const functions = rows[0]?.functions;
-  if (functions)
+  if (functions) {
     report({
       check: 'excess_rights',
       problem: `PUBLIC may store large objects: it may execute ${functions.replaceAll('pg_catalog.', '')}`,
@@ -226,4 +274,5 @@ async function checkLargeObjects(client: pg.Client, report: (report: Report) => 
       statements: [`revoke execute on function ${functions} from public`],
       needsSuperuser: true,
     });
+  }
 }

@@ -8,21 +8,28 @@ import type { RoleFacts } from './server-facts.ts';
 const ofSuperusers = ['superuser', 'replication', 'bypassrls'];
 
 /**
- * Checks a login role of a tenant, or the group of all of them: it has no attributes such as `createdb`, owns nothing,
- * and is a member of the given groups at most.
+ * Checks a login role of a tenant, or the group of all of them: it has no attributes such as
+ * `createdb`, owns nothing, and is a member of the given groups at most.
  */
-export function checkUnprivileged(role: RoleFacts, allowedGroups: string[], { report }: CheckContext): void {
+export function checkUnprivileged(
+  role: RoleFacts,
+  allowedGroups: string[],
+  { report }: CheckContext,
+): void {
   const { name, attributes, groups, ownsIn } = role;
-  if (attributes.length > 0)
+  if (attributes.length > 0) {
     report({
       check: 'excess_rights',
       problem: `role ${name} is ${attributes.join(', ')}`,
       remedy: `Remove ${attributes.join(', ')} from role ${name}`,
-      statements: [`alter role ${quote(name)} ${attributes.map(attribute => `no${attribute}`).join(' ')}`],
+      statements: [
+        `alter role ${quote(name)} ${attributes.map(attribute => `no${attribute}`).join(' ')}`,
+      ],
       alters: name,
       needsSuperuser: attributes.some(attribute => ofSuperusers.includes(attribute)),
     });
-  for (const group of groups.filter(each => !allowedGroups.includes(each)))
+  }
+  for (const group of groups.filter(each => !allowedGroups.includes(each))) {
     report({
       check: 'excess_rights',
       problem: `role ${name} is a member of ${group}`,
@@ -30,7 +37,8 @@ export function checkUnprivileged(role: RoleFacts, allowedGroups: string[], { re
       statements: [`revoke ${quote(group)} from ${quote(name)}`],
       needsSuperuser: true,
     });
-  for (const database of ownsIn)
+  }
+  for (const database of ownsIn) {
     report({
       check: 'excess_rights',
       problem: `role ${name} owns objects ${placeOf(database)}`,
@@ -44,6 +52,7 @@ export function checkUnprivileged(role: RoleFacts, allowedGroups: string[], { re
       database: database ?? undefined,
       alters: name,
     });
+  }
 }
 
 /** @param database null: objects that belong to no database, such as tablespaces */
@@ -52,8 +61,9 @@ export function placeOf(database: string | null): string {
 }
 
 /**
- * Checks the group whose members are the login roles of all tenants. Every tenant has the privileges of the group. So
- * the group must not log in, and must have no privileges on databases and no other members.
+ * Checks the group whose members are the login roles of all tenants. Every tenant has the
+ * privileges of the group. So the group must not log in, and must have no privileges on
+ * databases and no other members.
  */
 export function checkTenantGroup(context: CheckContext): void {
   const { server, facts, report } = context;
@@ -61,7 +71,7 @@ export function checkTenantGroup(context: CheckContext): void {
   const role = facts.roles.get(group);
   if (!role) return;
   checkUnprivileged(role, [], context);
-  if (role.login)
+  if (role.login) {
     report({
       check: 'excess_rights',
       problem: `the group ${group} may log in`,
@@ -69,6 +79,7 @@ export function checkTenantGroup(context: CheckContext): void {
       statements: [`alter role ${quote(group)} nologin`],
       alters: group,
     });
+  }
   for (const name of new Set(facts.grantsTo.get(group)?.map(({ database }) => database))) {
     report({
       check: 'excess_rights',

@@ -9,7 +9,9 @@ export interface LateWebhooks {
   readonly isWaiting: boolean;
 }
 
-/** Later than a pause of all processes, and than a night in which a receiver is being repaired. */
+/**
+ * Later than a pause of all processes, and than a night in which a receiver is being repaired.
+ */
 const maxWait = `interval '10 minutes'`;
 /** A process that serves a tenant again and again, and fails, makes it due later each time. */
 const waitsSince = 'coalesce(waiting_since, due_at)';

@@ -7,7 +7,12 @@ import { backupLocks } from '../backup/backup-lock.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
 import { readStored, type StoredDatabase } from '../databases/list-databases.ts';
 import { type RegisteredProcess, registeredProcesses } from '../records/running-services.ts';
-import { type ArchiveFacts, type OverdueRetention, readArchiveFacts, readOverdueRetention } from './check-archives.ts';
+import {
+  type ArchiveFacts,
+  type OverdueRetention,
+  readArchiveFacts,
+  readOverdueRetention,
+} from './check-archives.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
 import { type MailFacts, readMailFacts } from './check-mails.ts';
 import { type LateWebhooks, readLateWebhooks } from './check-webhooks.ts';
@@ -15,7 +20,15 @@ import { type LateWebhooks, readLateWebhooks } from './check-webhooks.ts';
 /** What the checks use of a tenant. Plain rows take a fifth of the memory of entities. */
 export type CheckedTenant = Pick<
   Tenant,
-  'id' | 'guid' | 'slug' | 'status' | 'server' | 'databaseName' | 'roleName' | 'rolePassword' | 'schemaVersion'
+  | 'id'
+  | 'guid'
+  | 'slug'
+  | 'status'
+  | 'server'
+  | 'databaseName'
+  | 'roleName'
+  | 'rolePassword'
+  | 'schemaVersion'
 > & {
   /** True if a purge has begun. */
   isPurging: boolean;
@@ -76,10 +89,14 @@ export async function readControlFacts(
             role_name as role, d.state
        from tenant_databases d join servers s on s.id = server_id where d.state <> 'gone' order by d.id`,
   );
-  const { rows: fences } = await client.query<{ guid: string }>('select tenant_guid as guid from tenant_fences');
+  const { rows: fences } = await client.query<{ guid: string }>(
+    'select tenant_guid as guid from tenant_fences',
+  );
   const { rows: purged } = await client.query<{ guid: string }>('select guid from purged_tenants');
   const servers = await em.findAll(Server, { orderBy: { id: 'asc' } });
-  for (const server of servers.filter(({ adminUrl }) => !adminUrl)) server.identity = await readServerIdentity(client);
+  for (const server of servers.filter(({ adminUrl }) => !adminUrl)) {
+    server.identity = await readServerIdentity(client);
+  }
   return {
     archives: await readArchiveFacts(client),
     overdueRetention: await readOverdueRetention(client),
@@ -102,7 +119,9 @@ export async function readControlFacts(
 
 async function readTenants(client: pg.Client, servers: Server[]): Promise<CheckedTenant[]> {
   const serverOf = new Map(servers.map(server => [server.id, server]));
-  const { rows } = await client.query<Omit<CheckedTenant, 'id' | 'server'> & { id: string; server: number }>(
+  const { rows } = await client.query<
+    Omit<CheckedTenant, 'id' | 'server'> & { id: string; server: number }
+  >(
     `select id, guid, slug, status, server_id::int as server, database_name as "databaseName", role_name as "roleName",
             role_password as "rolePassword", schema_version as "schemaVersion", purging_at is not null as "isPurging"
        from tenants order by slug`,
@@ -114,7 +133,9 @@ async function readTenants(client: pg.Client, servers: Server[]): Promise<Checke
 }
 
 async function readSigningKeys(client: pg.Client): Promise<ControlFacts['signingKeys']> {
-  const { rows } = await client.query<{ tenant: string } & Pick<SigningKey, 'kid' | 'secret' | 'status'>>(
+  const { rows } = await client.query<
+    { tenant: string } & Pick<SigningKey, 'kid' | 'secret' | 'status'>
+  >(
     `select tenant_id as tenant, kid, secret, status from signing_keys where status <> 'disabled' order by kid`,
   );
   return Map.groupBy(rows, ({ tenant }) => Number(tenant));

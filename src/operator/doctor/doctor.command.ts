@@ -12,10 +12,13 @@ const fields = {
     'make repairs without risk: correct login roles and privileges, drop what purges have left, and old templates; with findings, also those that only their operator can decide',
     { label: 'Repair' },
   ),
-  control: flag('look at the control database and the catalogs of the servers alone; opens no tenant database', {
-    label: 'Without the databases of tenants',
-    isAdvanced: true,
-  }),
+  control: flag(
+    'look at the control database and the catalogs of the servers alone; opens no tenant database',
+    {
+      label: 'Without the databases of tenants',
+      isAdvanced: true,
+    },
+  ),
 };
 
 const doctor = defineOperation({
@@ -23,7 +26,8 @@ const doctor = defineOperation({
   description: 'find orphans, stuck states, wrong privileges, bad keys and secrets, schema drift',
   fields,
   examples: ['doctor', 'doctor --fix', 'doctor --fix 3f2a9c1b # repair one finding'],
-  exitCodes: '0 when nothing is wrong, everything was fixed, or only warnings are left; otherwise 1',
+  exitCodes:
+    '0 when nothing is wrong, everything was fixed, or only warnings are left; otherwise 1',
   effect: 'reads',
   changingFields: ['fix'],
   dryRun: 'show what --fix would repair of the findings of the last report; checks nothing',
@@ -57,17 +61,26 @@ const doctor = defineOperation({
       onStart: total => progress.start(total, 'with findings'),
       onTenant: hasFindings => progress.advance(hasFindings),
     });
-    if (!control) await storeReport(installation.statements, report); // that of all tenants stays the last one
+    // that of all tenants stays the last one
+    if (!control) await storeReport(installation.statements, report);
     await storeSizes(installation.statements, sizes);
     output.result(report, () => reportText(report));
     return report.healthy;
   },
 });
 
-/** @throws {OperatorError} when findings are named that would not be repaired, or that the last report does not have */
-async function requireChosen({ finding: ids, fix }: Values<typeof fields>, control: ControlStatements): Promise<void> {
+/**
+ * @throws {OperatorError} when findings are named that would not be repaired, or that the last
+ *   report does not have
+ */
+async function requireChosen(
+  { finding: ids, fix }: Values<typeof fields>,
+  control: ControlStatements,
+): Promise<void> {
   if (ids.length === 0) return;
-  if (!fix) throw new OperatorError('Give --fix to repair these findings, or no finding', { usage: true });
+  if (!fix) {
+    throw new OperatorError('Give --fix to repair these findings, or no finding', { usage: true });
+  }
 
   const { requireFindings } = await import('./read-findings.ts');
   await requireFindings(control, ids);

@@ -8,7 +8,12 @@ import { checkServer } from './check-server.ts';
 import { type CheckedTenant, type ControlFacts, readControlFacts } from './control-facts.ts';
 import { type Finding, findingId, findingKey } from './finding.ts';
 import { psqlCommand } from './psql-command.ts';
-import { type DoctorReport, type ReportedFinding, type ServerMeasures, thisBuild } from './reports.ts';
+import {
+  type DoctorReport,
+  type ReportedFinding,
+  type ServerMeasures,
+  thisBuild,
+} from './reports.ts';
 
 interface Options {
   /** True to make repairs. */
@@ -17,9 +22,14 @@ interface Options {
   chosen?: readonly string[] | undefined;
   /** True to open no tenant database. */
   controlOnly?: boolean | undefined;
-  /** `CONNECTION_BUDGET`, which each server must have room for; without it, that is not checked. */
+  /**
+   * `CONNECTION_BUDGET`, which each server must have room for; without it, that is not checked.
+   */
   connectionBudget?: number | undefined;
-  /** Called with the size of the database of each tenant that can be measured, which is then known. */
+  /**
+   * Called with the size of the database of each tenant that can be measured, which is then
+   * known.
+   */
   onSize?: ((tenant: Pick<CheckedTenant, 'id'>, bytes: number) => void) | undefined;
   /** Called before the first tenant is checked. */
   onStart?: ((tenants: number) => void) | undefined;
@@ -38,10 +48,11 @@ interface Checked {
 }
 
 /**
- * Checks the whole installation: the control database, the servers, and the contents of the tenant databases. When
- * there are findings, it checks their servers and tenants a second time and returns only the findings that recur: the
- * others were changes in progress. After repairs it checks again: `fixed` are the findings that are gone, also those
- * that another repair removed, and findings that appear only now are added.
+ * Checks the whole installation: the control database, the servers, and the contents of the
+ * tenant databases. When there are findings, it checks their servers and tenants a second time
+ * and returns only the findings that recur: the others were changes in progress. After repairs
+ * it checks again: `fixed` are the findings that are gone, also those that another repair
+ * removed, and findings that appear only now are added.
  */
 export async function diagnose(
   installation: Installation,
@@ -52,15 +63,22 @@ export async function diagnose(
   for (const finding of found) {
     const reported = toReported(finding);
     const server = control.servers.find(({ name }) => name === finding.server);
-    const isChosen = chosen.length === 0 ? finding.repair?.kind === 'safe' : chosen.includes(reported.id);
+    const isChosen =
+      chosen.length === 0 ? finding.repair?.kind === 'safe' : chosen.includes(reported.id);
     findings.push(
-      fix && isChosen && server ? { ...reported, ...(await repair(installation, server, finding)) } : reported,
+      fix && isChosen && server
+        ? { ...reported, ...(await repair(installation, server, finding)) }
+        : reported,
     );
   }
 
   if (findings.some(({ fixed }) => fixed)) {
     const { connectionBudget, controlOnly } = options;
-    const { findings: left } = await checkTwice(installation, { connectionBudget, controlOnly }, findings);
+    const { findings: left } = await checkTwice(
+      installation,
+      { connectionBudget, controlOnly },
+      findings,
+    );
     const leftKeys = new Set(left.map(findingKey));
     const knownKeys = new Set(findings.map(findingKey));
     findings = [
@@ -84,18 +102,30 @@ function toReported({ repair, ...finding }: Finding): ReportedFinding {
 }
 
 /**
- * Runs the checks. If there are findings, checks their servers and tenants again, and returns the findings that recur.
+ * Runs the checks. If there are findings, checks their servers and tenants again, and returns
+ * the findings that recur.
  */
-async function checkTwice(installation: Installation, options: CheckOptions, only?: Place[]): Promise<Checked> {
+async function checkTwice(
+  installation: Installation,
+  options: CheckOptions,
+  only?: Place[],
+): Promise<Checked> {
   const first = await runChecks(installation, options, only);
   if (!first.findings.some(isTransient)) return first;
   const { connectionBudget, controlOnly } = options;
-  const { findings } = await runChecks(installation, { connectionBudget, controlOnly }, first.findings);
+  const { findings } = await runChecks(
+    installation,
+    { connectionBudget, controlOnly },
+    first.findings,
+  );
   const keys = new Set(first.findings.map(findingKey));
   return { ...first, findings: findings.filter(finding => keys.has(findingKey(finding))) };
 }
 
-/** False for a finding about a setting of a server or its URL, which no change in progress causes. */
+/**
+ * False for a finding about a setting of a server or its URL, which no change in progress
+ * causes.
+ */
 function isTransient({ check }: Finding): boolean {
   return check !== 'few_connections' && check !== 'unverified_tls';
 }
@@ -106,7 +136,9 @@ async function runChecks(
   { controlOnly = false, connectionBudget, onSize, onStart, onTenant }: CheckOptions,
   only?: Place[],
 ): Promise<Checked> {
-  const control = await withConnection(installation.controlUrl, client => readControlFacts(installation, client));
+  const control = await withConnection(installation.controlUrl, client =>
+    readControlFacts(installation, client),
+  );
   onStart?.(controlOnly ? 0 : control.tenants.length);
   const serverNames = only && new Set(only.map(({ server }) => server));
   const slugs = only && new Set(only.map(({ tenant }) => tenant));
@@ -115,7 +147,12 @@ async function runChecks(
   const controlFindings = checkControl(installation, control);
   const results = await Promise.all(
     servers.map(server =>
-      checkServer(installation, server, control, { isSelected, connectionBudget, onSize, onTenant }),
+      checkServer(installation, server, control, {
+        isSelected,
+        connectionBudget,
+        onSize,
+        onTenant,
+      }),
     ),
   );
   return {
@@ -125,10 +162,15 @@ async function runChecks(
   };
 }
 
-/** SQLSTATE of the warning with which REVOKE has no effect: the login has not granted the right. */
+/**
+ * SQLSTATE of the warning with which REVOKE has no effect: the login has not granted the right.
+ */
 const notRevoked = '01006';
 
-/** Runs the statements that repair a finding. `fixed` is false when it has none, or one of them failed. */
+/**
+ * Runs the statements that repair a finding. `fixed` is false when it has none, or one of them
+ * failed.
+ */
 async function repair(
   { servers, controlUrl }: Installation,
   server: Server,
@@ -140,11 +182,18 @@ async function repair(
   try {
     await withConnection(servers.adminUrl(server, database), async client => {
       const warnings: string[] = [];
-      client.on('notice', ({ code, message = '' }) => code === notRevoked && warnings.push(message));
+      client.on(
+        'notice',
+        ({ code, message = '' }) => code === notRevoked && warnings.push(message),
+      );
       for (const statement of statements) await client.query(statement);
-      if (warnings.length > 0) throw Object.assign(new Error(warnings.join('; ')), { code: '42501' });
+      if (warnings.length > 0) {
+        throw Object.assign(new Error(warnings.join('; ')), { code: '42501' });
+      }
     });
-    if (control) await withConnection(controlUrl, client => client.query(control.text, control.values));
+    if (control) {
+      await withConnection(controlUrl, client => client.query(control.text, control.values));
+    }
     return { fixed: true, remedy };
   } catch (error) {
     return {
@@ -158,9 +207,13 @@ async function repair(
 }
 
 /** Shows no statement with the verifier of a password. */
-function forSuperuser({ database, statements }: NonNullable<Finding['repair']>, reason: string): string {
-  if (statements.some(statement => statement.includes('password')))
+function forSuperuser(
+  { database, statements }: NonNullable<Finding['repair']>,
+  reason: string,
+): string {
+  if (statements.some(statement => statement.includes('password'))) {
     return `Give the login of this command the right to do it, as a superuser; it may not (${reason})`;
+  }
 
   return `As a superuser of the server: ${psqlCommand(statements, database)}`;
 }

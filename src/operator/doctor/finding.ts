@@ -7,7 +7,10 @@ export interface Finding {
   server: string;
   /** Slug of the tenant; null when the finding concerns no tenant, or no known one. */
   tenant: string | null;
-  /** An error affects a tenant or its safety, and its remedy has a command that mends it. A warning has exit code 0. */
+  /**
+   * An error affects a tenant or its safety, and its remedy has a command that mends it. A
+   * warning has exit code 0.
+   */
   severity: 'error' | 'warning';
   problem: string;
   /** What the operator has to do: an imperative sentence, with the whole command. */
@@ -17,14 +20,14 @@ export interface Finding {
 }
 
 /**
- * When `doctor --fix` makes a repair. `safe`: always, because it has no risk. `named`: only if the operator names the
- * finding, because only they know whether it is wanted.
+ * When `doctor --fix` makes a repair. `safe`: always, because it has no risk. `named`: only if
+ * the operator names the finding, because only they know whether it is wanted.
  */
 export type RepairKind = 'safe' | 'named';
 
 /**
- * Statements that run with the rights of the operator. They may hold the verifier of a password, so they are never
- * shown.
+ * Statements that run with the rights of the operator. They may hold the verifier of a
+ * password, so they are never shown.
  */
 interface Repair {
   kind: RepairKind;
@@ -42,9 +45,9 @@ interface ControlStatement {
 }
 
 /**
- * Every kind of error, with the commands that mend it: one of them is in the remedy of each finding. A word in capitals
- * stands for a name that the finding has. The handbook has the same table, and a test runs each of them as it is
- * printed.
+ * Every kind of error, with the commands that mend it: one of them is in the remedy of each
+ * finding. A word in capitals stands for a name that the finding has. The handbook has the same
+ * table, and a test runs each of them as it is printed.
  */
 export const errors = {
   server_unreachable: ['bin/backoffice server add SERVER'],
@@ -60,10 +63,16 @@ export const errors = {
     'bin/backoffice databases drop TENANT DATABASE',
   ],
   renamed_database: ['bin/backoffice doctor --fix FINDING'],
-  half_dropped_database: ['bin/backoffice restore TENANT --lost', 'bin/backoffice doctor --fix FINDING'],
+  half_dropped_database: [
+    'bin/backoffice restore TENANT --lost',
+    'bin/backoffice doctor --fix FINDING',
+  ],
   old_collation: ['bin/backoffice doctor --fix FINDING'],
   closed_database: ['bin/backoffice doctor --fix FINDING'],
-  orphan_database: [`psql "$DATABASE_URL" -c 'drop database "DATABASE"'`, 'bin/backoffice doctor --fix FINDING'],
+  orphan_database: [
+    `psql "$DATABASE_URL" -c 'drop database "DATABASE"'`,
+    'bin/backoffice doctor --fix FINDING',
+  ],
   orphan_role: ['bin/backoffice doctor --fix FINDING'],
   stuck_provisioning: ['bin/backoffice purge TENANT'],
   missing_role: ['bin/backoffice doctor --fix FINDING'],
@@ -122,7 +131,10 @@ export type Check = keyof typeof errors | (typeof warnings)[number];
 /** What identifies a finding. A finding whose text changes is another one. */
 export type FindingIdentity = Pick<Finding, 'check' | 'server' | 'tenant' | 'problem'>;
 
-/** Identifies a finding: two runs of the checks that find the same fault return findings with equal keys. */
+/**
+ * Identifies a finding: two runs of the checks that find the same fault return findings with
+ * equal keys.
+ */
 export function findingKey({ check, server, tenant, problem }: FindingIdentity): string {
   return JSON.stringify([check, server, tenant, problem]);
 }
@@ -158,7 +170,16 @@ export interface Report {
 
 /** Makes a finding of what a check reports. */
 export function toFinding(server: string, report: Report): Finding {
-  const { check, tenant = null, problem, remedy, statements, kind = 'safe', database, control } = report;
+  const {
+    check,
+    tenant = null,
+    problem,
+    remedy,
+    statements,
+    kind = 'safe',
+    database,
+    control,
+  } = report;
   const severity = check in errors ? 'error' : 'warning';
   const finding: Finding = { check, server, tenant, severity, problem, remedy };
   if (!statements) return finding;
@@ -170,5 +191,9 @@ export function toFinding(server: string, report: Report): Finding {
     ...(control === undefined ? {} : { control }),
   };
 
-  return { ...finding, remedy: `${remedy}: bin/backoffice doctor --fix ${findingId(finding)}`, repair };
+  return {
+    ...finding,
+    remedy: `${remedy}: bin/backoffice doctor --fix ${findingId(finding)}`,
+    repair,
+  };
 }

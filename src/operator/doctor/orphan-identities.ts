@@ -5,14 +5,17 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import type { ServerFacts } from './server-facts.ts';
 
-/** Stands for the guid of a database that accepts no connection: it may hold data of a tenant. */
+/**
+ * Stands for the guid of a database that accepts no connection: it may hold data of a tenant.
+ */
 export const unknownGuid = 'unknown';
 
 /**
- * Finds the tenant whose data each orphan database has: one that the control database does not record. So a renamed
- * database does not count as lost, and no repair changes it.
+ * Finds the tenant whose data each orphan database has: one that the control database does not
+ * record. So a renamed database does not count as lost, and no repair changes it.
  * @param recorded names of the databases of tenants
- * @returns the guid of the tenant, by the name of the database; `unknown` for a database that cannot be read
+ * @returns the guid of the tenant, by the name of the database; `unknown` for a database that
+ *   cannot be read
  */
 export async function readOrphanIdentities(
   adminUrl: string,
@@ -24,7 +27,8 @@ export async function readOrphanIdentities(
   );
   const identities = new Map<string, string>();
   await pLimit(4).map(orphans, async ({ name, open }) => {
-    const read = () => withConnection(databaseUrl(adminUrl, name), readSchemaState, { kind: 'doctor' });
+    const read = () =>
+      withConnection(databaseUrl(adminUrl, name), readSchemaState, { kind: 'doctor' });
     const guid = open ? await read().then(state => state.guid, guidOfFailure) : unknownGuid;
     if (guid !== null) identities.set(name, guid);
   });

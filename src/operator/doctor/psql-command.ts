@@ -1,6 +1,6 @@
 /**
- * Returns the command that runs statements, each by itself, on the server of the control database. On another server,
- * its URL stands in place of the variable.
+ * Returns the command that runs statements, each by itself, on the server of the control
+ * database. On another server, its URL stands in place of the variable.
  * @param database undefined: that of the URL
  */
 export function psqlCommand(statements: string | readonly string[], database?: string): string {

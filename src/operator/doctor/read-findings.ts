@@ -17,7 +17,10 @@ export interface StoredFindings extends Omit<DoctorReport, 'findings' | 'healthy
   madeBy: string;
   /** True if another build has looked: what it would repair, this one cannot judge. */
   isOfOtherBuild: boolean;
-  /** How many the filter selects; of those that are not repaired, how many are open, and for how many that was done. */
+  /**
+   * How many the filter selects; of those that are not repaired, how many are open, and for how
+   * many that was done.
+   */
   total: number;
   errors: number;
   warnings: number;
@@ -45,9 +48,12 @@ export async function readFindings(
   { statements }: ControlStatements,
   { tenant, server, ids, limit, offset }: FindingFilter = {},
 ): Promise<StoredFindings | undefined> {
-  const [tenantJson, idsJson] = [tenant, ids].map(value => (value === undefined ? null : JSON.stringify(value)));
+  const [tenantJson, idsJson] = [tenant, ids].map(value =>
+    value === undefined ? null : JSON.stringify(value),
+  );
   const [row] = await statements.execute<
-    (Omit<StoredFindings, keyof DoctorReport> & Pick<StoredFindings, 'findings'> & { report: DoctorReport })[]
+    (Omit<StoredFindings, keyof DoctorReport> &
+      Pick<StoredFindings, 'findings'> & { report: DoctorReport })[]
   >(
     `with last as materialized (${lastReportSql}),
        done as materialized (${doneSql}),
@@ -69,9 +75,17 @@ export async function readFindings(
             (select coalesce(json_agg(finding || jsonb_build_object('fixed', fixed, 'isDone', is_done)
                       order by fixed, is_done, severity, at), '[]') from shown) as findings
        from last`,
-    [await tenantHead(), tenantJson, tenantJson, server, server, idsJson, idsJson, limit, offset].map(
-      value => value ?? null,
-    ),
+    [
+      await tenantHead(),
+      tenantJson,
+      tenantJson,
+      server,
+      server,
+      idsJson,
+      idsJson,
+      limit,
+      offset,
+    ].map(value => value ?? null),
   );
   if (!row) return undefined;
   const { report, ...findings } = row;
@@ -79,7 +93,10 @@ export async function readFindings(
 }
 
 /** @throws {OperatorError} when the last report has no finding with one of these ids */
-export async function requireFindings(control: ControlStatements, ids: readonly string[]): Promise<void> {
+export async function requireFindings(
+  control: ControlStatements,
+  ids: readonly string[],
+): Promise<void> {
   const last = await readFindings(control, { ids });
   requireOwnReport(last);
   const found = last?.findings ?? [];
@@ -100,11 +117,19 @@ function requireOwnReport(last: StoredFindings | undefined): void {
   );
 }
 
-/** Returns what `--fix` would repair of the last report. @param ids the only findings; none: all that have no risk */
-export async function listRepairs(control: ControlStatements, ids: readonly string[]): Promise<StoredFinding[]> {
+/**
+ * Returns what `--fix` would repair of the last report.
+ * @param ids the only findings; none: all that have no risk
+ */
+export async function listRepairs(
+  control: ControlStatements,
+  ids: readonly string[],
+): Promise<StoredFinding[]> {
   const last = await readFindings(control, ids.length > 0 ? { ids } : {});
   requireOwnReport(last);
   const found = last?.findings ?? [];
 
-  return found.filter(({ repair, fixed }) => !fixed && repair !== null && (repair === 'safe' || ids.length > 0));
+  return found.filter(
+    ({ repair, fixed }) => !fixed && repair !== null && (repair === 'safe' || ids.length > 0),
+  );
 }

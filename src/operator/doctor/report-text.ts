@@ -11,7 +11,15 @@ export function reportText({ servers, tenants, findings }: DoctorReport): string
   return `${findings.map(findingText).join('\n')}\n\n${checked}: ${open}, ${fixed} fixed.`;
 }
 
-export function findingText({ id, server, tenant, severity, problem, remedy, fixed }: ReportedFinding): string {
+export function findingText({
+  id,
+  server,
+  tenant,
+  severity,
+  problem,
+  remedy,
+  fixed,
+}: ReportedFinding): string {
   const first = `${tenant ?? server}: ${severity === 'warning' ? 'warning: ' : ''}${problem} [${id}]`;
   return `${first}\n  ${fixed ? 'fixed' : `→ ${remedy}`}`;
 }

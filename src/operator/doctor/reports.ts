@@ -4,7 +4,10 @@ import { operatorName } from '../command/operator-name.ts';
 import { migrationsDigest } from '../schema/template.ts';
 import type { Finding, RepairKind } from './finding.ts';
 
-/** A finding as a report has it: without the statements of its repair, which may hold the verifier of a password. */
+/**
+ * A finding as a report has it: without the statements of its repair, which may hold the
+ * verifier of a password.
+ */
 export interface ReportedFinding extends Omit<Finding, 'repair'> {
   /** Names it in commands. */
   id: string;
@@ -23,13 +26,19 @@ export interface ServerMeasures {
   archiveFails: boolean;
   /** How many standbys and other receivers read its write-ahead log. */
   receivers: number;
-  /** How far the last receiver is behind; null: there is none, or it or the login of the command does not say. */
+  /**
+   * How far the last receiver is behind; null: there is none, or it or the login of the command
+   * does not say.
+   */
   lagBytes: number | null;
 }
 
 /** What `doctor --json` prints. */
 export interface DoctorReport {
-  /** The build that has looked, with a digest of its tenant migrations: another build judges otherwise. */
+  /**
+   * The build that has looked, with a digest of its tenant migrations: another build judges
+   * otherwise.
+   */
   build: string;
   /** False when a finding is an error that is not fixed. */
   healthy: boolean;
@@ -55,8 +64,13 @@ export async function storeReport(control: Statements, report: DoctorReport): Pr
   );
 }
 
-/** Stores the sizes in bytes of databases, by the ids of their tenants, as those of this hour. */
-export async function storeSizes(control: Statements, sizes: ReadonlyMap<number, number>): Promise<void> {
+/**
+ * Stores the sizes in bytes of databases, by the ids of their tenants, as those of this hour.
+ */
+export async function storeSizes(
+  control: Statements,
+  sizes: ReadonlyMap<number, number>,
+): Promise<void> {
   await control.execute(
     `insert into tenant_usage as u (tenant_id, hour, database_bytes)
      select t.id, date_trunc('hour', now(), 'UTC'), bytes

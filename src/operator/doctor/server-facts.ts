@@ -12,9 +12,15 @@ interface DatabaseFacts {
   broken: boolean;
   /** True when the database accepts connections. */
   open: boolean;
-  /** Versions of its collation, if that of the server has become another one than the recorded one; else null. */
+  /**
+   * Versions of its collation, if that of the server has become another one than the recorded
+   * one; else null.
+   */
   collation: { recorded: string; actual: string } | null;
-  /** Privileges on the database of roles other than its owner; the grantee `public` means every role. */
+  /**
+   * Privileges on the database of roles other than its owner; the grantee `public` means every
+   * role.
+   */
   grants: { grantee: string; privilege: string }[];
 }
 
@@ -32,7 +38,10 @@ export interface RoleFacts {
   admins: string[];
   /** Databases in which it owns objects; null stands for objects that all databases share. */
   ownsIn: (string | null)[];
-  /** Databases in which it has privileges on objects; null as above. Privileges on a database itself do not count. */
+  /**
+   * Databases in which it has privileges on objects; null as above. Privileges on a database
+   * itself do not count.
+   */
   grantedIn: (string | null)[];
 }
 
@@ -50,13 +59,18 @@ export interface ServerFacts {
   grantsTo: Map<string, { database: string; privilege: string }[]>;
   /** The roles by name. */
   roles: Map<string, RoleFacts>;
-  /** The members of each group, by its name: the roles that have its privileges, except that of the operator. */
+  /**
+   * The members of each group, by its name: the roles that have its privileges, except that of
+   * the operator.
+   */
   members: Map<string, string[]>;
 }
 
 /** Reads the databases and roles of a server. Takes four queries, however many there are. */
 export async function readServerFacts(client: pg.Client, prefix: string): Promise<ServerFacts> {
-  const { rows: databases } = await client.query<DatabaseFacts & { isSuperuser: boolean; login: string }>(
+  const { rows: databases } = await client.query<
+    DatabaseFacts & { isSuperuser: boolean; login: string }
+  >(
     `select datname as name, datconnlimit = -2 as broken, datallowconn as open, pg_get_userbyid(datdba)::text as owner,
             (select rolsuper from pg_roles r where r.oid = datdba) as "isOwnedBySuperuser",
             pg_has_role(datdba, 'usage') as "isOwn", current_user::text as login, current_setting('is_superuser')::boolean as "isSuperuser",
@@ -79,15 +93,19 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
        from pg_roles r where starts_with(rolname, $1)`,
     [`${prefix}_`],
   );
-  const { rows: dependencies } = await client.query<{ role: string; owns: boolean; database: string | null }>(
+  const { rows: dependencies } = await client.query<{
+    role: string;
+    owns: boolean;
+    database: string | null;
+  }>(
     `select distinct rolname as role, deptype = 'o' as owns, datname as database
        from pg_shdepend s join pg_roles r on r.oid = refobjid left join pg_database d on d.oid = dbid
       where refclassid = 'pg_authid'::regclass and deptype in ('o', 'a') and starts_with(rolname, $1)
         and (deptype = 'o' or classid <> 'pg_database'::regclass)`,
     [`${prefix}_`],
   );
-  // The creator of a role becomes a member of it that may grant it, but without its privileges: such members do not
-  // count.
+  // The creator of a role becomes a member of it that may grant it, but without its privileges:
+  // such members do not count.
   const { rows: members } = await client.query<{ name: string; member: string }>(
     `select distinct pg_get_userbyid(roleid)::text as name, pg_get_userbyid(member)::text as member
        from pg_auth_members where starts_with(pg_get_userbyid(roleid)::text, $1)
@@ -96,8 +114,12 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
   );
   const dependenciesOf = Map.groupBy(dependencies, ({ role }) => role);
   const databasesOf = (role: string, owns: boolean) =>
-    (dependenciesOf.get(role) ?? []).filter(each => each.owns === owns).map(({ database }) => database);
-  const grants = databases.flatMap(({ name, grants }) => grants.map(grant => ({ database: name, ...grant })));
+    (dependenciesOf.get(role) ?? [])
+      .filter(each => each.owns === owns)
+      .map(({ database }) => database);
+  const grants = databases.flatMap(({ name, grants }) =>
+    grants.map(grant => ({ database: name, ...grant })),
+  );
   return {
     login: databases[0]?.login ?? '',
     isSuperuser: databases[0]?.isSuperuser ?? false,
@@ -111,13 +133,19 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
       ]),
     ),
     members: new Map(
-      [...Map.groupBy(members, ({ name }) => name)].map(([name, rows]) => [name, rows.map(({ member }) => member)]),
+      [...Map.groupBy(members, ({ name }) => name)].map(([name, rows]) => [
+        name,
+        rows.map(({ member }) => member),
+      ]),
     ),
   };
 }
 
 /** Returns the sizes in bytes of databases that this login may connect to, by their names. */
-export async function readDatabaseSizes(adminUrl: string, names: readonly string[]): Promise<Map<string, number>> {
+export async function readDatabaseSizes(
+  adminUrl: string,
+  names: readonly string[],
+): Promise<Map<string, number>> {
   return withConnection(
     adminUrl,
     async client => {

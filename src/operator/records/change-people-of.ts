@@ -9,7 +9,10 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
 
 interface ChangeOptions<Result> {
-  /** Makes the change with every permission, by the rules that administrators of the tenant have too. */
+  /**
+   * Makes the change with every permission, by the rules that administrators of the tenant have
+   * too.
+   */
   change: (transaction: PeopleTransaction) => Promise<Result>;
   /** What to say when a rule refuses the change. */
   refusals?: Partial<Record<ProblemCode, string>>;
@@ -18,9 +21,10 @@ interface ChangeOptions<Result> {
 }
 
 /**
- * Changes users or roles of a tenant for an operator, in one transaction. Changes of the tenant's people follow one
- * another, those of operators and of the API alike.
- * @throws {OperatorError} when a rule refuses the change; when nobody could manage the people of the tenant any more
+ * Changes users or roles of a tenant for an operator, in one transaction. Changes of the
+ * tenant's people follow one another, those of operators and of the API alike.
+ * @throws {OperatorError} when a rule refuses the change; when nobody could manage the people
+ *   of the tenant any more
  */
 export async function changePeopleOf<Result>(
   installation: Installation,
@@ -28,7 +32,8 @@ export async function changePeopleOf<Result>(
   { change, refusals = {}, isDryRun = false }: ChangeOptions<Result>,
 ): Promise<Result> {
   const control = await installation.control();
-  const transact = (work: (query: QueryControl) => Promise<Result>) => transactControl(control, work);
+  const transact = (work: (query: QueryControl) => Promise<Result>) =>
+    transactControl(control, work);
   try {
     return await changeOrUndo(transact, isDryRun, async query => {
       await lockPeople(query, id);

@@ -6,7 +6,8 @@ import { countText } from '../command/texts.ts';
 
 const add = defineChange({
   name: 'client add',
-  description: 'add a program that acts for a user with legacy tokens; its secret is shown only once',
+  description:
+    'add a program that acts for a user with legacy tokens; its secret is shown only once',
   fields: {
     slug: argument('slug'),
     email: argument('email'),

@@ -25,7 +25,9 @@ export async function addClient(
   const secret = randomBytes(32).toString('base64url');
   const secretHash = createHash('sha256').update(secret).digest();
   const { em } = await installation.control();
-  if (!isDryRun) await em.fork().insert(ApiClient, { id, tenant: tenant.id, user, name, secretHash });
+  if (!isDryRun) {
+    await em.fork().insert(ApiClient, { id, tenant: tenant.id, user, name, secretHash });
+  }
   return { name, email, id, secret };
 }
 
@@ -41,10 +43,17 @@ export async function revokeClient(
   id: string,
   isDryRun = false,
 ): Promise<ClientSummary> {
-  const client = (await listClients(installation, slug)).find(each => each.id === id && each.state === 'active');
-  if (!client)
-    throw new OperatorError(`${slug} has no active client ${id}. List its clients: bin/backoffice client list ${slug}`);
+  const client = (await listClients(installation, slug)).find(
+    each => each.id === id && each.state === 'active',
+  );
+  if (!client) {
+    throw new OperatorError(
+      `${slug} has no active client ${id}. List its clients: bin/backoffice client list ${slug}`,
+    );
+  }
   const { em } = await installation.control();
-  if (!isDryRun) await em.fork().nativeUpdate(ApiClient, { id, revokedAt: null }, { revokedAt: new Date() });
+  if (!isDryRun) {
+    await em.fork().nativeUpdate(ApiClient, { id, revokedAt: null }, { revokedAt: new Date() });
+  }
   return client;
 }

@@ -1,5 +1,6 @@
 /** SQL of the last report of doctor. */
-export const lastReportSql = 'select report, made_at, made_by from doctor_reports order by id desc limit 1';
+export const lastReportSql =
+  'select report, made_at, made_by from doctor_reports order by id desc limit 1';
 
 /** SQL of what operators have done since the report `last`, and a report does not know. */
 export const doneSql = `
@@ -7,8 +8,9 @@ export const doneSql = `
    where state = 'done' and finished_at > made_at and command <> 'doctor'`;
 
 /**
- * SQL: whether one of the commands that the remedy of a finding names was run since the report, for its tenant or its
- * server, where `done` has `doneSql`. Nobody has looked whether it has helped.
+ * SQL: whether one of the commands that the remedy of a finding names was run since the report,
+ * for its tenant or its server, where `done` has `doneSql`. Nobody has looked whether it has
+ * helped.
  */
 export function isDoneSql(finding: string): string {
   return `exists (

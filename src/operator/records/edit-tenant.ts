@@ -17,7 +17,10 @@ const tenantEdit = z.strictObject({
   disable: z.array(feature),
 });
 
-/** What to change of a tenant: features to enable and to disable; what is undefined stays as it is. */
+/**
+ * What to change of a tenant: features to enable and to disable; what is undefined stays as it
+ * is.
+ */
 export type TenantEdit = z.input<typeof tenantEdit>;
 
 /** A field of a tenant that an edit changes. */
@@ -36,7 +39,8 @@ interface Editable {
 }
 
 /**
- * Changes a tenant. Every process applies it within a second. Slug, guid and the name of the database never change.
+ * Changes a tenant. Every process applies it within a second. Slug, guid and the name of the
+ * database never change.
  * @param isDryRun true to return what would change, and to change nothing
  * @throws {OperatorError} when there is no such tenant, or a value is not acceptable
  */
@@ -52,7 +56,9 @@ export async function editTenant(
     [slug],
   );
   if (!tenant) throw noSuchTenant(slug);
-  const features = [...new Set([...tenant.features, ...enable])].filter(each => !disable.includes(each));
+  const features = [...new Set([...tenant.features, ...enable])].filter(
+    each => !disable.includes(each),
+  );
   const after = {
     name: name ?? tenant.name,
     appId: appId ?? tenant.appId,
@@ -64,7 +70,7 @@ export async function editTenant(
   const changes = fields
     .map(field => ({ field, from: before[field], to: after[field] }))
     .filter(({ from, to }) => from !== to);
-  if (!isDryRun)
+  if (!isDryRun) {
     await statements.execute(
       `update tenants
           set name = coalesce(?::text, name), app_id = coalesce(?::text, app_id),
@@ -83,19 +89,31 @@ export async function editTenant(
         slug,
       ],
     );
+  }
   return { guid: tenant.guid, changes };
 }
 
 function checkEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
   const parsed = tenantEdit.safeParse(edit);
   if (!parsed.success) {
-    const faults = parsed.error.issues.map(({ path: [field], message }) => `--${kebabCase(String(field))} ${message}`);
+    const faults = parsed.error.issues.map(
+      ({ path: [field], message }) => `--${kebabCase(String(field))} ${message}`,
+    );
     throw new OperatorError(faults.join('; '), { usage: true });
   }
   const { name, appId, appUrl, enable, disable } = parsed.data;
-  if ([name, appId, appUrl].every(value => value === undefined) && enable.length + disable.length === 0)
-    throw new OperatorError('Name what to change: --name, --app-id, --app-url, --enable or --disable', { usage: true });
+  if (
+    [name, appId, appUrl].every(value => value === undefined) &&
+    enable.length + disable.length === 0
+  ) {
+    throw new OperatorError(
+      'Name what to change: --name, --app-id, --app-url, --enable or --disable',
+      { usage: true },
+    );
+  }
   const both = enable.filter(each => disable.includes(each));
-  if (both.length > 0) throw new OperatorError(`Either enable or disable ${both.join(', ')}`, { usage: true });
+  if (both.length > 0) {
+    throw new OperatorError(`Either enable or disable ${both.join(', ')}`, { usage: true });
+  }
   return parsed.data;
 }

@@ -17,7 +17,8 @@ const list = defineList({
 
 const rotate = defineChange({
   name: 'key rotate',
-  description: 'sign with a new key; tokens signed with the previous key stay valid until they expire',
+  description:
+    'sign with a new key; tokens signed with the previous key stay valid until they expire',
   fields: { slug: argument('slug') },
   examples: ['key rotate acme --reason "yearly rotation"'],
   effect: 'changes',
@@ -25,7 +26,8 @@ const rotate = defineChange({
   async change({ slug }, { installation }, isDryRun) {
     const { rotateKey } = await import('./keys.ts');
     const { kid, previous } = await rotateKey(installation, slug, isDryRun);
-    const kept = previous === null ? '' : ` Tokens of key ${previous} stay valid until they expire.`;
+    const kept =
+      previous === null ? '' : ` Tokens of key ${previous} stay valid until they expire.`;
     return {
       document: isDryRun ? { previous } : { kid },
       plan: `${slug} would sign with a new key.${kept}`,
@@ -36,7 +38,8 @@ const rotate = defineChange({
 
 const disable = defineChange({
   name: 'key disable',
-  description: 'refuse every token of a key at once; if the key is the active one, a new key replaces it',
+  description:
+    'refuse every token of a key at once; if the key is the active one, a new key replaces it',
   fields: { slug: argument('slug'), kid: argument('kid') },
   examples: ['key disable acme 5f0a6c1e-9d1b-4f5e-8f3b-0a4c8d2e7b61 --reason "key was stolen"'],
   effect: 'locks out',
@@ -49,7 +52,10 @@ const disable = defineChange({
       document: { kid, status: 'disabled' },
       facts: { isReplaced },
       plan: `Every token of key ${kid} would be refused, and its users log in again.${replaced}`,
-      confirm: { name: slug, consequence: `will refuse every token of key ${kid}: its users log in again` },
+      confirm: {
+        name: slug,
+        consequence: `will refuse every token of key ${kid}: its users log in again`,
+      },
       done: `Key ${kid} is disabled: its tokens are refused, and its users log in again.`,
     };
   },

@@ -8,16 +8,23 @@ import { lockSpaces } from '../../lib/postgres/advisory-locks.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
 import { findTenant } from './tenants.ts';
 
-/** Creates an active key for a tenant, which must not have one. The caller flushes the entity manager. */
-export function addSigningKey(em: EntityManager, tenant: Pick<Tenant, 'id' | 'guid'>, secrets: SecretBox): SigningKey {
+/**
+ * Creates an active key for a tenant, which must not have one. The caller flushes the entity
+ * manager.
+ */
+export function addSigningKey(
+  em: EntityManager,
+  tenant: Pick<Tenant, 'id' | 'guid'>,
+  secrets: SecretBox,
+): SigningKey {
   const kid = randomUUID();
   const secret = secrets.seal(randomBytes(signingKeyBytes), owners.signingKey(tenant.guid, kid));
   return em.create(SigningKey, { kid, tenant: tenant.id, secret });
 }
 
 /**
- * Replaces the active key. The previous key becomes `retiring`: it still verifies tokens until every token that it
- * signed has expired, so no user is logged out.
+ * Replaces the active key. The previous key becomes `retiring`: it still verifies tokens until
+ * every token that it signed has expired, so no user is logged out.
  * @param isDryRun true to return the result, and to change nothing
  * @returns the ids of the new key and of the one that it replaces; null: the tenant had none
  */
@@ -29,12 +36,16 @@ export async function rotateKey(
   return changeKeys(installation, slug, isDryRun, async (em, tenant) => {
     const previous = await em.findOne(SigningKey, { tenant: tenant.id, status: 'active' });
     if (previous) await retire(em, previous, 'retiring');
-    return { kid: addSigningKey(em, tenant, installation.secrets).kid, previous: previous?.kid ?? null };
+    return {
+      kid: addSigningKey(em, tenant, installation.secrets).kid,
+      previous: previous?.kid ?? null,
+    };
   });
 }
 
 /**
- * Disables a key: every token that it signed is refused at once. A new key replaces the active one.
+ * Disables a key: every token that it signed is refused at once. A new key replaces the active
+ * one.
  * @param isDryRun true to return the result, and to change nothing
  * @returns whether it was the active one
  * @throws {OperatorError} when the tenant has no such key
@@ -55,18 +66,31 @@ export async function disableKey(
   });
 }
 
-/** By the clock of the database, by which the service counts the retirement; the operator's may differ. */
-async function retire(em: EntityManager, { kid }: SigningKey, status: 'retiring' | 'disabled'): Promise<void> {
-  await em.nativeUpdate(SigningKey, { kid }, { status, retiredAt: raw('coalesce(retired_at, now())') });
+/**
+ * By the clock of the database, by which the service counts the retirement; the operator's may
+ * differ.
+ */
+async function retire(
+  em: EntityManager,
+  { kid }: SigningKey,
+  status: 'retiring' | 'disabled',
+): Promise<void> {
+  await em.nativeUpdate(
+    SigningKey,
+    { kid },
+    { status, retiredAt: raw('coalesce(retired_at, now())') },
+  );
 }
 
 function noSuchKey(slug: string, kid: string): OperatorError {
-  return new OperatorError(`${slug} has no key ${kid}. List its keys: bin/backoffice key list ${slug}`);
+  return new OperatorError(
+    `${slug} has no key ${kid}. List its keys: bin/backoffice key list ${slug}`,
+  );
 }
 
 /**
- * Changes a tenant's keys in one transaction, under the lock of the tenant. So changes of one tenant run one after the
- * other, and there is always exactly one active key.
+ * Changes a tenant's keys in one transaction, under the lock of the tenant. So changes of one
+ * tenant run one after the other, and there is always exactly one active key.
  * @throws {OperatorError} when the tenant's secrets were sealed under another master key
  */
 async function changeKeys<T>(

@@ -51,11 +51,16 @@ export async function listActions(
 }
 
 /** Returns a part of the actions that the filter selects, and how many there are. */
-export async function pageActions(control: ControlStatements, filter: ActionFilter): Promise<ListPage<ActionSummary>> {
+export async function pageActions(
+  control: ControlStatements,
+  filter: ActionFilter,
+): Promise<ListPage<ActionSummary>> {
   const { before, limit } = filter;
   const { where, values } = conditionsOf(filter);
   const rows = await listActions(control, { ...filter, limit: limit + 1 });
-  const [counts = { total: 0, newer: 0 }] = await control.statements.execute<{ total: number; newer: number }[]>(
+  const [counts = { total: 0, newer: 0 }] = await control.statements.execute<
+    { total: number; newer: number }[]
+  >(
     `select count(*)::int as total, count(*) filter (where id >= ?::bigint)::int as newer
        from operator_actions where ${where}`,
     [before ?? null, ...values],
@@ -65,7 +70,14 @@ export async function pageActions(control: ControlStatements, filter: ActionFilt
 }
 
 /** Returns the condition of a filter in SQL, with its values. */
-function conditionsOf({ slug, operator, command, since, until, all }: Omit<ActionFilter, 'limit' | 'before'>) {
+function conditionsOf({
+  slug,
+  operator,
+  command,
+  since,
+  until,
+  all,
+}: Omit<ActionFilter, 'limit' | 'before'>) {
   const conditions: [string, string | undefined][] = [
     ['slug = ?', slug],
     ['strpos(lower(operator), lower(?)) > 0', operator],
@@ -83,9 +95,15 @@ function conditionsOf({ slug, operator, command, since, until, all }: Omit<Actio
 }
 
 /** The last run of a command that timers run. */
-export type RoutineRun = Pick<ActionSummary, 'command' | 'state' | 'operator' | 'startedAt' | 'error'>;
+export type RoutineRun = Pick<
+  ActionSummary,
+  'command' | 'state' | 'operator' | 'startedAt' | 'error'
+>;
 
-/** Returns the last run of each command that has run. @param commands those that timers run */
+/**
+ * Returns the last run of each command that has run.
+ * @param commands those that timers run
+ */
 export async function lastRoutineRuns(
   { statements }: ControlStatements,
   commands: readonly string[],

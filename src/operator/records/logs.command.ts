@@ -10,9 +10,13 @@ const logs = defineOperation({
   fields: {
     slug: optionalArgument('slug', { description: 'only those of one tenant' }),
     operator: option('<text>', 'only those of this login or host', { kind: 'operator' }),
-    command: option('<words>', 'only this command, such as "user add", or all that begin with its words', {
-      kind: 'command',
-    }),
+    command: option(
+      '<words>',
+      'only this command, such as "user add", or all that begin with its words',
+      {
+        kind: 'command',
+      },
+    ),
     since: option('<time>', 'only from then on: 2026-11-22T14:00Z, or 90m, 12h, 7d ago', {
       label: 'From',
       kind: 'time',
@@ -40,7 +44,13 @@ stay, as all changes do.`,
     const { pageActions } = await import('./list-actions.ts');
     output.page(await pageActions(installation, filter), {
       row: rowOf,
-      wide: ({ id, operator, build, finishedAt, error }) => ({ id, operator, build, finished: finishedAt, error }),
+      wide: ({ id, operator, build, finishedAt, error }) => ({
+        id,
+        operator,
+        build,
+        finished: finishedAt,
+        error,
+      }),
       name: ({ id }) => id,
       empty: 'No operator changed anything.',
     });
@@ -49,7 +59,15 @@ stay, as all changes do.`,
 
 export const operations = [logs];
 
-function rowOf({ startedAt, operator, command, slug, arguments: values, state, reason }: ActionSummary): object {
+function rowOf({
+  startedAt,
+  operator,
+  command,
+  slug,
+  arguments: values,
+  state,
+  reason,
+}: ActionSummary): object {
   const what = Object.entries(values).map(([name, value]) => `${name}=${[value].flat().join(',')}`);
   return {
     'time (UTC)': startedAt.slice(0, 16).replace('T', ' '),

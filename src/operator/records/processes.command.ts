@@ -14,7 +14,10 @@ by the number of these processes.`,
     return listProcesses(installation);
   },
   row: rowOf,
-  wide: ({ id, clockAheadMs }) => ({ clock: `${((clockAheadMs ?? 0) / 1_000).toFixed(1)} s ahead`, id }),
+  wide: ({ id, clockAheadMs }) => ({
+    clock: `${((clockAheadMs ?? 0) / 1_000).toFixed(1)} s ahead`,
+    id,
+  }),
   nameOf: ({ id }) => id,
   empty: 'No process is running.',
 });
@@ -22,7 +25,8 @@ by the number of these processes.`,
 export const operations = [processes];
 
 function rowOf(process: ProcessSummary): object {
-  const { host, pid, share, connectionBudget, heartbeatAge, build, tenantHead, startedAt } = process;
+  const { host, pid, share, connectionBudget, heartbeatAge, build, tenantHead, startedAt } =
+    process;
   return {
     host,
     pid,

@@ -13,13 +13,22 @@ export interface ProcessSummary {
   startedAt: string;
   /** Seconds since the last beat. */
   heartbeatAge: number;
-  /** False if its last beat is too old: it is gone, or paused, or cannot reach the control database. */
+  /**
+   * False if its last beat is too old: it is gone, or paused, or cannot reach the control
+   * database.
+   */
   isRunning: boolean;
   /** `CONNECTION_BUDGET` of the process. */
   connectionBudget: number | null;
-  /** How far its clock is ahead of that of the control database, in ms; null before its first beat. */
+  /**
+   * How far its clock is ahead of that of the control database, in ms; null before its first
+   * beat.
+   */
   clockAheadMs: number | null;
-  /** Connections that a running process of the service may open to each server; null for another process. */
+  /**
+   * Connections that a running process of the service may open to each server; null for another
+   * process.
+   */
   share: number | null;
   id: string;
 }

@@ -4,18 +4,28 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 
 /** @throws {OperatorError} when the tenant must be deleted before it can be purged */
 export function requirePurgeable({ slug, status }: Pick<Tenant, 'slug' | 'status'>): void {
-  if (status !== 'deleted' && status !== 'provisioning')
+  if (status !== 'deleted' && status !== 'provisioning') {
     throw new OperatorError(`${slug} is ${status}. Delete it first: bin/backoffice delete ${slug}`);
+  }
 }
 
-/** @throws {OperatorError} when a purge of the tenant has begun: its database may be dropped already */
-export async function requireNotPurging({ statements }: ControlStatements, slug: string): Promise<void> {
+/**
+ * @throws {OperatorError} when a purge of the tenant has begun: its database may be dropped
+ *   already
+ */
+export async function requireNotPurging(
+  { statements }: ControlStatements,
+  slug: string,
+): Promise<void> {
   const found = await statements.execute<object[]>(
     'select from tenants where slug = ? and purging_at is not null limit 1',
     [slug],
   );
-  if (found.length > 0)
-    throw new OperatorError(`A purge of ${slug} has begun, and can only be ended: bin/backoffice purge ${slug}`);
+  if (found.length > 0) {
+    throw new OperatorError(
+      `A purge of ${slug} has begun, and can only be ended: bin/backoffice purge ${slug}`,
+    );
+  }
 }
 
 /**
@@ -48,6 +58,9 @@ export async function copyFrom<T>(
 
 /** True also while the purge has not ended. */
 async function isPurged({ statements }: ControlStatements, id: number): Promise<boolean> {
-  const rows = await statements.execute<object[]>('select from tenants where id = ? and purging_at is null', [id]);
+  const rows = await statements.execute<object[]>(
+    'select from tenants where id = ? and purging_at is null',
+    [id],
+  );
   return rows.length === 0;
 }

@@ -11,7 +11,9 @@ interface ServerSummary {
   capacity: number | null;
 }
 
-/** SQL for the identity of a row of `servers`, also of the server that has the control database. */
+/**
+ * SQL for the identity of a row of `servers`, also of the server that has the control database.
+ */
 export const storedIdentity = (row: string): string =>
   `coalesce(${row}.identity, case when ${row}.on_control_server then (${serverIdentitySql}) end)`;
 
@@ -24,11 +26,13 @@ export async function listServers({ statements }: ControlStatements): Promise<Se
 }
 
 /**
- * Returns the server with the most room for another tenant; undefined when none has room. A server without a limit has
- * more room than any other; among several of them, the one with the fewest tenants has the most.
+ * Returns the server with the most room for another tenant; undefined when none has room. A
+ * server without a limit has more room than any other; among several of them, the one with the
+ * fewest tenants has the most.
  */
 export function roomiest(servers: readonly ServerSummary[]): ServerSummary | undefined {
-  const room = ({ capacity, tenants }: ServerSummary): number => (capacity ?? Number.MAX_SAFE_INTEGER) - tenants;
+  const room = ({ capacity, tenants }: ServerSummary): number =>
+    (capacity ?? Number.MAX_SAFE_INTEGER) - tenants;
   const [best] = servers.toSorted((a, b) => room(b) - room(a));
   return best && room(best) > 0 ? best : undefined;
 }
@@ -41,7 +45,9 @@ interface MeasuredBytes {
 }
 
 /** Returns the last measured sizes of the tenant databases of each server, by its name. */
-export async function bytesByServer({ statements }: ControlStatements): Promise<Map<string, MeasuredBytes>> {
+export async function bytesByServer({
+  statements,
+}: ControlStatements): Promise<Map<string, MeasuredBytes>> {
   const rows = await statements.execute<({ name: string } & MeasuredBytes)[]>(
     `select s.name, sum(database_bytes)::float8 as bytes, ${isoTime('max(hour)')} as "measuredAt"
        from tenants t
@@ -59,8 +65,8 @@ export async function bytesByServer({ statements }: ControlStatements): Promise<
 }
 
 /**
- * Sets the maximum number of tenants that are placed on a server automatically; null for no limit. Tenants that are
- * there already stay.
+ * Sets the maximum number of tenants that are placed on a server automatically; null for no
+ * limit. Tenants that are there already stay.
  * @param isDryRun true to change nothing
  * @returns the number before
  * @throws {OperatorError} when there is no server with this name
@@ -73,7 +79,12 @@ export async function setCapacity(
 ): Promise<number | null> {
   const server = (await listServers(reader)).find(each => each.name === name);
   if (!server) throw noSuchServer(name);
-  if (!isDryRun) await reader.statements.execute('update servers set capacity = ? where name = ?', [capacity, name]);
+  if (!isDryRun) {
+    await reader.statements.execute('update servers set capacity = ? where name = ?', [
+      capacity,
+      name,
+    ]);
+  }
   return server.capacity;
 }
 

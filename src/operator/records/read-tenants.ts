@@ -50,7 +50,15 @@ const summaries = `select ${columns} from tenants t join servers s on s.id = t.s
 export const tenantStates = ['provisioning', 'active', 'suspended', 'deleted'] as const;
 
 /** The columns that a list of tenants can be sorted by. */
-export const tenantSorts = ['slug', 'name', 'status', 'health', 'version', 'server', 'created'] as const;
+export const tenantSorts = [
+  'slug',
+  'name',
+  'status',
+  'health',
+  'version',
+  'server',
+  'created',
+] as const;
 
 const sortColumns: Record<(typeof tenantSorts)[number], string> = {
   slug: 't.slug',
@@ -79,7 +87,10 @@ export interface TenantFilter {
 }
 
 /** Returns the tenants that the filter selects, by default all, ordered by slug. */
-export async function listTenants(control: ControlStatements, filter: TenantFilter = {}): Promise<TenantWithHealth[]> {
+export async function listTenants(
+  control: ControlStatements,
+  filter: TenantFilter = {},
+): Promise<TenantWithHealth[]> {
   const { sort = 'slug', limit = null, offset = 0 } = filter;
   const column = sortColumns[sort.replace(/^-/, '') as keyof typeof sortColumns];
   const order = `order by ${column} ${sort.startsWith('-') ? 'desc' : 'asc'} nulls last, t.slug`;
@@ -95,8 +106,8 @@ export async function listTenants(control: ControlStatements, filter: TenantFilt
 }
 
 /**
- * Returns the ids of the tenants that the filter selects, in their order. Of all tenants, only the
- * rank is looked up.
+ * Returns the ids of the tenants that the filter selects, in their order. Of all tenants, only
+ * the rank is looked up.
  */
 async function findByHealth(
   { statements }: ControlStatements,
@@ -120,7 +131,10 @@ async function findByHealth(
 }
 
 /** Returns tenants in the order of their ids. */
-function readTenants(control: ControlStatements, ids: readonly number[]): Promise<TenantWithHealth[]> {
+function readTenants(
+  control: ControlStatements,
+  ids: readonly number[],
+): Promise<TenantWithHealth[]> {
   const list = `{${ids.join(',')}}`;
 
   return readWithHealth(
@@ -131,14 +145,19 @@ function readTenants(control: ControlStatements, ids: readonly number[]): Promis
   );
 }
 
-/** @param picked SQL of the tenants @param values of both texts */
+/**
+ * @param picked SQL of the tenants
+ * @param values of both texts
+ */
 async function readWithHealth(
   { statements }: ControlStatements,
   picked: string,
   values: (string | number | null)[],
   order: string,
 ): Promise<TenantWithHealth[]> {
-  const rows = await statements.execute<(TenantSummary & StoredHealth & Pick<TenantWithHealth, 'checkedAt'>)[]>(
+  const rows = await statements.execute<
+    (TenantSummary & StoredHealth & Pick<TenantWithHealth, 'checkedAt'>)[]
+  >(
     `with ${await healthSql(picked)}
      select ${columns}, ${healthColumns}, (select ${isoTime('made_at')} from last) as "checkedAt"
        from picked t join servers s on s.id = t.server_id left join health on health.id = t.id ${order}`,
@@ -149,13 +168,19 @@ async function readWithHealth(
 }
 
 /** Returns how many tenants the filter selects. */
-export async function countTenants({ statements }: ControlStatements, filter: TenantFilter): Promise<number> {
+export async function countTenants(
+  { statements }: ControlStatements,
+  filter: TenantFilter,
+): Promise<number> {
   const { where, values } = conditionsOf(filter);
   const from = `from tenants t join servers s on s.id = t.server_id ${where}`;
   const { health } = filter;
   const [row] =
     health === undefined
-      ? await statements.execute<{ count: number }[]>(`select count(*)::int as count ${from}`, values)
+      ? await statements.execute<{ count: number }[]>(
+          `select count(*)::int as count ${from}`,
+          values,
+        )
       : await statements.execute<{ count: number }[]>(
           `with ${await healthSql(`select t.* ${from}`)}
            select count(*)::int as count from picked left join (select id, rank from health) health using (id)
@@ -171,19 +196,27 @@ interface FleetHealth {
   counts: Record<Health, number>;
   /** When doctor last looked at all of them; null: never. */
   checkedAt: string | null;
-  /** Those that are not well for a reason of their own: the worst first, and of these the ones that were so first. */
+  /**
+   * Those that are not well for a reason of their own: the worst first, and of these the ones
+   * that were so first.
+   */
   troubled: TenantWithHealth[];
   /** How many such there are, with those that are not listed. */
   total: number;
 }
 
 /**
- * Reads how well the fleet is. That a server does not respond is a reason of the server: its tenants are counted, and
- * not listed. So are those that are only not checked yet.
+ * Reads how well the fleet is. That a server does not respond is a reason of the server: its
+ * tenants are counted, and not listed. So are those that are only not checked yet.
  * @param limit how many are listed
  */
-export async function readFleetHealth(control: ControlStatements, limit: number): Promise<FleetHealth> {
-  const [row] = await control.statements.execute<(Omit<FleetHealth, 'troubled'> & { shown: number[] })[]>(
+export async function readFleetHealth(
+  control: ControlStatements,
+  limit: number,
+): Promise<FleetHealth> {
+  const [row] = await control.statements.execute<
+    (Omit<FleetHealth, 'troubled'> & { shown: number[] })[]
+  >(
     `with ${await healthSql('select * from tenants')},
      ranked_tenants as materialized (
        select slug, id, rank, since, not is_of_server and (rank > 1 or has_done) as is_troubled
@@ -206,9 +239,15 @@ export async function readFleetHealth(control: ControlStatements, limit: number)
   };
 }
 
-function conditionsOf({ search, status, server, version }: TenantFilter): { where: string; values: string[] } {
+function conditionsOf({ search, status, server, version }: TenantFilter): {
+  where: string;
+  values: string[];
+} {
   const conditions: [string, string | undefined][] = [
-    [`concat_ws(' ', t.slug, t.name, t.guid) ilike ?`, search && `%${search.replace(/[\\%_]/g, '\\$&')}%`],
+    [
+      `concat_ws(' ', t.slug, t.name, t.guid) ilike ?`,
+      search && `%${search.replace(/[\\%_]/g, '\\$&')}%`,
+    ],
     ['t.status = ?', status],
     ['s.name = ?', server],
     ["starts_with(coalesce(t.schema_version, 'between'), ?)", version],
@@ -219,8 +258,13 @@ function conditionsOf({ search, status, server, version }: TenantFilter): { wher
 }
 
 /** @throws {OperatorError} when there is no tenant with this slug */
-export async function readTenant({ statements }: ControlStatements, slug: string): Promise<TenantSummary> {
-  const [tenant] = await statements.execute<TenantSummary[]>(`${summaries} where t.slug = ?`, [slug]);
+export async function readTenant(
+  { statements }: ControlStatements,
+  slug: string,
+): Promise<TenantSummary> {
+  const [tenant] = await statements.execute<TenantSummary[]>(`${summaries} where t.slug = ?`, [
+    slug,
+  ]);
   if (!tenant) throw noSuchTenant(slug);
   return tenant;
 }
@@ -231,8 +275,13 @@ export function requireFound(slugs: readonly string[], found: readonly { slug: s
   if (unknown.length > 0) throw noSuchTenant(unknown.join(', '));
 }
 
-export function tenantExists({ slug, status }: Pick<TenantSummary, 'slug' | 'status'>): OperatorError {
-  return new OperatorError(`The tenant ${slug} exists already and is ${status}. Show it: bin/backoffice show ${slug}`);
+export function tenantExists({
+  slug,
+  status,
+}: Pick<TenantSummary, 'slug' | 'status'>): OperatorError {
+  return new OperatorError(
+    `The tenant ${slug} exists already and is ${status}. Show it: bin/backoffice show ${slug}`,
+  );
 }
 
 export function noSuchTenant(slug: string): OperatorError {
@@ -240,8 +289,8 @@ export function noSuchTenant(slug: string): OperatorError {
 }
 
 /**
- * Returns one tenant with its features, its number of users, its databases beside the one that it has, and its keys
- * without their secrets, oldest key first.
+ * Returns one tenant with its features, its number of users, its databases beside the one that
+ * it has, and its keys without their secrets, oldest key first.
  */
 export async function showTenant({ statements }: ControlStatements, slug: string) {
   const { id } = await readTenant({ statements }, slug);
@@ -253,19 +302,29 @@ export async function showTenant({ statements }: ControlStatements, slug: string
     [tenant.id],
   );
   const keys = await listKeys({ statements }, slug);
-  const otherDatabases = await statements.execute<{ database: string; server: string; state: string }[]>(
+  const otherDatabases = await statements.execute<
+    { database: string; server: string; state: string }[]
+  >(
     `select database_name as database, s.name as server, state
        from tenant_databases d join servers s on s.id = server_id
       where tenant_id = ? and state not in ('current', 'gone') order by d.id`,
     [tenant.id],
   );
-  return { ...tenant, features: more?.features ?? [], users: more?.users ?? 0, otherDatabases, keys };
+  return {
+    ...tenant,
+    features: more?.features ?? [],
+    users: more?.users ?? 0,
+    otherDatabases,
+    keys,
+  };
 }
 
 /** Returns the keys of a tenant without their secrets, oldest first. */
 export async function listKeys({ statements }: ControlStatements, slug: string) {
   const { id } = await readTenant({ statements }, slug);
-  return statements.execute<{ kid: string; status: string; createdAt: string; retiredAt: string | null }[]>(
+  return statements.execute<
+    { kid: string; status: string; createdAt: string; retiredAt: string | null }[]
+  >(
     `select kid, status, ${isoTime('created_at')} as "createdAt", ${isoTime('retired_at')} as "retiredAt"
        from signing_keys where tenant_id = ? order by created_at`,
     [id],

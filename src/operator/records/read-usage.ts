@@ -16,7 +16,9 @@ export interface TenantUsageSummary {
   writes: number;
   responseBytes: number;
   databaseMs: number;
-  /** The size of the database when doctor last measured it in the period; null if it did not. */
+  /**
+   * The size of the database when doctor last measured it in the period; null if it did not.
+   */
   databaseBytes: number | null;
   /** The hour in which doctor has measured it (RFC 3339, UTC). */
   databaseMeasuredAt: string | null;
@@ -26,7 +28,8 @@ interface UsageFilter {
   /** Of one tenant; undefined: of all. */
   slug: string | undefined;
   /**
-   * Times in ISO 8601: usage from the hour of `from` until before the hour of `to`, so periods in a row share no hour.
+   * Times in ISO 8601: usage from the hour of `from` until before the hour of `to`, so periods
+   * in a row share no hour.
    */
   from: string;
   to: string;

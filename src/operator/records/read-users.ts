@@ -27,7 +27,10 @@ const userColumns = `
     where m.user_id = u.id order by m.id desc limit 1) as mail`;
 
 /** Returns the users of a tenant, ordered by e-mail address. */
-export async function listUsers({ statements }: ControlStatements, slug: string): Promise<UserSummary[]> {
+export async function listUsers(
+  { statements }: ControlStatements,
+  slug: string,
+): Promise<UserSummary[]> {
   const { id } = await readTenant({ statements }, slug);
   return statements.execute(
     `select ${userColumns} from users u join roles r on r.id = u.role_id where u.tenant_id = ? order by u.email`,
@@ -47,7 +50,10 @@ export interface FoundUser extends UserSummary {
  * Returns the users of all tenants that have an address, ordered by tenant.
  * @param email as `readEmail` returns it
  */
-export async function findUsers({ statements }: ControlStatements, email: string): Promise<FoundUser[]> {
+export async function findUsers(
+  { statements }: ControlStatements,
+  email: string,
+): Promise<FoundUser[]> {
   return statements.execute(
     `select t.slug as tenant, t.status, ${userColumns}
        from users u join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
@@ -57,7 +63,9 @@ export async function findUsers({ statements }: ControlStatements, email: string
 }
 
 export function noSuchUser(slug: string, email: string): OperatorError {
-  return new OperatorError(`${slug} has no user ${email}. List its users: bin/backoffice user list ${slug}`);
+  return new OperatorError(
+    `${slug} has no user ${email}. List its users: bin/backoffice user list ${slug}`,
+  );
 }
 
 /** An API client: a program that acts for a user with legacy tokens. */
@@ -74,7 +82,10 @@ export interface ClientSummary {
 }
 
 /** Returns the API clients of a tenant, oldest first. */
-export async function listClients({ statements }: ControlStatements, slug: string): Promise<ClientSummary[]> {
+export async function listClients(
+  { statements }: ControlStatements,
+  slug: string,
+): Promise<ClientSummary[]> {
   const { id } = await readTenant({ statements }, slug);
   return statements.execute(
     `select c.id, c.name, u.email as "user", case when c.revoked_at is null then 'active' else 'revoked' end as state,

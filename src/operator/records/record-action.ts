@@ -6,8 +6,8 @@ import { operatorName } from '../command/operator-name.ts';
 import { errorText } from '../command/texts.ts';
 
 /**
- * A change that an operator asks for, or a run of a timer. Its arguments hold no secret: commands read secrets from
- * stdin.
+ * A change that an operator asks for, or a run of a timer. Its arguments hold no secret:
+ * commands read secrets from stdin.
  */
 export interface Action {
   /** The words of the command, such as `user add`. */
@@ -24,8 +24,8 @@ export interface RecordedAction extends Action {
 }
 
 /**
- * A timer repeats a command every few minutes. Of the runs without a reason, the last one of each day (UTC), login and
- * state stays, and nothing of them for longer than a year.
+ * A timer repeats a command every few minutes. Of the runs without a reason, the last one of
+ * each day (UTC), login and state stays, and nothing of them for longer than a year.
  */
 const removeEarlierRuns = `
   delete from operator_actions a using operator_actions last
@@ -43,8 +43,9 @@ const recordBirth = `
     from operator_actions a join tenants t on t.slug = ? where a.id = ? and a.slug is distinct from t.slug`;
 
 /**
- * Runs a change, and records who asked for it, when and why. The row is written before the change begins, so that no
- * change is without one; a row that stays `running` is of a command that was killed.
+ * Runs a change, and records who asked for it, when and why. The row is written before the
+ * change begins, so that no change is without one; a row that stays `running` is of a command
+ * that was killed.
  * @param work resolves to `false` when it has failed
  */
 export async function recordAction(
@@ -56,9 +57,20 @@ export async function recordAction(
   const [row] = await statements.execute<{ id: string }[]>(
     `insert into operator_actions (operator, build, command, slug, tenant_guid, arguments, reason)
      values (?, ?, ?, ?, (select guid from tenants where slug = ?), ?::jsonb, ?) returning id`,
-    [operatorName(), newProcess('command').build, command, slug, slug, JSON.stringify(action.arguments), reason],
+    [
+      operatorName(),
+      newProcess('command').build,
+      command,
+      slug,
+      slug,
+      JSON.stringify(action.arguments),
+      reason,
+    ],
   );
-  const end = async (state: 'done' | 'failed' | 'refused', error: string | null = null): Promise<void> => {
+  const end = async (
+    state: 'done' | 'failed' | 'refused',
+    error: string | null = null,
+  ): Promise<void> => {
     try {
       await statements.execute(
         `update operator_actions a
@@ -79,7 +91,10 @@ export async function recordAction(
     await end(result === false ? 'failed' : 'done');
     return result;
   } catch (error) {
-    await end(error instanceof OperatorError && error.usage ? 'refused' : 'failed', errorText(error));
+    await end(
+      error instanceof OperatorError && error.usage ? 'refused' : 'failed',
+      errorText(error),
+    );
     throw error;
   }
 }

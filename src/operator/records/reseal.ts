@@ -10,9 +10,9 @@ import { changeOrUndo } from '../command/change-or-undo.ts';
 type Keys = Pick<Installation, 'control' | 'secrets'>;
 
 /**
- * Who stores a secret may have locked the row of a tenant before it waits for that of the installation, which `reseal`
- * has. So `reseal` gives way before PostgreSQL sees a deadlock and ends one of the two (`deadlock_timeout`, 1 s by
- * default).
+ * Who stores a secret may have locked the row of a tenant before it waits for that of the
+ * installation, which `reseal` has. So `reseal` gives way before PostgreSQL sees a deadlock and
+ * ends one of the two (`deadlock_timeout`, 1 s by default).
  */
 const maxLockWait = '500ms';
 const retryMs = 250;
@@ -30,7 +30,12 @@ interface StoredSecret {
 }
 
 /** Where the control database has secrets, and for whom each of them is sealed. */
-const secretColumns: { table: string; column: string; select: string; owner: (secret: StoredSecret) => string }[] = [
+const secretColumns: {
+  table: string;
+  column: string;
+  select: string;
+  owner: (secret: StoredSecret) => string;
+}[] = [
   {
     table: 'tenants',
     column: 'role_password',
@@ -66,7 +71,8 @@ const secretColumns: { table: string; column: string; select: string; owner: (se
   {
     table: 'installation',
     column: 'archive_key',
-    select: 'select id, archive_key as sealed, id as guid from installation where archive_key is not null',
+    select:
+      'select id, archive_key as sealed, id as guid from installation where archive_key is not null',
     owner: ({ guid }) => owners.archiveKey(guid ?? ''),
   },
 ];
@@ -109,7 +115,9 @@ async function resealIn(em: EntityManager, secrets: SecretBox): Promise<number> 
   let count = 0;
   for (const { table, column, select, owner } of secretColumns) {
     const stored = await em.execute<StoredSecret[]>(select);
-    const sealed = stored.map(secret => resealed(secrets, secret.sealed, owner(secret)).toString('hex'));
+    const sealed = stored.map(secret =>
+      resealed(secrets, secret.sealed, owner(secret)).toString('hex'),
+    );
     const key = table === 'signing_keys' ? 'kid' : 'id';
     await em.execute(
       `update ${table} t set ${column} = decode(new.sealed, 'hex')

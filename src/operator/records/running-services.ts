@@ -12,7 +12,8 @@ export interface RunningService {
 }
 
 /**
- * Returns the running processes of the service, the oldest first; none of a control database that has no schema yet.
+ * Returns the running processes of the service, the oldest first; none of a control database
+ * that has no schema yet.
  * @param database the kind of database whose last migration `head` is
  */
 export async function runningServices(

@@ -11,14 +11,16 @@ import { listServers, noSuchServer, roomiest, storedIdentity } from './read-serv
 import { requireUsableServer } from './usable-server.ts';
 
 /**
- * Adds a server that tenants can be placed on, or changes the URL of the same server, such as its password. Its
- * capacity then stays, unless one is given.
- * @param urlText URL of any database on the server, with a login that may create databases and roles
- * @param capacity maximum number of tenants that are placed there automatically; null for no limit
+ * Adds a server that tenants can be placed on, or changes the URL of the same server, such as
+ * its password. Its capacity then stays, unless one is given.
+ * @param urlText URL of any database on the server, with a login that may create databases and
+ *   roles
+ * @param capacity maximum number of tenants that are placed there automatically; null for no
+ *   limit
  * @param isDryRun true to check the server and its name, and to change nothing
  * @returns true if the server was there already
- * @throws {OperatorError} when the server cannot be used, has another name already, or the name is that of another
- *   server
+ * @throws {OperatorError} when the server cannot be used, has another name already, or the name
+ *   is that of another server
  */
 export async function addServer(
   installation: Installation,
@@ -28,24 +30,33 @@ export async function addServer(
   isDryRun = false,
 ): Promise<boolean> {
   const { control, secrets } = installation;
-  if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
+  if (!/^[a-z][a-z0-9-]{0,30}$/.test(name)) {
     throw new OperatorError(
       'The name of a server consists of up to 31 lower-case letters, digits and hyphens, beginning with a letter',
       { usage: true },
     );
+  }
   const url = parseServerUrl(urlText);
   const identity = await requireUsable(name, url).catch(cause => {
     const known = connectFailure(cause) === undefined ? undefined : postgresCause(cause);
     if (known === undefined) throw cause;
     const remedy = `${known.step}. Then run again: bin/backoffice server add ${name}`;
-    throw new OperatorError(`The server ${name} cannot be used: ${known.cause}. ${remedy}`, { cause });
+    throw new OperatorError(`The server ${name} cannot be used: ${known.cause}. ${remedy}`, {
+      cause,
+    });
   });
   const em = (await control()).em.fork();
-  const location = { adminUrl: secrets.seal(url, owners.serverUrl(name)), address: serverAddressUrl(url) };
+  const location = {
+    adminUrl: secrets.seal(url, owners.serverUrl(name)),
+    address: serverAddressUrl(url),
+  };
   const existing = await em.findOne(Server, { name });
   if (existing) {
-    if (!existing.adminUrl || !identity || clusterOf(existing.identity) !== clusterOf(identity))
-      throw new OperatorError(`There is a server ${name} already, and the URL is not one of it: give another name`);
+    if (!existing.adminUrl || !identity || clusterOf(existing.identity) !== clusterOf(identity)) {
+      throw new OperatorError(
+        `There is a server ${name} already, and the URL is not one of it: give another name`,
+      );
+    }
     if (isDryRun) return true;
     em.assign(existing, { ...location, identity, ...(capacity !== null && { capacity }) });
     await em.flush();
@@ -73,7 +84,10 @@ function clusterOf(identity: string | null | undefined): string | null {
  * A server has one name: under another one, its databases would seem to belong to nobody.
  * @throws {OperatorError} when the server, or the one whose copy it is, has a name already
  */
-async function requireUnknown({ statements }: Installation, identity: string | undefined): Promise<void> {
+async function requireUnknown(
+  { statements }: Installation,
+  identity: string | undefined,
+): Promise<void> {
   const [found] = await statements.execute<{ name: string; isDefault: boolean }[]>(
     `select name, on_control_server as "isDefault" from servers s
       where split_part(${storedIdentity('s')}, ':', 1) = ? limit 1`,
@@ -87,7 +101,10 @@ async function requireUnknown({ statements }: Installation, identity: string | u
   );
 }
 
-/** @returns the identity of the server @throws {OperatorError} when tenants cannot be placed on it */
+/**
+ * @returns the identity of the server
+ * @throws {OperatorError} when tenants cannot be placed on it
+ */
 async function requireUsable(name: string, url: string): Promise<string | undefined> {
   return withConnection(url, async client => {
     const subject = `The server ${name}`;
@@ -108,14 +125,18 @@ export async function findServer({ control }: Installation, name: string): Promi
  * Chooses the server of a new tenant: the named one, otherwise the one with the most room.
  * @throws {OperatorError} when there is no server with this name, or none has room
  */
-export async function placeTenant(installation: Installation, name: string | undefined): Promise<Server> {
+export async function placeTenant(
+  installation: Installation,
+  name: string | undefined,
+): Promise<Server> {
   const em = (await installation.control()).em.fork();
   if (name !== undefined) return findServer(installation, name);
   const best = roomiest(await listServers(installation));
-  if (!best)
+  if (!best) {
     throw new OperatorError(
       'No server has room for another tenant. Add one: bin/backoffice server add <name> < url-file. ' +
         'Or raise a capacity: bin/backoffice server set <name> --capacity <n>',
     );
+  }
   return em.findOneOrFail(Server, { name: best.name });
 }

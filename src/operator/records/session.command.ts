@@ -33,7 +33,8 @@ const revoke = defineChange({
     const sessions = await revokeSessions(installation, slug, chosen({ id, user }), isDryRun);
     const open = countText(sessions.length, 'open session');
     const ofWhom = user === undefined ? '' : ` of ${user}`;
-    const [which, whose] = user === undefined ? [`Session ${id} is`, 'its'] : [`All sessions${ofWhom} are`, 'their'];
+    const [which, whose] =
+      user === undefined ? [`Session ${id} is`, 'its'] : [`All sessions${ofWhom} are`, 'their'];
     return {
       document: { revoked: id ?? user },
       facts: { sessions },
@@ -56,5 +57,7 @@ function chosen({
 }): { id: string } | { email: string } {
   if (id !== undefined && user === undefined) return { id };
   if (user !== undefined && id === undefined) return { email: user };
-  throw new OperatorError('Give either the id of a session, or --user with an e-mail address', { usage: true });
+  throw new OperatorError('Give either the id of a session, or --user with an e-mail address', {
+    usage: true,
+  });
 }

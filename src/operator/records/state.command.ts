@@ -46,8 +46,12 @@ const isolate = defineChange({
     const consequence = 'will send no mail, and its legacy clients will be refused';
     const isRepeated = isolated === !off;
     const repeated = isolated ? 'is isolated already' : 'is not isolated';
-    const planned = off ? 'will send mail again, and its legacy clients will be accepted' : consequence;
-    const done = off ? 'is not isolated' : 'is isolated: it sends no mail, and its legacy clients are refused';
+    const planned = off
+      ? 'will send mail again, and its legacy clients will be accepted'
+      : consequence;
+    const done = off
+      ? 'is not isolated'
+      : 'is isolated: it sends no mail, and its legacy clients are refused';
     return {
       document: { slug, guid, isolated: !off },
       plan: `${slug} ${isRepeated ? repeated : planned}.`,
@@ -59,7 +63,8 @@ const isolate = defineChange({
 
 const refresh = defineChange({
   name: 'refresh',
-  description: 'make every process read the data of a tenant again, after a change outside the service (psql …)',
+  description:
+    'make every process read the data of a tenant again, after a change outside the service (psql …)',
   fields: { slug: argument('slug') },
   examples: ['refresh acme'],
   effect: 'changes',
@@ -67,7 +72,9 @@ const refresh = defineChange({
   async change({ slug }, { installation }, isDryRun) {
     const { guid } = await readTenant(installation, slug);
     const topic = `${changeTopics.responses}:${guid}`;
-    if (!isDryRun) await installation.statements.execute(`select pg_notify('${changeChannel}', ?)`, [topic]);
+    if (!isDryRun) {
+      await installation.statements.execute(`select pg_notify('${changeChannel}', ?)`, [topic]);
+    }
     return {
       document: { slug, guid },
       plan: `Every process would read the data of ${slug} again. No data would be changed.`,

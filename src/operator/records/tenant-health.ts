@@ -7,11 +7,11 @@ import { countText } from '../command/texts.ts';
 import { doneSql, isDoneSql, lastReportSql } from './done-since.ts';
 
 /**
- * How a tenant is, as far as the control database knows it, the best state first. What was decided about it, such as
- * `suspended`, is its status.
+ * How a tenant is, as far as the control database knows it, the best state first. What was
+ * decided about it, such as `suspended`, is its status.
  *
- * `unchecked`: nobody has looked at it since it was made, or since what was wrong was repaired. `unwell`: it is not
- * served, or not safe.
+ * `unchecked`: nobody has looked at it since it was made, or since what was wrong was repaired.
+ * `unwell`: it is not served, or not safe.
  */
 export const healthStates = ['well', 'unchecked', 'warning', 'unwell'] as const;
 export type Health = (typeof healthStates)[number];
@@ -32,7 +32,9 @@ export interface HealthReason {
 }
 
 /** A reason as the control database has it. */
-type StoredReason = Pick<HealthReason, 'severity' | 'check' | 'since'> & { detail: Record<string, unknown> };
+type StoredReason = Pick<HealthReason, 'severity' | 'check' | 'since'> & {
+  detail: Record<string, unknown>;
+};
 
 /** A tenant's health, as SQL returns it. */
 export interface StoredHealth {
@@ -49,10 +51,11 @@ const maxWaiting = `interval '10 minutes'`;
 const knownBetter = `('behind', 'webhooks_behind')`;
 
 /**
- * The one place that decides whether a tenant is well: from the last report of doctor, and from what the control
- * database knows by itself. Returns common table expressions, the last of which, `health`, has a row for each tenant of
- * `picked` that is not well. A statement for all tenants leaves out `reasons`, which only those
- * need that are shown: then PostgreSQL does not make them.
+ * The one place that decides whether a tenant is well: from the last report of doctor, and from
+ * what the control database knows by itself. Returns common table expressions, the last of
+ * which, `health`, has a row for each tenant of `picked` that is not well. A statement for all
+ * tenants leaves out `reasons`, which only those need that are shown: then PostgreSQL does not
+ * make them.
  * @param picked SQL of the tenants: `select t.* from tenants t …`
  */
 export async function healthSql(picked: string): Promise<string> {
@@ -118,7 +121,10 @@ export async function healthSql(picked: string): Promise<string> {
 export const healthColumns = `
   ${healthOf('health.rank')} as health, coalesce(health.reasons, '[]') as reasons`;
 
-/** SQL of a state of health. @param rank SQL */
+/**
+ * SQL of a state of health.
+ * @param rank SQL
+ */
 export function healthOf(rank: string): string {
   return `case ${rank} when 3 then 'unwell' when 2 then 'warning' when 1 then 'unchecked' else 'well' end`;
 }
@@ -126,7 +132,8 @@ export function healthOf(rank: string): string {
 /** Says in words what SQL has returned. */
 export function toReasons(stored: readonly StoredReason[]): HealthReason[] {
   return stored.map(({ severity, check, since, detail }) => {
-    const { text, remedy, id } = wordings[check]?.(detail as never) ?? wordsOfFinding(detail as never);
+    const { text, remedy, id } =
+      wordings[check]?.(detail as never) ?? wordsOfFinding(detail as never);
     return { severity, check, text, since, remedy, finding: id ?? null };
   });
 }
@@ -137,7 +144,15 @@ interface Wording {
   readonly id?: string;
 }
 
-function wordsOfFinding({ problem, remedy, id }: { problem: string; remedy: string; id: string }): Wording {
+function wordsOfFinding({
+  problem,
+  remedy,
+  id,
+}: {
+  problem: string;
+  remedy: string;
+  id: string;
+}): Wording {
   return { text: problem, remedy, id };
 }
 
@@ -159,7 +174,8 @@ const wordings: Readonly<Record<string, Words<never>>> = {
   })) satisfies Words<FailingWebhook & { failing: number }>,
   webhooks_waiting: (({ slug }) => ({
     text: `the webhooks of ${slug} are due, and no process of the service serves them`,
-    remedy: 'Find out whether a process of the service runs, and read its log: bin/backoffice processes',
+    remedy:
+      'Find out whether a process of the service runs, and read its log: bin/backoffice processes',
   })) satisfies Words<object>,
   archive_faulty: (({ slug, fault }) => ({
     text: `the newest archive is faulty: ${fault}`,
@@ -180,9 +196,14 @@ const silences: Readonly<Record<string, string>> = {
   secret: 'its secret cannot be opened',
 };
 
-/** Says how the last attempt to send something has ended: `its receiver answers 503 Service Unavailable`. */
+/**
+ * Says how the last attempt to send something has ended: `its receiver answers 503 Service
+ * Unavailable`.
+ */
 export function attemptText({ status, error }: Pick<FailingWebhook, 'status' | 'error'>): string {
-  if (status !== null) return `its receiver answers ${`${status} ${STATUS_CODES[status] ?? ''}`.trim()}`;
+  if (status !== null) {
+    return `its receiver answers ${`${status} ${STATUS_CODES[status] ?? ''}`.trim()}`;
+  }
 
   return silences[error ?? ''] ?? 'its last attempt failed';
 }

@@ -1,7 +1,13 @@
 import { defineChange } from '../command/define-change.ts';
 import { defineList } from '../command/define-list.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argument, flag, option, optionalArgument, optionList } from '../command/operation-fields.ts';
+import {
+  argument,
+  flag,
+  option,
+  optionalArgument,
+  optionList,
+} from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
 import { tenantSorts, tenantStates } from './read-tenants.ts';
 import { type HealthReason, healthStates } from './tenant-health.ts';
@@ -14,15 +20,24 @@ const show = defineOperation({
   effect: 'reads',
   async run({ slug }, { installation, output }) {
     const { showTenant } = await import('./read-tenants.ts');
-    const { keys, features, otherDatabases, reasons, ...fields } = await showTenant(installation, slug);
+    const { keys, features, otherDatabases, reasons, ...fields } = await showTenant(
+      installation,
+      slug,
+    );
     output.result({ ...fields, reasons, features, otherDatabases, keys }, () =>
       [
         fieldsText({ ...fields, features: features.join(', ') || '–' }),
         ...reasons.map(reason => fieldsText({ [reason.severity]: reasonText(reason) })),
         ...(otherDatabases.length > 0
-          ? [fieldsText({ 'other databases': `${countStates(otherDatabases)}: bin/backoffice databases ${slug}` })]
+          ? [
+              fieldsText({
+                'other databases': `${countStates(otherDatabases)}: bin/backoffice databases ${slug}`,
+              }),
+            ]
           : []),
-        ...keys.map(key => fieldsText({ 'signing key': `${key.kid} ${key.status} since ${key.createdAt}` })),
+        ...keys.map(key =>
+          fieldsText({ 'signing key': `${key.kid} ${key.status} since ${key.createdAt}` }),
+        ),
       ].join('\n'),
     );
   },
@@ -47,11 +62,18 @@ const edit = defineChange({
     slug: argument('slug'),
     name: option('<name>', 'name of the company'),
     appId: option('<id>', 'application identifier', { isAdvanced: true }),
-    appUrl: option('<address>', 'pages that links in mails lead to, as APP_URL; none: those of APP_URL', {
-      label: 'Address of the application',
+    appUrl: option(
+      '<address>',
+      'pages that links in mails lead to, as APP_URL; none: those of APP_URL',
+      {
+        label: 'Address of the application',
+        isAdvanced: true,
+      },
+    ),
+    enable: optionList('<feature>', 'a feature to enable, such as legacyTokens', {
+      kind: 'feature',
       isAdvanced: true,
     }),
-    enable: optionList('<feature>', 'a feature to enable, such as legacyTokens', { kind: 'feature', isAdvanced: true }),
     disable: optionList('<feature>', 'a feature to disable', { kind: 'feature', isAdvanced: true }),
   },
   examples: [
@@ -77,16 +99,25 @@ const list = defineList({
     status: option('<status>', 'only tenants in this state', { choices: tenantStates }),
     health: option('<health>', 'only tenants that are so', { choices: healthStates }),
     server: option('<name>', 'only tenants on this server', { kind: 'server' }),
-    version: option('<version>', 'only tenants at this schema version; its number is enough, such as 0021', {
-      kind: 'version',
-    }),
+    version: option(
+      '<version>',
+      'only tenants at this schema version; its number is enough, such as 0021',
+      {
+        kind: 'version',
+      },
+    ),
     sort: option('<column>', 'order; with - in front, the other way round', {
       choices: tenantSorts.flatMap(name => [name, `-${name}`] as const),
       default: 'slug',
     }),
     wide: flag('all columns at full width', { label: 'All columns', isAdvanced: true }),
   },
-  examples: ['list', 'list north --status active --sort -created', 'list --health unwell', 'list -o name'],
+  examples: [
+    'list',
+    'list north --status active --sort -created',
+    'list --health unwell',
+    'list -o name',
+  ],
   help: 'Health is what doctor found when it looked last, and what the control database knows by itself: a failed migration, a webhook that fails, a faulty archive.',
   async items({ text: search, ...filter }, { installation }) {
     const { listTenants } = await import('./read-tenants.ts');
@@ -101,7 +132,13 @@ const list = defineList({
     server,
     why: whyOf(reasons),
   }),
-  wide: ({ guid, id, appId, database, createdAt }) => ({ guid, id, appId, database, created: createdAt }),
+  wide: ({ guid, id, appId, database, createdAt }) => ({
+    guid,
+    id,
+    appId,
+    database,
+    created: createdAt,
+  }),
   isWide: ({ wide }) => wide,
   nameOf: ({ slug }) => slug,
   empty: ({ text, status, health, server, version }) =>
@@ -110,7 +147,10 @@ const list = defineList({
       : 'There is no tenant. Make one: bin/backoffice provision --help',
 });
 
-/** The worst reason, and how many others there are; null for a tenant that is well, or only not checked yet. */
+/**
+ * The worst reason, and how many others there are; null for a tenant that is well, or only not
+ * checked yet.
+ */
 function whyOf(reasons: readonly HealthReason[]): string | null {
   const [worst, ...others] = reasons.filter(({ severity }) => severity !== 'unchecked');
   if (!worst) return null;

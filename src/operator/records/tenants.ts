@@ -4,7 +4,10 @@ import type { Installation } from '../../control/installation.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { noSuchTenant } from './read-tenants.ts';
 
-/** Returns a tenant with its server loaded. @throws {OperatorError} when there is none with this slug */
+/**
+ * Returns a tenant with its server loaded.
+ * @throws {OperatorError} when there is none with this slug
+ */
 export async function findTenant({ control }: Installation, slug: string): Promise<Tenant> {
   const { em } = await control();
   const tenant = await em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
@@ -13,7 +16,8 @@ export async function findTenant({ control }: Installation, slug: string): Promi
 }
 
 /**
- * Runs work on a connection to the database of a tenant, with the operator's rights. `tenant.server` must be loaded.
+ * Runs work on a connection to the database of a tenant, with the operator's rights.
+ * `tenant.server` must be loaded.
  */
 export async function connectTenant<T>(
   { servers }: Pick<Installation, 'servers'>,

@@ -4,8 +4,13 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { requireNotPurging } from './purging.ts';
 import { readTenant, type TenantSummary } from './read-tenants.ts';
 
-/** Every transition between states that an operator can make. Only an `active` tenant is served. */
-const transitions: Record<Transition, { from: readonly TenantStatus[]; to: TenantStatus; participle: string }> = {
+/**
+ * Every transition between states that an operator can make. Only an `active` tenant is served.
+ */
+const transitions: Record<
+  Transition,
+  { from: readonly TenantStatus[]; to: TenantStatus; participle: string }
+> = {
   suspend: { from: ['active'], to: 'suspended', participle: 'suspended' },
   resume: { from: ['suspended'], to: 'active', participle: 'resumed' },
   delete: { from: ['active', 'suspended'], to: 'deleted', participle: 'deleted' },
@@ -30,10 +35,11 @@ interface StateChange {
 }
 
 /**
- * Changes the state of a tenant. Every process applies it within a second; running requests are finished. A tenant
- * that is in the requested state already stays unchanged.
+ * Changes the state of a tenant. Every process applies it within a second; running requests are
+ * finished. A tenant that is in the requested state already stays unchanged.
  * @param isDryRun true to return what would change, and to change nothing
- * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
+ * @throws {OperatorError} when there is no such tenant, or its state does not allow the
+ *   transition
  */
 export async function changeState(
   control: ControlStatements,
@@ -42,11 +48,12 @@ export async function changeState(
   isDryRun = false,
 ): Promise<StateChange> {
   const { from, to } = transitions[transition];
-  if (!isDryRun)
+  if (!isDryRun) {
     await control.statements.execute(
       'update tenants set status = ?, updated_at = now() where slug = ? and status = any (?::text[]) and purging_at is null',
       [to, slug, `{${from.join(',')}}`],
     );
+  }
   const tenant = await readTenant(control, slug);
   await requireNotPurging(control, slug);
   requireState(tenant, transition);
@@ -54,8 +61,8 @@ export async function changeState(
 }
 
 /**
- * Lets a tenant reach nobody outside, or ends that: an isolated tenant sends no mail, and its legacy clients are
- * refused. Every process applies it within a second.
+ * Lets a tenant reach nobody outside, or ends that: an isolated tenant sends no mail, and its
+ * legacy clients are refused. Every process applies it within a second.
  * @param isDryRun true to change nothing
  * @returns the tenant as it was before
  * @throws {OperatorError} when there is no such tenant
@@ -67,16 +74,19 @@ export async function isolate(
   isDryRun: boolean,
 ): Promise<TenantSummary> {
   const tenant = await readTenant(control, slug);
-  if (!isDryRun)
-    await control.statements.execute('update tenants set isolated = ?::boolean, updated_at = now() where slug = ?', [
-      String(isolated),
-      slug,
-    ]);
+  if (!isDryRun) {
+    await control.statements.execute(
+      'update tenants set isolated = ?::boolean, updated_at = now() where slug = ?',
+      [String(isolated), slug],
+    );
+  }
   return tenant;
 }
 
 function requireState({ slug, status }: TenantSummary, transition: Transition): void {
   const { from, to, participle } = transitions[transition];
   if (status === to || from.includes(status)) return;
-  throw new OperatorError(`${slug} is ${status}: only a tenant that is ${from.join(' or ')} can be ${participle}`);
+  throw new OperatorError(
+    `${slug} is ${status}: only a tenant that is ${from.join(' or ')} can be ${participle}`,
+  );
 }

@@ -61,18 +61,24 @@ export async function requireUsableServer(client: pg.Client, use: ServerUse): Pr
 }
 
 /** Says what is wrong with a server, and what to do; undefined when nothing is. */
-export function serverFault(state: ServerState, { isOperator, isControl }: Omit<ServerUse, 'url'>): string | undefined {
+export function serverFault(
+  state: ServerState,
+  { isOperator, isControl }: Omit<ServerUse, 'url'>,
+): string | undefined {
   const { version, login, database } = state;
   const [major, min] = [version, minServerVersion].map(number => Math.floor(number / 10_000));
   if (version < minServerVersion) {
     return `it is on PostgreSQL ${major}. Upgrade its server: PostgreSQL ${min} or later is required`;
   }
-  if (state.isStandby) return 'it is on a standby, which takes no writes. Give the address of the primary in its URL';
+  if (state.isStandby) {
+    return 'it is on a standby, which takes no writes. Give the address of the primary in its URL';
+  }
   if (state.lockedBy !== null) return lockText(state.lockedBy, state);
 
-  const lacking = [state.mayCreateDatabases ? '' : 'createdb', state.mayCreateRoles ? '' : 'createrole'].filter(
-    Boolean,
-  );
+  const lacking = [
+    state.mayCreateDatabases ? '' : 'createdb',
+    state.mayCreateRoles ? '' : 'createrole',
+  ].filter(Boolean);
   if (isOperator && lacking.length > 0) {
     return (
       `its login ${login} lacks ${lacking.map(each => each.toUpperCase()).join(' and ')}. ` +
@@ -99,7 +105,10 @@ export function serverFault(state: ServerState, { isOperator, isControl }: Omit<
 /**
  * Somebody has locked the server on purpose, or a provider has when the disk was almost full.
  */
-function lockText(source: string, { login, database }: Pick<ServerState, 'login' | 'database'>): string {
+function lockText(
+  source: string,
+  { login, database }: Pick<ServerState, 'login' | 'database'>,
+): string {
   const setting = 'default_transaction_read_only';
   const places: Record<string, [place: string, reset: string]> = {
     user: [`role ${login}`, `alter role ${quote(login)} reset ${setting}`],
@@ -110,7 +119,12 @@ function lockText(source: string, { login, database }: Pick<ServerState, 'login'
     ],
     client: ['the options of its URL', ''],
   };
-  const [place, reset] = places[source] ?? ['the server', `alter system reset ${setting}; select pg_reload_conf()`];
-  const remedy = reset ? `When nothing needs the lock any more, run as a superuser: ${reset};` : 'Remove it there';
+  const [place, reset] = places[source] ?? [
+    'the server',
+    `alter system reset ${setting}; select pg_reload_conf()`,
+  ];
+  const remedy = reset
+    ? `When nothing needs the lock any more, run as a superuser: ${reset};`
+    : 'Remove it there';
   return `it is read-only, because ${setting} is on for ${place}. ${remedy}`;
 }

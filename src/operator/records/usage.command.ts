@@ -10,12 +10,25 @@ const hourMs = 3_600_000;
 
 const usage = defineOperation({
   name: 'usage',
-  description: 'show what tenants used: requests, writes, bytes sent, time and size of their databases',
+  description:
+    'show what tenants used: requests, writes, bytes sent, time and size of their databases',
   fields: {
     slug: optionalArgument('slug', { description: 'only one tenant' }),
-    from: option('<time>', 'from this hour on', { kind: 'time', parse: parseTime, otherwise: 'this month' }),
-    to: option('<time>', 'until before this hour', { kind: 'time', parse: parseTime, otherwise: 'this hour included' }),
-    by: option('<period>', 'sums', { label: 'Sums by', choices: periods, otherwise: 'month, and of one tenant day' }),
+    from: option('<time>', 'from this hour on', {
+      kind: 'time',
+      parse: parseTime,
+      otherwise: 'this month',
+    }),
+    to: option('<time>', 'until before this hour', {
+      kind: 'time',
+      parse: parseTime,
+      otherwise: 'this hour included',
+    }),
+    by: option('<period>', 'sums', {
+      label: 'Sums by',
+      choices: periods,
+      otherwise: 'month, and of one tenant day',
+    }),
     csv: flag('print CSV, with exact numbers', { label: 'CSV', isAdvanced: true }),
   },
   examples: [
@@ -29,7 +42,9 @@ the last minute of a killed process for good. doctor measures the databases.`,
   effect: 'reads',
   isList: true,
   async run({ slug, csv, ...values }, { installation, output }) {
-    if (csv && output.wantsDocuments) throw new OperatorError('Give either --csv or --json', { usage: true });
+    if (csv && output.wantsDocuments) {
+      throw new OperatorError('Give either --csv or --json', { usage: true });
+    }
     const { readUsage } = await import('./read-usage.ts');
     const now = new Date();
     const month = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth()));
@@ -54,7 +69,11 @@ function rowOf(usage: TenantUsageSummary): object {
   const { tenant, period, requests, refused, writes, responseBytes, databaseMs } = usage;
   const { databaseBytes, databaseMeasuredAt } = usage;
   return {
-    ...{ tenant, period, requests, refused, writes },
+    tenant,
+    period,
+    requests,
+    refused,
+    writes,
     sent: sizeText(responseBytes),
     'database time': `${(databaseMs / 1_000).toFixed(1)} s`,
     'database size': databaseBytes === null ? null : sizeText(databaseBytes),

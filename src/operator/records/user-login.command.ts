@@ -39,7 +39,8 @@ const enable = defineChange({
 
 const setPassword = defineChange({
   name: 'user password',
-  description: 'set a new password and end all sessions of the user; it is generated and shown only once',
+  description:
+    'set a new password and end all sessions of the user; it is generated and shown only once',
   fields: { ...user, password },
   examples: ['user password acme bob@acme.test'],
   effect: 'locks out',
@@ -49,15 +50,26 @@ const setPassword = defineChange({
     const { slug } = values;
     const ending = await endingSessions(installation, values, 'The password of', 'is replaced');
     const password = given ?? generatePassword();
-    const changed = await setPassword(installation, createPasswords(), slug, values.email, password, isDryRun);
+    const changed = await setPassword(
+      installation,
+      createPasswords(),
+      slug,
+      values.email,
+      password,
+      isDryRun,
+    );
     const { guid, email } = changed;
-    if (changed.disabledAt && !isDryRun)
-      output.warn(`${email} is disabled. Allow the logins: bin/backoffice user enable ${slug} ${email}`);
-    if (!changed.confirmedAt && !isDryRun)
+    if (changed.disabledAt && !isDryRun) {
+      output.warn(
+        `${email} is disabled. Allow the logins: bin/backoffice user enable ${slug} ${email}`,
+      );
+    }
+    if (!changed.confirmedAt && !isDryRun) {
       output.warn(
         `${email} has no login until the link of the mail is used. ` +
           `If the mail is lost: bin/backoffice user remove ${slug} ${email}, then user add`,
       );
+    }
     // A password that was given is not repeated.
     const document = { guid, email, ...(!isDryRun && given === undefined && { password }) };
     return { ...ending, document, done: fieldsText(document) };
@@ -71,8 +83,16 @@ interface UserValues {
   readonly email: string;
 }
 
-/** Returns the plan of a change that ends the sessions of a user. @param before the change, around the address */
-async function endingSessions(installation: Installation, { slug, email }: UserValues, before: string, after: string) {
+/**
+ * Returns the plan of a change that ends the sessions of a user.
+ * @param before the change, around the address
+ */
+async function endingSessions(
+  installation: Installation,
+  { slug, email }: UserValues,
+  before: string,
+  after: string,
+) {
   const { listSessions } = await import('./user-sessions.ts');
   const sessions = await listSessions(installation, slug, email);
   const consequence = `${after}, and ${countText(sessions.length, 'open session ends', 'open sessions end')}`;
@@ -95,6 +115,12 @@ async function setState(
   isDryRun: boolean,
 ) {
   const { setDisabled } = await import('./users.ts');
-  const { guid, email } = await setDisabled(installation, slug, address, state === 'disabled', isDryRun);
+  const { guid, email } = await setDisabled(
+    installation,
+    slug,
+    address,
+    state === 'disabled',
+    isDryRun,
+  );
   return { document: { guid, email, state }, done: `${email} is ${state}.` };
 }

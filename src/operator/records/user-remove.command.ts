@@ -5,9 +5,13 @@ import type { UserRemoval } from './users.ts';
 
 export const removeUserOperation = defineChange({
   name: 'user remove',
-  description: 'remove a user with all sessions and legacy clients; to refuse the logins only: user disable',
+  description:
+    'remove a user with all sessions and legacy clients; to refuse the logins only: user disable',
   fields: { slug: argument('slug'), email: argument('email') },
-  examples: ['user remove acme bob@acme.test --dry-run', 'user remove acme bob@acme.test --reason "asked for it"'],
+  examples: [
+    'user remove acme bob@acme.test --dry-run',
+    'user remove acme bob@acme.test --reason "asked for it"',
+  ],
   effect: 'destroys',
   async change({ slug, email: address }, { installation }, isDryRun) {
     const { removeUser } = await import('./users.ts');
@@ -18,7 +22,11 @@ export const removeUserOperation = defineChange({
       document: { ...removed, state: 'removed' },
       plan: `${email} would be removed, ${loss}.`,
       steady: lossText({ ...removed, sessions: 0 }),
-      confirm: { name: email, kind: 'address', consequence: `will be removed from ${slug}, ${loss}` },
+      confirm: {
+        name: email,
+        kind: 'address',
+        consequence: `will be removed from ${slug}, ${loss}`,
+      },
       done: `${email} is removed, ${loss}.`,
     };
   },

@@ -14,8 +14,8 @@ export type ChangedUser = Omit<UserSummary, 'state' | 'mail'>;
 /**
  * Gives a user another role of the tenant. All processes apply it within a second.
  * @param isDryRun true to return the result, and to change nothing
- * @throws {OperatorError} when there is no such user or role, the user has only registered, or nobody could manage the
- *   users of the tenant any more
+ * @throws {OperatorError} when there is no such user or role, the user has only registered, or
+ *   nobody could manage the users of the tenant any more
  */
 export async function setUserRole(
   installation: Installation,
@@ -33,7 +33,13 @@ export async function setUserRole(
   return changePeopleOf(installation, tenant, {
     change: async transaction => {
       const found = await findManagedUser(transaction, tenant.id, user.id);
-      const changed = { FirstName: firstName, LastName: lastName, Role: role, Scope: scope, EntityId: entityId };
+      const changed = {
+        FirstName: firstName,
+        LastName: lastName,
+        Role: role,
+        Scope: scope,
+        EntityId: entityId,
+      };
       await replaceUser(transaction, tenant.id, found, changed);
 
       return { guid, email: user.email, firstName, lastName, role, scope, entityId };
@@ -60,7 +66,11 @@ interface UserRole {
 }
 
 /** @throws {OperatorError} when the tenant has no such user */
-export async function readUserRole({ statements }: Installation, slug: string, address: string): Promise<UserRole> {
+export async function readUserRole(
+  { statements }: Installation,
+  slug: string,
+  address: string,
+): Promise<UserRole> {
   const tenant = await readTenant({ statements }, slug);
   const [found] = await statements.execute<UserRole[]>(
     `select u.email, r.name as role, u.scope, r.permissions,

@@ -15,7 +15,11 @@ export interface OpenSession {
 }
 
 /** Returns the open sessions of a tenant, or of one of its users, newest first. */
-export async function listSessions(installation: Installation, slug: string, email?: string): Promise<OpenSession[]> {
+export async function listSessions(
+  installation: Installation,
+  slug: string,
+  email?: string,
+): Promise<OpenSession[]> {
   const { id } = await readTenant(installation, slug);
   const user = email === undefined ? null : (await findUser(installation, slug, email)).id;
   return installation.statements.execute(
@@ -28,7 +32,8 @@ export async function listSessions(installation: Installation, slug: string, ema
 }
 
 /**
- * Revokes one open session of a tenant, or all of a user. Every process refuses their tokens within a second.
+ * Revokes one open session of a tenant, or all of a user. Every process refuses their tokens
+ * within a second.
  * @param isDryRun true to revoke nothing
  * @returns the sessions that were open
  * @throws {OperatorError} when the tenant has no such session or user
@@ -43,15 +48,18 @@ export async function revokeSessions(
   if ('email' in which) {
     const user = await findUser(installation, slug, which.email);
     const sessions = await listSessions(installation, slug, which.email);
-    if (!isDryRun) await transactControl(control, query => revokeSessionsOf(query, user.id, 'operator'));
+    if (!isDryRun) {
+      await transactControl(control, query => revokeSessionsOf(query, user.id, 'operator'));
+    }
     return sessions;
   }
   const id = which.id.toLowerCase();
   const sessions = (await listSessions(installation, slug)).filter(session => session.id === id);
-  if (sessions.length === 0)
+  if (sessions.length === 0) {
     throw new OperatorError(
       `${slug} has no session ${id}. List its open sessions: bin/backoffice session list ${slug}`,
     );
+  }
   if (!isDryRun) await revokeSession(control, id, 'operator');
   return sessions;
 }

@@ -17,7 +17,15 @@ const findUserOperation = defineList({
     const { findUsers } = await import('./read-users.ts');
     return findUsers(installation, requireEmail(email));
   },
-  row: ({ tenant, status, email, role, scope, state, guid }) => ({ tenant, status, email, role, scope, state, guid }),
+  row: ({ tenant, status, email, role, scope, state, guid }) => ({
+    tenant,
+    status,
+    email,
+    role,
+    scope,
+    state,
+    guid,
+  }),
   wide: ({ firstName, lastName, entityId, mail }) => ({ firstName, lastName, entityId, mail }),
   nameOf: ({ tenant }) => tenant,
   empty: ({ email }) => `No tenant has a user ${email}.`,
@@ -39,7 +47,11 @@ const add = defineChange({
     lastName: option('<name>', 'last name', { default: 'User' }),
     role: option('<role>', 'role of the tenant', { kind: 'role', default: 'Member' }),
     scope: option('<scope>', scopeText, { choices: scopes, default: 'Self' }),
-    entity: option('<id>', entityText, { label: 'Number of the entity', parse: parseId, isAdvanced: true }),
+    entity: option('<id>', entityText, {
+      label: 'Number of the entity',
+      parse: parseId,
+      isAdvanced: true,
+    }),
     password,
   },
   examples: [
@@ -47,7 +59,11 @@ const add = defineChange({
     'user add acme bob@acme.test --password-stdin < password-file',
   ],
   effect: 'changes',
-  async change({ slug, entity: entityId = null, password: given, ...fields }, { installation }, isDryRun) {
+  async change(
+    { slug, entity: entityId = null, password: given, ...fields },
+    { installation },
+    isDryRun,
+  ) {
     const { addUser, generatePassword } = await import('./users.ts');
     const { createPasswords } = await import('../../accounts/auth/passwords.ts');
     const { findTenant } = await import('./tenants.ts');
@@ -65,7 +81,9 @@ const add = defineChange({
       done: [
         `${fieldsText(added)}\n`,
         `The person logs in with the tenant ${tenant.guid} (header X-Tenant).`,
-        ...(isBlind ? [`The scope Self shows what belongs to the user's entity, and there is none. ${remedy}`] : []),
+        ...(isBlind
+          ? [`The scope Self shows what belongs to the user's entity, and there is none. ${remedy}`]
+          : []),
       ].join('\n'),
     };
   },
@@ -97,9 +115,13 @@ const role = defineChange({
   changingFields: ['role'],
   async change({ slug, email, role }, { installation }, isDryRun) {
     const { readUserRole, setUserRole } = await import('./user-role.ts');
-    const changed = role === undefined ? undefined : await setUserRole(installation, slug, email, role, isDryRun);
+    const changed =
+      role === undefined ? undefined : await setUserRole(installation, slug, email, role, isDryRun);
     const { permissions, others, ...found } = await readUserRole(installation, slug, email);
-    const plan = role === undefined ? `keep the role ${found.role}` : `get the role ${role}, in place of ${found.role}`;
+    const plan =
+      role === undefined
+        ? `keep the role ${found.role}`
+        : `get the role ${role}, in place of ${found.role}`;
     return {
       document: (isDryRun && changed) || { ...found, permissions, others },
       plan: `${found.email} would ${plan}.`,
@@ -112,7 +134,14 @@ const role = defineChange({
   },
 });
 
-export const operations = [add, list, findUserOperation, role, ...loginOperations, removeUserOperation];
+export const operations = [
+  add,
+  list,
+  findUserOperation,
+  role,
+  ...loginOperations,
+  removeUserOperation,
+];
 
 /** What an operator looks for comes first: a narrow terminal omits the last columns. */
 function userRow({ guid, email, role, scope, state, mail, ...others }: UserSummary): object {

@@ -30,7 +30,11 @@ export interface NewUser {
 }
 
 /** @throws {OperatorError} when the text is no address, or the tenant has no user with it */
-export async function findUser(installation: Installation, slug: string, address: string): Promise<User> {
+export async function findUser(
+  installation: Installation,
+  slug: string,
+  address: string,
+): Promise<User> {
   const tenant = await findTenant(installation, slug);
   const email = requireEmail(address);
   const { em } = await installation.control();
@@ -42,8 +46,8 @@ export async function findUser(installation: Installation, slug: string, address
 /**
  * Adds a confirmed user to a tenant.
  * @param isDryRun true to return the user, and to change nothing
- * @throws {OperatorError} when the role or the entity does not exist, the e-mail address is invalid or taken, or a name
- * or the password is not acceptable
+ * @throws {OperatorError} when the role or the entity does not exist, the e-mail address is
+ * invalid or taken, or a name or the password is not acceptable
  */
 export async function addUser(
   installation: Installation,
@@ -57,7 +61,10 @@ export async function addUser(
   return changeOrUndo(transact, isDryRun, em => insertUser(em, passwords, user));
 }
 
-/** The same as `addUser` in the transaction of the caller, who guarantees that the entity exists. */
+/**
+ * The same as `addUser` in the transaction of the caller, who guarantees that the entity
+ * exists.
+ */
 export async function insertUser(
   em: EntityManager,
   passwords: Passwords,
@@ -76,7 +83,17 @@ export async function insertUser(
       overriding system value
       values (coalesce(?, nextval(pg_get_serial_sequence('users', 'id'))), ?, ?, ?, ?, ?, ?, ?, ?, now())
       on conflict (tenant_id, email) do nothing returning id`,
-    [user.id ?? null, tenant, role.id, email, passwordHash, firstName, lastName, user.scope, user.entityId],
+    [
+      user.id ?? null,
+      tenant,
+      role.id,
+      email,
+      passwordHash,
+      firstName,
+      lastName,
+      user.scope,
+      user.entityId,
+    ],
   );
   if (!added) throw new OperatorError(`${slug} has a user ${email} already`);
   return em.findOneOrFail(User, { id: Number(added.id) });
@@ -107,9 +124,10 @@ export async function setPassword(
 }
 
 /**
- * Disables a user, which also revokes all of the user's sessions, or enables the user again. Either makes all links
- * void that the user has received by mail.
- * @throws {OperatorError} when there is no such user, or nobody else can manage the users of the tenant
+ * Disables a user, which also revokes all of the user's sessions, or enables the user again.
+ * Either makes all links void that the user has received by mail.
+ * @throws {OperatorError} when there is no such user, or nobody else can manage the users of
+ *   the tenant
  */
 export async function setDisabled(
   installation: Installation,
@@ -124,15 +142,25 @@ export async function setDisabled(
   return user;
 }
 
-/** @throws {OperatorError} unless the tenant has the business entity. `tenant.server` must be loaded */
-async function requireEntity(installation: Installation, tenant: Tenant, id: number): Promise<void> {
+/**
+ * @throws {OperatorError} unless the tenant has the business entity. `tenant.server` must be
+ *   loaded
+ */
+async function requireEntity(
+  installation: Installation,
+  tenant: Tenant,
+  id: number,
+): Promise<void> {
   await connectTenant(installation, tenant, async client => {
     const { rowCount } = await client.query('select from entities where id = $1', [id]);
     if (!rowCount) throw new OperatorError(`${tenant.slug} has no entity ${id}`);
   });
 }
 
-/** @returns the password unchanged @throws {OperatorError} when it is too short, too long or too common */
+/**
+ * @returns the password unchanged
+ * @throws {OperatorError} when it is too short, too long or too common
+ */
 function requireAcceptable(password: string): string {
   const fault = passwordError(password);
   if (fault) throw new OperatorError(`The password ${fault.message}`);
@@ -162,15 +190,18 @@ const readRemoval = `
          (select count(*)::int from api_clients where user_id = u.id and revoked_at is null) as clients
     from users u where id = $1`;
 const lockUser = 'select from users where id = $1 for update';
-const revokeClients = 'update api_clients set revoked_at = now() where user_id = $1 and revoked_at is null';
+const revokeClients =
+  'update api_clients set revoked_at = now() where user_id = $1 and revoked_at is null';
 const deleteUser = 'delete from users where id = $1';
 
 /**
- * Removes a user with all sessions, links in mails and legacy clients. Every process refuses their tokens within a
- * second.
- * The audit log of the tenant keeps its entries, which name the user by id and guid; neither is given to another user.
+ * Removes a user with all sessions, links in mails and legacy clients. Every process refuses
+ * their tokens within a second.
+ * The audit log of the tenant keeps its entries, which name the user by id and guid; neither is
+ * given to another user.
  * @param isDryRun true to return what the removal ends, and to change nothing
- * @throws {OperatorError} when the user does not exist, or nobody else can manage the users of the tenant
+ * @throws {OperatorError} when the user does not exist, or nobody else can manage the users of
+ *   the tenant
  */
 export async function removeUser(
   installation: Installation,
@@ -182,7 +213,8 @@ export async function removeUser(
   const change = async ({ query }: PeopleTransaction) => {
     const [removal] = await query<UserRemoval>('operator_user_removal', readRemoval, [id]);
     if (!removal) throw noSuchUser(slug, email);
-    await query('operator_lock_user', lockUser, [id]); // before the sessions, in the order of `useLink`
+    // before the sessions, in the order of `useLink`
+    await query('operator_lock_user', lockUser, [id]);
     await revokeSessionsOf(query, id, 'operator'); // an entry of the audit log for each
     await query('operator_revoke_clients', revokeClients, [id]);
     await query('operator_delete_user', deleteUser, [id]);

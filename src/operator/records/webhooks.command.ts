@@ -13,22 +13,30 @@ const list = defineOperation({
   isList: true,
   async run({ slug }, { installation, output }) {
     const { readHolder, readTenantWebhooks, readWebhooks } = await import('./webhooks.ts');
-    if (slug === undefined)
+    if (slug === undefined) {
       return output.list(await readTenantWebhooks(installation), {
-        row: ({ waiting, ...row }) => ({ ...row, waiting: waiting === null ? null : `${Math.round(waiting)} s` }),
+        row: ({ waiting, ...row }) => ({
+          ...row,
+          waiting: waiting === null ? null : `${Math.round(waiting)} s`,
+        }),
         name: ({ tenant }) => tenant,
         empty: 'No tenant has webhooks.',
       });
+    }
     const holder = (await readHolder(installation, slug)) ?? null;
     const webhooks = (await readWebhooks(installation, slug)).map(each => ({ ...each, holder }));
-    if (holder)
+    if (holder) {
       output.warn(
         `The changes of ${slug} wait for ${holderName(holder)}, whose transaction is ${Math.round(holder.seconds)} s old: ` +
           'nothing that follows it is sent. Let its owner end it, or see bin/backoffice doctor',
       );
+    }
     return output.list(webhooks, {
       row: ({ failingSince: _, nextAttemptAt: __, holder: ___, ...row }) => row,
-      wide: ({ failingSince, nextAttemptAt }) => ({ 'failing since': failingSince, 'next attempt': nextAttemptAt }),
+      wide: ({ failingSince, nextAttemptAt }) => ({
+        'failing since': failingSince,
+        'next attempt': nextAttemptAt,
+      }),
       name: ({ id }) => id,
       empty: `${slug} has no webhooks.`,
     });
@@ -37,7 +45,11 @@ const list = defineOperation({
 
 const webhook = {
   slug: argument('slug'),
-  id: argument('text', { label: 'Webhook', parse: parseId, description: 'its number: webhooks <slug>' }),
+  id: argument('text', {
+    label: 'Webhook',
+    parse: parseId,
+    description: 'its number: webhooks <slug>',
+  }),
 };
 
 const disable = defineChange({

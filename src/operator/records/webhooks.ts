@@ -27,7 +27,9 @@ export interface WebhookStatus {
   failures: number;
   failingSince: string | null;
   nextAttemptAt: string | null;
-  /** Changes and other messages that are still to be sent: of very many changes, the first ones. */
+  /**
+   * Changes and other messages that are still to be sent: of very many changes, the first ones.
+   */
   waiting: number;
 }
 
@@ -51,7 +53,10 @@ export function readTenantWebhooks({ statements }: ControlStatements): Promise<T
 }
 
 /** Returns the webhooks of a tenant, from its database. */
-export async function readWebhooks(installation: Installation, slug: string): Promise<WebhookStatus[]> {
+export async function readWebhooks(
+  installation: Installation,
+  slug: string,
+): Promise<WebhookStatus[]> {
   return onTenant(installation, slug, async query => {
     const text = `
       select id, url, case when not is_enabled then 'disabled' when failing_since is null then 'enabled' else 'failing' end as state,
@@ -62,8 +67,12 @@ export async function readWebhooks(installation: Installation, slug: string): Pr
 
     const webhooks: WebhookStatus[] = [];
     for (const { position, resources, actions, ...webhook } of found) {
-      const [now] = await query(selectFailingState({ id: webhook.id, position, resources, actions }));
-      const { waiting, ...attempt } = now as unknown as Parameters<typeof attemptText>[0] & { waiting: number };
+      const [now] = await query(
+        selectFailingState({ id: webhook.id, position, resources, actions }),
+      );
+      const { waiting, ...attempt } = now as unknown as Parameters<typeof attemptText>[0] & {
+        waiting: number;
+      };
       const reason = webhook.state === 'failing' ? attemptText(attempt) : webhook.reason;
       webhooks.push({ ...webhook, reason, waiting });
     }
@@ -71,8 +80,14 @@ export async function readWebhooks(installation: Installation, slug: string): Pr
   });
 }
 
-/** Reads which transaction holds back the changes of a tenant, and so its webhooks; undefined: none has for 30 s. */
-export function readHolder(installation: Installation, slug: string): Promise<FeedHolder | undefined> {
+/**
+ * Reads which transaction holds back the changes of a tenant, and so its webhooks; undefined:
+ * none has for 30 s.
+ */
+export function readHolder(
+  installation: Installation,
+  slug: string,
+): Promise<FeedHolder | undefined> {
   return onTenant(installation, slug, readFeedHolder);
 }
 
@@ -102,15 +117,27 @@ export async function disableWebhook(
 
 type Query = (statement: Statement) => Promise<Record<string, unknown>[]>;
 
-async function onTenant<T>(installation: Installation, slug: string, work: (query: Query) => Promise<T>): Promise<T> {
+async function onTenant<T>(
+  installation: Installation,
+  slug: string,
+  work: (query: Query) => Promise<T>,
+): Promise<T> {
   return connectTenant(installation, await findTenant(installation, slug), client =>
     work(async ({ name: _, ...statement }) => (await client.query(statement)).rows),
   );
 }
 
 async function findWebhookUrl(query: Query, slug: string, id: number): Promise<string> {
-  const [webhook] = await query({ name: '', text: 'select url from webhooks where id = $1', values: [id] });
-  if (!webhook) throw new OperatorError(`${slug} has no webhook ${id}. List them: bin/backoffice webhooks ${slug}`);
+  const [webhook] = await query({
+    name: '',
+    text: 'select url from webhooks where id = $1',
+    values: [id],
+  });
+  if (!webhook) {
+    throw new OperatorError(
+      `${slug} has no webhook ${id}. List them: bin/backoffice webhooks ${slug}`,
+    );
+  }
   return String(webhook.url);
 }
 

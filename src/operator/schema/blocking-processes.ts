@@ -7,9 +7,15 @@ import { lastOutcome, type RunRequest } from './migration-runs.ts';
 import { compatibleFrom, readSchemaSteps, versionOf } from './schema-steps.ts';
 import { tenantHead } from './tenant-head.ts';
 
-/** A running process of the service that can use a schema now and could not use it after a change. */
+/**
+ * A running process of the service that can use a schema now and could not use it after a
+ * change.
+ */
 export interface BlockingProcess extends RunningService {
-  /** The number of tenants that the process would stop serving; absent for a change of the control database. */
+  /**
+   * The number of tenants that the process would stop serving; absent for a change of the
+   * control database.
+   */
   tenants?: number;
 }
 
@@ -22,7 +28,8 @@ interface SchemaChange {
 }
 
 /**
- * Returns the running processes that can serve tenants of a run now, and could not serve them at head.
+ * Returns the running processes that can serve tenants of a run now, and could not serve them
+ * at head.
  * @throws {OperatorError} when a migration cannot run over a fleet
  */
 export async function processesBlockingRun(
@@ -41,13 +48,21 @@ export async function processesBlockingRun(
     [only, only, String(retryFailed)],
   );
   // A run refuses a tenant of a later build, and does not change it.
-  const changed = versions.filter(({ schemaVersion }) => schemaVersion !== null && schemaVersion < head);
+  const changed = versions.filter(
+    ({ schemaVersion }) => schemaVersion !== null && schemaVersion < head,
+  );
   const changes = changed.map(({ tenants, ...before }) => ({ before, after, tenants }));
   return blockingProcesses(await runningServices(installation, 'tenant'), changes);
 }
 
-/** Returns the running processes that can serve a tenant now, and could not serve it without its last migration. */
-export async function processesBlockingRollback(installation: Installation, slug: string): Promise<BlockingProcess[]> {
+/**
+ * Returns the running processes that can serve a tenant now, and could not serve it without its
+ * last migration.
+ */
+export async function processesBlockingRollback(
+  installation: Installation,
+  slug: string,
+): Promise<BlockingProcess[]> {
   const [before] = await installation.statements.execute<SchemaVersion[]>(
     'select schema_version as "schemaVersion", compatible_from as "compatibleFrom" from tenants where slug = ?',
     [slug],
@@ -60,15 +75,23 @@ export async function processesBlockingRollback(installation: Installation, slug
     remaining.map(({ name }) => name),
     steps,
   );
-  return blockingProcesses(await runningServices(installation, 'tenant'), [{ before, after, tenants: 1 }]);
+  return blockingProcesses(await runningServices(installation, 'tenant'), [
+    { before, after, tenants: 1 },
+  ]);
 }
 
 /**
- * Returns the running processes that could start on the control database now, and could not start after its migration.
- * They go on after it, but one that fails or is restarted does not come back.
+ * Returns the running processes that could start on the control database now, and could not
+ * start after its migration. They go on after it, but one that fails or is restarted does not
+ * come back.
  */
-export async function processesBlockingControl(installation: Installation): Promise<BlockingProcess[]> {
-  const [version, head] = await Promise.all([controlVersion(installation.statements), controlHead()]);
+export async function processesBlockingControl(
+  installation: Installation,
+): Promise<BlockingProcess[]> {
+  const [version, head] = await Promise.all([
+    controlVersion(installation.statements),
+    controlHead(),
+  ]);
   if (version === undefined || version >= head) return [];
   const migrations = await loadMigrations('control');
   const applied = migrations.filter(({ name }) => name <= version);
@@ -78,17 +101,22 @@ export async function processesBlockingControl(installation: Installation): Prom
   return processes.filter(process => isCutOff(process.head, before, after));
 }
 
-function blockingProcesses(processes: RunningService[], changes: SchemaChange[]): BlockingProcess[] {
+function blockingProcesses(
+  processes: RunningService[],
+  changes: SchemaChange[],
+): BlockingProcess[] {
   return processes.flatMap(process => {
     const lost = changes.filter(({ before, after }) => isCutOff(process.head, before, after));
-    return lost.length > 0 ? [{ ...process, tenants: lost.reduce((sum, { tenants }) => sum + tenants, 0) }] : [];
+    return lost.length > 0
+      ? [{ ...process, tenants: lost.reduce((sum, { tenants }) => sum + tenants, 0) }]
+      : [];
   });
 }
 
 /**
- * Returns true if a build can use a schema before a change and cannot afterwards. A process that starts has not
- * registered the last migration of its build yet: it counts as one that can use the schema now, and goes on with
- * compatible migrations only.
+ * Returns true if a build can use a schema before a change and cannot afterwards. A process
+ * that starts has not registered the last migration of its build yet: it counts as one that can
+ * use the schema now, and goes on with compatible migrations only.
  */
 function isCutOff(head: string | null, before: SchemaVersion, after: SchemaVersion): boolean {
   if (head !== null) return canServe(head, before) && !canServe(head, after);

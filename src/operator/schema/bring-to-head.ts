@@ -17,7 +17,12 @@ import {
   versionOf,
 } from './schema-steps.ts';
 import { tenantGroup } from './template.ts';
-import { retryOnLockTimeout, setSchemaVersion, takeOutOfService, withTenantConnection } from './tenant-schema.ts';
+import {
+  retryOnLockTimeout,
+  setSchemaVersion,
+  takeOutOfService,
+  withTenantConnection,
+} from './tenant-schema.ts';
 import { becomeMember } from './tenant-sessions.ts';
 
 /** A server, and what the databases of its tenants are compared with. */
@@ -42,8 +47,8 @@ export interface Run {
   /** The servers that had tenants when the run began, by id. */
   servers: Map<number, RunServer>;
   /**
-   * The time by `performance.now()` at which every process has received that the tenants so far were taken out of
-   * service.
+   * The time by `performance.now()` at which every process has received that the tenants so far
+   * were taken out of service.
    */
   receivedAt: number;
 }
@@ -63,8 +68,8 @@ export interface TenantRow {
 interface LocatedTenant extends TenantRow, RunServer {}
 
 /**
- * Runs the pending migrations of a tenant's database and compares it with the template. If they differ, everything is
- * rolled back.
+ * Runs the pending migrations of a tenant's database and compares it with the template. If they
+ * differ, everything is rolled back.
  * @returns true if the database had pending migrations
  */
 export async function bringToHead(run: Run, tenant: LocatedTenant): Promise<boolean> {
@@ -77,7 +82,10 @@ function pendingSteps({ steps }: Run, { applied }: SchemaState): SchemaStep[] {
   return steps.filter(({ name }) => !applied.includes(name));
 }
 
-/** @param state of the database @returns as `bringToHead` */
+/**
+ * @param state of the database
+ * @returns as `bringToHead`
+ */
 async function bringStateToHead(
   run: Run,
   tenant: LocatedTenant,
@@ -85,12 +93,20 @@ async function bringStateToHead(
   state: SchemaState,
 ): Promise<boolean> {
   const { controlPool } = run;
-  if (state.guid === null) throw new OperatorError('the database does not say whose it is: see bin/backoffice doctor');
+  if (state.guid === null) {
+    throw new OperatorError('the database does not say whose it is: see bin/backoffice doctor');
+  }
   if (state.guid !== tenant.guid) throw new OperatorError('the database belongs to another tenant');
   const foreign = await findForeignPage('tenant', state.recorded);
-  if (foreign !== undefined) throw new ForeignSchemaError('its database', foreign, run.installation.dataFolder);
+  if (foreign !== undefined) {
+    throw new ForeignSchemaError('its database', foreign, run.installation.dataFolder);
+  }
   const unknown = state.applied.find(name => !run.steps.some(step => step.name === name));
-  if (unknown) throw new OperatorError(`its database has migration ${unknown}, which this build does not know`);
+  if (unknown) {
+    throw new OperatorError(
+      `its database has migration ${unknown}, which this build does not know`,
+    );
+  }
 
   const pending = pendingSteps(run, state);
   if (pending.length > 0) await holdImports(database);
@@ -102,18 +118,22 @@ async function bringStateToHead(
   } else {
     await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
     const receivedAt = await takeOutOfService(controlPool, database, tenant);
-    run.receivedAt = Math.max(run.receivedAt, receivedAt); // as it is now: other tenants may have been taken out since
+    // as it is now: other tenants may have been taken out since
+    run.receivedAt = Math.max(run.receivedAt, receivedAt);
     try {
       found = await retryOnLockTimeout(() => apply(run, tenant, database, state));
     } catch (error) {
-      // The database is at its earlier version again; the control database gets that version back.
+      // The database is at its earlier version again; the control database gets that version
+      // back.
       const restored = await readSchemaState(database).catch(() => undefined);
-      if (restored) await setSchemaVersion(controlPool, tenant.id, versionOf(restored.applied, run.steps));
+      if (restored) {
+        await setSchemaVersion(controlPool, tenant.id, versionOf(restored.applied, run.steps));
+      }
       throw error;
     }
   }
-  // The last statements of a killed run changed the database after its state was read: it begins anew with the present
-  // state.
+  // The last statements of a killed run changed the database after its state was read: it
+  // begins anew with the present state.
   if (found) await bringStateToHead(run, tenant, database, found);
   return pending.length > 0;
 }
@@ -137,7 +157,10 @@ function apply(
   });
 }
 
-/** @throws {SchemaDriftError} that names each object in which the database differs from the template */
+/**
+ * @throws {SchemaDriftError} that names each object in which the database differs from the
+ *   template
+ */
 async function compare({ comparison, server }: LocatedTenant, database: pg.Client): Promise<void> {
   const differences = await comparison(database);
   if (differences.length > 0) throw new SchemaDriftError(differences, tenantGroup(server));

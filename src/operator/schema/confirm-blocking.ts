@@ -15,8 +15,10 @@ type NamedProcess = Pick<BlockingProcess, 'host' | 'pid' | 'build'>;
 const maxNamed = 10;
 
 /**
- * Asks the operator whether a change goes on that running processes block. A script goes on with `--despite-running`.
- * @param textOf returns a sentence that names the processes and what they would lose, without its full stop
+ * Asks the operator whether a change goes on that running processes block. A script goes on
+ * with `--despite-running`.
+ * @param textOf returns a sentence that names the processes and what they would lose, without
+ *   its full stop
  * @throws {OperatorError} when the operator says no, or nobody can be asked
  */
 export async function confirmBlocking<P extends NamedProcess>(
@@ -30,7 +32,9 @@ export async function confirmBlocking<P extends NamedProcess>(
   const agreed = await agree(text);
   if (agreed) return;
   const remedy = 'Stop them first, or add --despite-running to go on; nothing was changed';
-  throw new OperatorError(agreed === undefined ? `${text}. ${remedy}` : 'Nothing was changed', { blockedBy });
+  throw new OperatorError(agreed === undefined ? `${text}. ${remedy}` : 'Nothing was changed', {
+    blockedBy,
+  });
 }
 
 /** Returns what a plan says of the processes that block it: see `confirmBlocking`. */
@@ -40,22 +44,34 @@ export function planBlocking<P extends NamedProcess>(
   goesOn: boolean,
 ): { readonly hasFailed: boolean; readonly lines: string[] } {
   const hasFailed = blockedBy.length > 0 && !goesOn;
-  return { hasFailed, lines: blockedBy.length > 0 ? [`${hasFailed ? 'Refused: ' : ''}${textOf(blockedBy)}.`] : [] };
+  return {
+    hasFailed,
+    lines: blockedBy.length > 0 ? [`${hasFailed ? 'Refused: ' : ''}${textOf(blockedBy)}.`] : [],
+  };
 }
 
-/** Names the processes that block a change, and what they would lose, as a sentence without its full stop. */
+/**
+ * Names the processes that block a change, and what they would lose, as a sentence without its
+ * full stop.
+ */
 export function blockingText(blockedBy: BlockingProcess[]): string {
   const tenants = Math.max(...blockedBy.map(process => process.tenants ?? 0));
   const subject = countText(blockedBy.length, 'running process', 'running processes');
-  const loss = tenants > 0 ? `would stop serving ${countText(tenants, 'tenant')}` : 'could not start again';
+  const loss =
+    tenants > 0 ? `would stop serving ${countText(tenants, 'tenant')}` : 'could not start again';
   return `${subject} ${loss}: ${processNames(blockedBy, ({ head }) => (head === null ? '' : ` with ${head}`))}`;
 }
 
 /** @param detailOf what follows the build of a process */
-function processNames<P extends NamedProcess>(processes: P[], detailOf: (process: P) => string): string {
+function processNames<P extends NamedProcess>(
+  processes: P[],
+  detailOf: (process: P) => string,
+): string {
   const named = processes
     .slice(0, maxNamed)
-    .map(process => `${process.host} pid ${process.pid} (build ${process.build}${detailOf(process)})`);
+    .map(
+      process => `${process.host} pid ${process.pid} (build ${process.build}${detailOf(process)})`,
+    );
   if (processes.length > maxNamed) named.push(`and ${processes.length - maxNamed} more`);
   return named.join(', ');
 }

@@ -11,11 +11,17 @@ export interface FleetStatus {
   fleet: { schemaVersion: string | null; status: string; tenants: number }[];
   /** The tenants that failed in the newest run that reached them: those of `--retry-failed`. */
   failing: { slug: string; version: string | null; run: number; error: string }[];
-  /** The last run, with the outcomes of the tenants that failed in it; null before the first run. */
+  /**
+   * The last run, with the outcomes of the tenants that failed in it; null before the first
+   * run.
+   */
   lastRun: (RunSummary & { failures: RunOutcome[] }) | null;
 }
 
-/** Reads the versions of the fleet and the outcome of the last run. Ends the runs whose process is gone. */
+/**
+ * Reads the versions of the fleet and the outcome of the last run. Ends the runs whose process
+ * is gone.
+ */
 export async function fleetStatus({
   statements,
   controlUrl,
@@ -39,7 +45,8 @@ export async function countFleet({ statements }: ControlStatements): Promise<Fle
 }
 
 /**
- * Returns the tenants that failed in the newest run that reached them, by slug, and how many there are.
+ * Returns the tenants that failed in the newest run that reached them, by slug, and how many
+ * there are.
  * @param part which of them are returned: all, or at most so many after the first ones
  */
 export async function readFailing(

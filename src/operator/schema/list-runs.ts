@@ -35,17 +35,19 @@ const summaries = `
          lateral (select coalesce(sum(n), 0)::int as tenants, coalesce(json_object_agg(state, n order by state), '{}') as outcomes
                     from (select state, count(*)::int as n from migration_outcomes where run_id = r.id group by state) s) o`;
 
-/** Returns the newest migration runs, the newest first. @param before the number of a run: only those before it */
+/**
+ * Returns the newest migration runs, the newest first.
+ * @param before the number of a run: only those before it
+ */
 export async function listRuns(
   { statements }: ControlStatements,
   limit: number,
   before?: number,
 ): Promise<RunSummary[]> {
-  return statements.execute(`${summaries} where ?::bigint is null or r.id < ?::bigint order by r.id desc limit ?`, [
-    before ?? null,
-    before ?? null,
-    limit,
-  ]);
+  return statements.execute(
+    `${summaries} where ?::bigint is null or r.id < ?::bigint order by r.id desc limit ?`,
+    [before ?? null, before ?? null, limit],
+  );
 }
 
 /** Returns a part of the migration runs, and how many there are. */
@@ -54,7 +56,9 @@ export async function pageRuns(
   { limit, before }: { readonly limit: number; readonly before?: number | undefined },
 ): Promise<ListPage<RunSummary>> {
   const rows = await listRuns(control, limit + 1, before);
-  const [counts = { total: 0, newer: 0 }] = await control.statements.execute<{ total: number; newer: number }[]>(
+  const [counts = { total: 0, newer: 0 }] = await control.statements.execute<
+    { total: number; newer: number }[]
+  >(
     'select count(*)::int as total, count(*) filter (where id >= ?::bigint)::int as newer from migration_runs',
     [before ?? null],
   );
@@ -62,17 +66,29 @@ export async function pageRuns(
   return pageOf(rows, limit, counts);
 }
 
-/** Returns a run. @param id without it, the newest one @throws {OperatorError} when there is no such run */
-export async function readRun({ statements }: ControlStatements, id: number | undefined): Promise<RunSummary> {
+/**
+ * Returns a run.
+ * @param id without it, the newest one
+ * @throws {OperatorError} when there is no such run
+ */
+export async function readRun(
+  { statements }: ControlStatements,
+  id: number | undefined,
+): Promise<RunSummary> {
   const [run] = await statements.execute<RunSummary[]>(
     `${summaries} where ?::bigint is null or r.id = ?::bigint order by r.id desc limit 1`,
     [id ?? null, id ?? null],
   );
-  if (!run) throw new OperatorError(`There is no run ${id ?? 'yet'}. List them: bin/backoffice runs list`);
+  if (!run) {
+    throw new OperatorError(`There is no run ${id ?? 'yet'}. List them: bin/backoffice runs list`);
+  }
   return run;
 }
 
-/** Returns the outcomes of a run, those that failed first. @param limit at most so many; without it, all */
+/**
+ * Returns the outcomes of a run, those that failed first.
+ * @param limit at most so many; without it, all
+ */
 export async function runOutcomes(
   { statements }: ControlStatements,
   id: number,
@@ -95,7 +111,10 @@ interface Wave {
   finishedAt: string | null;
 }
 
-/** Returns the waves of a run, the canaries first. No other tenant begins before all canaries have ended. */
+/**
+ * Returns the waves of a run, the canaries first. No other tenant begins before all canaries
+ * have ended.
+ */
 export async function runWaves({ statements }: ControlStatements, id: number): Promise<Wave[]> {
   return statements.execute(
     `select "isCanary", sum(n)::int as tenants, json_object_agg(state, n order by state) as outcomes,
@@ -120,10 +139,13 @@ interface FailureCause {
 }
 
 /**
- * Returns the failures of a run by their cause, the most frequent first. Errors that differ only in the tenant have one
- * cause.
+ * Returns the failures of a run by their cause, the most frequent first. Errors that differ
+ * only in the tenant have one cause.
  */
-export async function failureCauses({ statements }: ControlStatements, id: number): Promise<FailureCause[]> {
+export async function failureCauses(
+  { statements }: ControlStatements,
+  id: number,
+): Promise<FailureCause[]> {
   return statements.execute(
     `select coalesce(min(error), '') as error, count(*)::int as tenants, (array_agg(slug order by slug))[1:20] as slugs,
             (array_agg(json_build_object('slug', slug, 'failure', failure) order by slug))[1:5] as failures

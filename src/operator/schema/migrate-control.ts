@@ -28,7 +28,10 @@ export async function migrateControl(controlUrl: string, dataFolder?: string): P
   });
 }
 
-/** @returns whether the control database exists, and the names of the migrations that `migrateControl` would run */
+/**
+ * @returns whether the control database exists, and the names of the migrations that
+ *   `migrateControl` would run
+ */
 export async function pendingControl(
   controlUrl: string,
   dataFolder?: string,
@@ -42,7 +45,10 @@ export async function pendingControl(
     if (sqlState(error) !== '3D000') throw error;
     return undefined;
   });
-  return { exists: version !== undefined, pending: names.filter(name => name > (version?.name ?? '')) };
+  return {
+    exists: version !== undefined,
+    pending: names.filter(name => name > (version?.name ?? '')),
+  };
 }
 
 /** The names of the functions that create or write a large object. */
@@ -58,9 +64,9 @@ const largeObjectWriters = [
 ];
 
 /**
- * By default every login of the server, also that of a tenant, may connect, and could listen to the change feed. And
- * every login that may connect can fill the disk with large objects. Only a superuser can revoke that: other logins
- * skip it.
+ * By default every login of the server, also that of a tenant, may connect, and could listen to
+ * the change feed. And every login that may connect can fill the disk with large objects. Only
+ * a superuser can revoke that: other logins skip it.
  */
 async function revokePublicRights(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ name: string; superuser: boolean }>(
@@ -74,10 +80,15 @@ async function revokePublicRights(client: pg.Client): Promise<void> {
       where pronamespace = 'pg_catalog'::regnamespace and proname = any ($1)`,
     [largeObjectWriters],
   );
-  await client.query(`revoke execute on function ${writers.map(writer => writer.name).join(', ')} from public`);
+  await client.query(
+    `revoke execute on function ${writers.map(writer => writer.name).join(', ')} from public`,
+  );
 }
 
-/** Creates the control database, unless it exists. An existing one is found without a right on any other database. */
+/**
+ * Creates the control database, unless it exists. An existing one is found without a right on
+ * any other database.
+ */
 export async function createControlDatabase(controlUrl: string): Promise<void> {
   const isMissing = await withConnection(controlUrl, async () => false).catch(error => {
     if (sqlState(error) !== '3D000') throw error;
@@ -91,7 +102,8 @@ export async function createControlDatabase(controlUrl: string): Promise<void> {
     await client
       .query(`create database ${quoteIdentifier(name)} template template0 encoding 'UTF8'`)
       .catch(async error => {
-        if (!['42P04', '23505'].includes(sqlState(error) ?? '')) throw error; // another process has created it
+        // another process has created it
+        if (!['42P04', '23505'].includes(sqlState(error) ?? '')) throw error;
         await sleep(50);
       });
   });

@@ -13,28 +13,37 @@ const tenantQuery = `
     from tenants where id = $1`;
 
 /**
- * Brings one tenant's database to head and compares it with the template. If they differ, everything is rolled back.
+ * Brings one tenant's database to head and compares it with the template. If they differ,
+ * everything is rolled back.
  *
  * No request is ever served on a schema that does not fit the build:
- * 1. Before the database changes, the control database loses the tenant's version. A process that has received that
- *    change responds to the tenant's requests with 503 and serves nothing from memory. Every process receives it within
- *    a second.
- * 2. The change locks the identity of the database. A new connection reads it before it serves a request, so it waits
- *    until the change has ended, and then finds another version than its own and serves nothing.
- * 3. Under that lock the sessions of the tenant end (`changeSchema`). So by 2, no request, however long ago it began,
- *    uses a connection on the new schema that was verified on the old one.
+ * 1. Before the database changes, the control database loses the tenant's version. A process
+ *    that has received that change responds to the tenant's requests with 503 and serves
+ *    nothing from memory. Every process receives it within a second.
+ * 2. The change locks the identity of the database. A new connection reads it before it serves
+ *    a request, so it waits until the change has ended, and then finds another version than its
+ *    own and serves nothing.
+ * 3. Under that lock the sessions of the tenant end (`changeSchema`). So by 2, no request,
+ *    however long ago it began, uses a connection on the new schema that was verified on the
+ *    old one.
  * 4. After the database has changed, the control database gets the new version.
- * 5. A run ends only after every process has received the change of step 1 for each tenant. No process then serves a
- *    cached response of the old schema.
- * If the process of the run is killed in between, the tenant has no version and gets 503 until the next run.
+ * 5. A run ends only after every process has received the change of step 1 for each tenant. No
+ *    process then serves a cached response of the old schema.
+ * If the process of the run is killed in between, the tenant has no version and gets 503 until
+ * the next run.
  *
- * If every pending migration is compatible, each build that serves the tenant can go on with the new schema: the tenant
- * stays in service, and only step 4 remains.
+ * If every pending migration is compatible, each build that serves the tenant can go on with
+ * the new schema: the tenant stays in service, and only step 4 remains.
  *
- * @throws {ForeignSchemaError} on the embedded PostgreSQL, whose databases must all be made again
- * @returns `busy` if another process works on the tenant; undefined if the tenant is at head or was purged
+ * @throws {ForeignSchemaError} on the embedded PostgreSQL, whose databases must all be made
+ *   again
+ * @returns `busy` if another process works on the tenant; undefined if the tenant is at head or
+ *   was purged
  */
-export async function migrateTenant(run: Run, id: number): Promise<TenantResult | 'busy' | undefined> {
+export async function migrateTenant(
+  run: Run,
+  id: number,
+): Promise<TenantResult | 'busy' | undefined> {
   const { control, controlPool, head } = run;
   if (!(await tryLock(control, lockSpaces.tenant, id))) return 'busy';
   try {
@@ -49,7 +58,13 @@ export async function migrateTenant(run: Run, id: number): Promise<TenantResult 
     await recordRunning(controlPool, run.id, id);
     const result = await migrateDatabase(run, tenant);
     const schema = { version: head, compatibleFrom: compatibleFrom(run.steps), fingerprint };
-    await recordOutcome(controlPool, run.id, id, result, result.state === 'failed' ? undefined : schema);
+    await recordOutcome(
+      controlPool,
+      run.id,
+      id,
+      result,
+      result.state === 'failed' ? undefined : schema,
+    );
     return result;
   } finally {
     await releaseLock(control, lockSpaces.tenant, id);
@@ -62,11 +77,19 @@ async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResul
   const from = tenant.schemaVersion;
   try {
     const server = run.servers.get(tenant.serverId);
-    if (!server) throw new OperatorError('it was moved to a server that had no tenants: run the command again');
-    const state = (await bringToHead(run, { ...tenant, ...server })) || from !== run.head ? 'migrated' : 'current';
+    if (!server) {
+      throw new OperatorError(
+        'it was moved to a server that had no tenants: run the command again',
+      );
+    }
+    const state =
+      (await bringToHead(run, { ...tenant, ...server })) || from !== run.head
+        ? 'migrated'
+        : 'current';
     return { state, from, to: run.head, ms: elapsed() };
   } catch (error) {
-    // One build has made all databases of the embedded PostgreSQL: the folder is to be removed, not this tenant.
+    // One build has made all databases of the embedded PostgreSQL: the folder is to be removed,
+    // not this tenant.
     if (error instanceof ForeignSchemaError && run.installation.embedded) throw error;
     const place = {
       server: run.servers.get(tenant.serverId)?.server.name ?? 'of the tenant',

@@ -11,7 +11,13 @@ import { errorText } from '../command/texts.ts';
 import type { Run, RunServer } from './bring-to-head.ts';
 import { readFailing } from './fleet-status.ts';
 import { migrateTenant } from './migrate-tenant.ts';
-import { beginRun, type Candidate, endRun, type RunRequest, type TenantResult } from './migration-runs.ts';
+import {
+  beginRun,
+  type Candidate,
+  endRun,
+  type RunRequest,
+  type TenantResult,
+} from './migration-runs.ts';
 import { createSchemaComparison } from './schema-comparison.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 import { fingerprintKey, headFingerprint } from './template.ts';
@@ -36,10 +42,11 @@ const defaultConcurrency = 4;
 const busyRetryMs = 50;
 
 /**
- * Brings tenant databases to head and records the run in the control database. A tenant at head costs no connection; a
- * tenant that fails does not affect the others. Two concurrent runs share the work: each tenant is locked in the
- * control database while it is migrated, and a run retries the tenants that the other run works on after all others.
- * `onRun` receives the number of the run, unless there is nothing to do.
+ * Brings tenant databases to head and records the run in the control database. A tenant at head
+ * costs no connection; a tenant that fails does not affect the others. Two concurrent runs
+ * share the work: each tenant is locked in the control database while it is migrated, and a run
+ * retries the tenants that the other run works on after all others. `onRun` receives the number
+ * of the run, unless there is nothing to do.
  */
 export async function migrateTenants(
   installation: Installation,
@@ -57,11 +64,22 @@ export async function migrateTenants(
     const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
     if (candidates.some(({ atHead }) => !atHead)) observers.onRun?.(id);
     const run: Run = {
-      ...{ id, installation, control, controlPool, steps, head, servers },
+      id,
+      installation,
+      control,
+      controlPool,
+      steps,
+      head,
+      servers,
       receivedAt: 0,
     };
     try {
-      const report = await migrateCandidates(run, candidates, { ...request, concurrency }, observers);
+      const report = await migrateCandidates(
+        run,
+        candidates,
+        { ...request, concurrency },
+        observers,
+      );
       await waitUntil(run.receivedAt);
       await endRun(control, id, report.state, 'the run was halted before this tenant');
       return report;
@@ -77,7 +95,11 @@ export async function migrateTenants(
 async function migrateCandidates(
   run: Run,
   candidates: Candidate[],
-  { concurrency, canary = 0, maxFailures = Number.POSITIVE_INFINITY }: RunRequest & { concurrency: number },
+  {
+    concurrency,
+    canary = 0,
+    maxFailures = Number.POSITIVE_INFINITY,
+  }: RunRequest & { concurrency: number },
   { onStart, onOutcome, signal }: FleetObservers<TenantOutcome>,
 ): Promise<RunReport> {
   const pending = candidates.filter(({ atHead }) => !atHead);
@@ -96,7 +118,10 @@ async function migrateCandidates(
     }
     return true;
   };
-  /** One that another process works on is retried after the others. @returns how many were not begun */
+  /**
+   * One that another process works on is retried after the others.
+   * @returns how many were not begun
+   */
   const migrate = async (tenants: Candidate[]): Promise<number> => {
     const servers = [...Map.groupBy(tenants, ({ serverId }) => serverId).values()];
     const left = await runConcurrently(servers, Number.POSITIVE_INFINITY, async queue => {
@@ -117,27 +142,36 @@ async function migrateCandidates(
 }
 
 /**
- * Returns the servers that have tenants, by id. The fingerprint of one that cannot be reached is '': its tenants then
- * fail one by one, and tenants on other servers are not affected.
+ * Returns the servers that have tenants, by id. The fingerprint of one that cannot be reached
+ * is '': its tenants then fail one by one, and tenants on other servers are not affected.
  */
 async function findServers({ control, servers }: Installation): Promise<Map<number, RunServer>> {
   const em = (await control()).em.fork();
   const used = await em.execute<{ id: number }[]>('select distinct server_id as id from tenants');
   const found = await em.find(Server, { id: { $in: used.map(({ id }) => id) } });
   const read = async (server: Server): Promise<[number, RunServer]> => {
-    const fingerprint = await headFingerprint(control, server, servers.adminUrl(server)).catch(error => {
-      // A SQLSTATE other than of a lost connection (08…) comes from PostgreSQL itself: a migration is wrong.
-      if (/^(?!08|EPIPE)[0-9A-Z]{5}$/.test(sqlState(error) ?? '')) throw error;
-      return '';
-    });
-    return [server.id, { server, fingerprint, comparison: createSchemaComparison(control, server, fingerprint) }];
+    const fingerprint = await headFingerprint(control, server, servers.adminUrl(server)).catch(
+      error => {
+        // A SQLSTATE other than of a lost connection (08…) comes from PostgreSQL itself: a
+        // migration is wrong.
+        if (/^(?!08|EPIPE)[0-9A-Z]{5}$/.test(sqlState(error) ?? '')) throw error;
+        return '';
+      },
+    );
+    return [
+      server.id,
+      { server, fingerprint, comparison: createSchemaComparison(control, server, fingerprint) },
+    ];
   };
   return new Map(await Promise.all(found.map(read)));
 }
 
 /** The part of a planned run for the tenants at one version. */
 interface Plan {
-  /** Null for tenants whose run was killed: their version is read from the database when they are migrated. */
+  /**
+   * Null for tenants whose run was killed: their version is read from the database when they
+   * are migrated.
+   */
   version: string | null;
   tenants: string[];
   /** `compatible`: the tenant is served during the migration, and by the build before it. */
@@ -154,11 +188,17 @@ export interface PlannedRun {
   plans: Plan[];
   /** The tenants that are migrated first; if one of them fails, no other is. */
   canaries: string[];
-  /** The tenants that the comparison with the template would refuse, by the last report of doctor. */
+  /**
+   * The tenants that the comparison with the template would refuse, by the last report of
+   * doctor.
+   */
   refused: { slug: string; finding: string; problem: string }[];
 }
 
-/** Plans a run by the recorded versions of the tenants. Opens no tenant database and changes nothing. */
+/**
+ * Plans a run by the recorded versions of the tenants. Opens no tenant database and changes
+ * nothing.
+ */
 export async function planRun(
   installation: Installation,
   { slugs, retryFailed, canary = 0 }: Pick<RunRequest, 'slugs' | 'retryFailed' | 'canary'> = {},
@@ -166,7 +206,10 @@ export async function planRun(
   const em = (await installation.control()).em.fork();
   const head = await tenantHead();
   const steps = await readSchemaSteps();
-  const where = { status: { $ne: 'provisioning' as const }, ...(slugs ? { slug: { $in: slugs } } : {}) };
+  const where = {
+    status: { $ne: 'provisioning' as const },
+    ...(slugs ? { slug: { $in: slugs } } : {}),
+  };
   const found = await em.find(Tenant, where, { orderBy: { slug: 'asc' } });
   const failed = retryFailed && (await readFailing(installation)).failing.map(({ slug }) => slug);
   const tenants = failed ? found.filter(({ slug }) => failed.includes(slug)) : found;
@@ -177,20 +220,28 @@ export async function planRun(
   );
   const expected = new Map(stored.map(({ serverId, fingerprint }) => [serverId, fingerprint]));
   const pending = tenants.filter(
-    tenant => tenant.schemaVersion !== head || tenant.schemaFingerprint !== expected.get(tenant.server.id),
+    tenant =>
+      tenant.schemaVersion !== head || tenant.schemaFingerprint !== expected.get(tenant.server.id),
   );
   const byVersion = Map.groupBy(pending, ({ schemaVersion }) => schemaVersion ?? null);
   const plans = [...byVersion].map(([version, group]): Plan => {
     const plan = { version, tenants: group.map(({ slug }) => slug), migrations: [] };
-    if (version === head) return { ...plan, note: 'is compared with the template; no migration runs' };
-    if (version === null)
+    if (version === head) {
+      return { ...plan, note: 'is compared with the template; no migration runs' };
+    }
+    if (version === null) {
       return {
         ...plan,
         note: 'an earlier run was killed: the version is read from the database, which is then migrated',
       };
+    }
     const at = steps.findIndex(({ name }) => name === version);
-    if (at < 0) return { ...plan, note: 'fails: this build does not know this version', isUnknown: true };
-    const migrations = steps.slice(at + 1).map(({ name, up, compatible }) => ({ name, sql: up, compatible }));
+    if (at < 0) {
+      return { ...plan, note: 'fails: this build does not know this version', isUnknown: true };
+    }
+    const migrations = steps
+      .slice(at + 1)
+      .map(({ name, up, compatible }) => ({ name, sql: up, compatible }));
     return { ...plan, migrations };
   });
 
@@ -205,7 +256,10 @@ export async function planRun(
   };
 }
 
-/** Returns which tenants have differences that nobody has undone since the last report of doctor. */
+/**
+ * Returns which tenants have differences that nobody has undone since the last report of
+ * doctor.
+ */
 async function readKnownDrift(
   { statements }: Pick<Installation, 'statements'>,
   slugs: readonly string[],

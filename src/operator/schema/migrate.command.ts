@@ -10,14 +10,20 @@ import { failureLines } from './migration-failure.ts';
 import type { RunRequest } from './migration-runs.ts';
 
 const fields = {
-  slug: argumentList('slug', { label: 'Tenants', description: 'only these tenants', unless: ['all', 'retryFailed'] }),
+  slug: argumentList('slug', {
+    label: 'Tenants',
+    description: 'only these tenants',
+    unless: ['all', 'retryFailed'],
+  }),
   all: flag('every tenant', { unless: ['slug', 'retryFailed'] }),
   concurrency: amount('tenants', 'tenants migrated at the same time on each server', {
     label: 'At the same time',
     default: 4,
     isAdvanced: true,
   }),
-  canary: amount('tenants', 'migrate so many tenants first, and stop if one of them fails', { label: 'Canaries' }),
+  canary: amount('tenants', 'migrate so many tenants first, and stop if one of them fails', {
+    label: 'Canaries',
+  }),
   maxFailures: amount('failures', 'start no further tenant after so many failures', {
     label: 'Stop after',
     isAdvanced: true,
@@ -51,7 +57,8 @@ Run the command again after an interruption of any kind: it does what is left, a
 same time share the work. Ctrl-C starts no further tenant and waits for the running migrations.
 
 bin/backoffice status shows what failed, and why.`,
-  exitCodes: '0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage',
+  exitCodes:
+    '0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage',
   effect: 'changes',
   isTraced: true,
   json: 'print one JSON line for each tenant on stdout (with --dry-run: one JSON document)',
@@ -65,7 +72,11 @@ bin/backoffice status shows what failed, and why.`,
     const plan = { ...(await planRun(installation, request)), blockedBy };
     const { hasFailed, lines } = planBlocking(blockedBy, blockingText, values.despiteRunning);
     const isUnknown = plan.plans.some(each => each.isUnknown);
-    return { document: plan, text: () => plansText(plan, lines), hasFailed: hasFailed || isUnknown };
+    return {
+      document: plan,
+      text: () => plansText(plan, lines),
+      hasFailed: hasFailed || isUnknown,
+    };
   },
   async run(values, context) {
     const { installation, output, progress } = context;
@@ -77,11 +88,14 @@ bin/backoffice status shows what failed, and why.`,
     progress.step('reading the template');
     // A visible progress replaces these lines, and the report lists the failures.
     const isShown = (outcome: TenantOutcome): boolean => !progress.isVisible && !hasFailed(outcome);
-    const report = await reportOutcomes(context, { hasFailed, isShown, text: outcomeText }, observers =>
-      migrateTenants(installation, request, {
-        ...observers,
-        onRun: id => output.text(() => `Run ${id}: bin/backoffice runs show ${id}`),
-      }),
+    const report = await reportOutcomes(
+      context,
+      { hasFailed, isShown, text: outcomeText },
+      observers =>
+        migrateTenants(installation, request, {
+          ...observers,
+          onRun: id => output.text(() => `Run ${id}: bin/backoffice runs show ${id}`),
+        }),
     );
     output.text(() => reportText(report));
     return report.state === 'succeeded';
@@ -90,13 +104,18 @@ bin/backoffice status shows what failed, and why.`,
 
 export const operations = [migrate];
 
-/** @throws {OperatorError} when no tenant is named, one that does not exist, or one beside all */
+/**
+ * @throws {OperatorError} when no tenant is named, one that does not exist, or one beside all
+ */
 async function requestOf(
   { slug: slugs, all, despiteRunning: _, ...request }: Values<typeof fields>,
   installation: ControlStatements,
 ): Promise<RunRequest> {
-  if (slugs.length === 0 ? !all && !request.retryFailed : all)
-    throw new OperatorError('Either name tenants, or give --all or --retry-failed', { usage: true });
+  if (slugs.length === 0 ? !all && !request.retryFailed : all) {
+    throw new OperatorError('Either name tenants, or give --all or --retry-failed', {
+      usage: true,
+    });
+  }
   if (all || slugs.length === 0) return { ...request, slugs: undefined };
   const { requireTenants } = await import('./migration-runs.ts');
   await requireTenants(installation, slugs);
@@ -114,7 +133,9 @@ function outcomeText({ slug, state, from, to, ms, error }: TenantOutcome): strin
 function reportText({ state, outcomes, skipped }: RunReport): string {
   if (outcomes.length === 0 && skipped === 0) return 'Nothing to do.';
   const count = (wanted: string) => outcomes.filter(outcome => outcome.state === wanted).length;
-  const failures = outcomes.filter(hasFailed).map(({ slug, from, error }) => ({ tenant: slug, at: from, error }));
+  const failures = outcomes
+    .filter(hasFailed)
+    .map(({ slug, from, error }) => ({ tenant: slug, at: from, error }));
   const counts = [`${count('migrated')} migrated`, `${failures.length} failed`];
   if (count('current') > 0) counts.push(`${count('current')} current`);
   if (skipped > 0) counts.push(`${skipped} not started`);
@@ -126,7 +147,10 @@ function reportText({ state, outcomes, skipped }: RunReport): string {
       ? ['Undo the differences first, or let doctor do it: bin/backoffice doctor']
       : []),
     ...(failures.length > 0
-      ? ['When the cause is gone, migrate the failed tenants again:', '  bin/backoffice migrate --retry-failed']
+      ? [
+          'When the cause is gone, migrate the failed tenants again:',
+          '  bin/backoffice migrate --retry-failed',
+        ]
       : []),
     ...(skipped > 0 ? ['Migrate the rest:', '  bin/backoffice migrate --all'] : []),
   ].join('\n');
@@ -136,7 +160,10 @@ function reportText({ state, outcomes, skipped }: RunReport): string {
  * Formats what a run would do: SQL, with the tenants it is for in SQL comments.
  * @param notes about the whole run
  */
-function plansText({ head, plans, canaries, refused }: PlannedRun, notes: readonly string[]): string {
+function plansText(
+  { head, plans, canaries, refused }: PlannedRun,
+  notes: readonly string[],
+): string {
   if (plans.length === 0) return 'Nothing to do.';
   const lines = plans.flatMap(({ version, tenants, migrations, note }) => [
     `-- ${version ?? 'unknown version'}${note ? '' : ` → ${head}`}: ${tenants.length} (${tenants.join(', ')})`,
@@ -149,9 +176,16 @@ function plansText({ head, plans, canaries, refused }: PlannedRun, notes: readon
   ]);
   const isUnknown = plans.some(each => each.isUnknown);
   const foreseen = [
-    ...(isUnknown ? ['Refused: a newer build has migrated tenants of this plan. Use that build'] : []),
-    ...(canaries.length > 0 ? [`First: ${canaries.join(', ')}. The others follow if none of these fails`] : []),
-    ...refused.map(({ slug, finding, problem }) => `Will fail: ${slug}, finding ${finding} of doctor: ${problem}`),
+    ...(isUnknown
+      ? ['Refused: a newer build has migrated tenants of this plan. Use that build']
+      : []),
+    ...(canaries.length > 0
+      ? [`First: ${canaries.join(', ')}. The others follow if none of these fails`]
+      : []),
+    ...refused.map(
+      ({ slug, finding, problem }) =>
+        `Will fail: ${slug}, finding ${finding} of doctor: ${problem}`,
+    ),
   ];
   return [...notes, ...foreseen]
     .map(note => `-- ${note}\n`)

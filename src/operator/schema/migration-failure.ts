@@ -3,7 +3,9 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { type Difference, differenceText } from '../../lib/postgres/schema-fingerprint.ts';
 import { independentDifferences } from './repair-drift.ts';
 
-/** Why a migration failed, as far as that helps to find the cause. It has no value of a tenant. */
+/**
+ * Why a migration failed, as far as that helps to find the cause. It has no value of a tenant.
+ */
 export interface MigrationFailure {
   /** SQLSTATE of PostgreSQL (appendix A of its manual); null: it did not come from there. */
   readonly sqlState: string | null;
@@ -12,7 +14,9 @@ export interface MigrationFailure {
   readonly statement: string | null;
   /** Where the log of the server has more; null: no statement failed. */
   readonly log: ServerLogPlace | null;
-  /** All differences of the schema from the template, without those that go with another one. */
+  /**
+   * All differences of the schema from the template, without those that go with another one.
+   */
   readonly differences: readonly ReportedDifference[];
 }
 
@@ -37,10 +41,15 @@ export interface ReportedDifference {
 export class SchemaDriftError extends OperatorError {
   readonly differences: readonly ReportedDifference[];
 
-  /** @param differences at least one @param group the group role of all tenants */
+  /**
+   * @param differences at least one
+   * @param group the group role of all tenants
+   */
   constructor(differences: readonly Difference[], group: string) {
     const independent = independentDifferences(differences, group);
-    super(`its schema differs from the template${driftText(independent.map(({ difference }) => difference))}`);
+    super(
+      `its schema differs from the template${driftText(independent.map(({ difference }) => difference))}`,
+    );
     this.differences = independent.map(({ difference, sql }) => ({
       object: difference.object,
       text: differenceText(difference),
@@ -65,7 +74,10 @@ interface StatementError {
 }
 
 /** @param place of the database that was migrated */
-export function failureOf(error: unknown, place: { readonly server: string; readonly database: string }) {
+export function failureOf(
+  error: unknown,
+  place: { readonly server: string; readonly database: string },
+) {
   const { migration = null, statement = null, process = null } = error as StatementError;
   const failure: MigrationFailure = {
     sqlState: sqlState(error) ?? null,
@@ -78,8 +90,14 @@ export function failureOf(error: unknown, place: { readonly server: string; read
   return failure;
 }
 
-/** Formats what is known of a failure, beside its message, as lines. @param slug of the tenant */
-export function failureLines(slug: string, { sqlState, statement, log, differences }: MigrationFailure): string[] {
+/**
+ * Formats what is known of a failure, beside its message, as lines.
+ * @param slug of the tenant
+ */
+export function failureLines(
+  slug: string,
+  { sqlState, statement, log, differences }: MigrationFailure,
+): string[] {
   const drift = differences.flatMap(({ text, sql }) => [
     `-- ${text}`,
     ...(sql === null
@@ -88,9 +106,13 @@ export function failureLines(slug: string, { sqlState, statement, log, differenc
   ]);
 
   return [
-    ...(statement === null ? [] : [`${slug}: SQLSTATE ${sqlState ?? 'unknown'} in the statement`, `  ${statement}`]),
+    ...(statement === null
+      ? []
+      : [`${slug}: SQLSTATE ${sqlState ?? 'unknown'} in the statement`, `  ${statement}`]),
     ...(log === null ? [] : [`  ${logText(log)}`]),
-    ...(drift.length === 0 ? [] : [`${slug}: what undoes the differences, if nobody needs them`, ...drift]),
+    ...(drift.length === 0
+      ? []
+      : [`${slug}: what undoes the differences, if nobody needs them`, ...drift]),
   ];
 }
 

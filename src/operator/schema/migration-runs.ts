@@ -25,13 +25,15 @@ export interface Candidate {
   id: number;
   slug: string;
   serverId: number;
-  /** True if the control database has the version and the fingerprint of head for this tenant. */
+  /**
+   * True if the control database has the version and the fingerprint of head for this tenant.
+   */
   atHead: boolean;
 }
 
 /**
- * Begins a run: inserts its row, and an outcome row for each of its tenants, in one statement. The run counts as
- * running while `client` is connected and holds the run's lock.
+ * Begins a run: inserts its row, and an outcome row for each of its tenants, in one statement.
+ * The run counts as running while `client` is connected and holds the run's lock.
  * @param servers by id, with their fingerprints at head
  */
 export async function beginRun(
@@ -60,13 +62,20 @@ export async function beginRun(
       canary,
       maxFailures,
       operatorName(),
-      JSON.stringify(Object.fromEntries([...servers].map(([id, { fingerprint }]) => [id, fingerprint]))),
+      JSON.stringify(
+        Object.fromEntries([...servers].map(([id, { fingerprint }]) => [id, fingerprint])),
+      ),
       slugs,
       retryFailed,
     ],
   );
   const id = Number(runs[0]?.id);
-  const { rows } = await client.query<{ id: string; slug: string; serverId: number; atHead: boolean }>(
+  const { rows } = await client.query<{
+    id: string;
+    slug: string;
+    serverId: number;
+    atHead: boolean;
+  }>(
     `select t.id, slug, server_id as "serverId", o.state = 'current' as "atHead"
        from migration_outcomes o join tenants t on t.id = tenant_id where run_id = $1 order by slug`,
     [id],
@@ -76,7 +85,9 @@ export async function beginRun(
 
 /** Ends the runs whose process was killed. The next run migrates their unfinished tenants. */
 export async function closeAbandonedRuns(client: Queryable): Promise<void> {
-  const { rows } = await client.query<{ id: string }>(`select id from migration_runs where state = 'running'`);
+  const { rows } = await client.query<{ id: string }>(
+    `select id from migration_runs where state = 'running'`,
+  );
   for (const id of rows.map(row => Number(row.id))) {
     if (!(await tryLock(client, lockSpaces.run, id))) continue;
     await endRun(client, id, 'abandoned', 'the process of the run was ended');
@@ -85,7 +96,12 @@ export async function closeAbandonedRuns(client: Queryable): Promise<void> {
 }
 
 /** Ends a run. Its unfinished tenants become `skipped`, with `reason` as their error. */
-export async function endRun(client: Queryable, id: number, state: RunState, reason: string): Promise<void> {
+export async function endRun(
+  client: Queryable,
+  id: number,
+  state: RunState,
+  reason: string,
+): Promise<void> {
   await client.query(
     `with run as (
        update migration_runs set state = $2, finished_at = now() where id = $1 and state = 'running' returning id)
@@ -96,7 +112,10 @@ export async function endRun(client: Queryable, id: number, state: RunState, rea
 }
 
 /** @throws {OperatorError} that names the tenants that do not exist */
-export async function requireTenants({ statements }: ControlStatements, slugs: string[]): Promise<void> {
+export async function requireTenants(
+  { statements }: ControlStatements,
+  slugs: string[],
+): Promise<void> {
   const found = await statements.execute<{ slug: string }[]>(
     `select slug from tenants where status <> 'provisioning' and slug in (select jsonb_array_elements_text(?::jsonb))`,
     [JSON.stringify(slugs)],
@@ -120,7 +139,11 @@ export const lastOutcome = `(select l.state from migration_outcomes l
                               order by run_id desc limit 1)`;
 
 /** Records that a run works on a tenant. */
-export async function recordRunning(control: Queryable, run: number, tenant: number): Promise<void> {
+export async function recordRunning(
+  control: Queryable,
+  run: number,
+  tenant: number,
+): Promise<void> {
   await control.query(
     `update migration_outcomes set state = 'running', started_at = now() where run_id = $1 and tenant_id = $2`,
     [run, tenant],

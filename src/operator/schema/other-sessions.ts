@@ -62,7 +62,9 @@ export async function endOtherSessions(
   const pids = new Set(first.map(({ pid }) => pid));
 
   for (const deadline = performance.now() + maxEndMs; ; await sleep(pollMs)) {
-    const left = (await readOtherSessions(client, database, own)).filter(({ pid }) => pids.has(pid));
+    const left = (await readOtherSessions(client, database, own)).filter(({ pid }) =>
+      pids.has(pid),
+    );
     if (left.length === 0 || performance.now() > deadline) return left;
 
     const ending = left.filter(({ mayEnd }) => mayEnd).map(({ pid }) => pid);
@@ -92,7 +94,11 @@ export function sessionsText(sessions: readonly OtherSession[]): string {
  * @param client with the login of the command
  * @param what it could not do, as a sentence without an end
  */
-export function sessionsLeft(client: pg.Client, what: string, sessions: readonly OtherSession[]): OperatorError {
+export function sessionsLeft(
+  client: pg.Client,
+  what: string,
+  sessions: readonly OtherSession[],
+): OperatorError {
   const login = client.user ?? '';
   const pids = sessions.map(({ pid }) => `pg_terminate_backend(${pid})`).join(', ');
   const who = sessions.some(({ isSuperuser }) => isSuperuser)

@@ -14,7 +14,11 @@ const insufficientPrivilege = '42501';
  * databases would.
  * @param options of `create database`, such as its template
  */
-export async function createPrivate(client: pg.Client, name: string, options: string): Promise<void> {
+export async function createPrivate(
+  client: pg.Client,
+  name: string,
+  options: string,
+): Promise<void> {
   await client.query(`create database ${quote(name)} ${options} allow_connections false`);
   await client.query(
     `revoke all on database ${quote(name)} from public; alter database ${quote(name)} allow_connections true`,
@@ -71,7 +75,12 @@ export async function renameOwned(client: pg.Client, from: string, to: string): 
  * @param cause why it could not be changed
  * @throws {OperatorError} when sessions are left, or something else uses it
  */
-async function requireUnused(client: pg.Client, name: string, change: string, cause: unknown): Promise<void> {
+async function requireUnused(
+  client: pg.Client,
+  name: string,
+  change: string,
+  cause: unknown,
+): Promise<void> {
   const left = await endOtherSessions(client, name);
   if (left.length > 0) throw sessionsLeft(client, `Database ${name} could not be ${change}`, left);
 
@@ -86,7 +95,12 @@ interface Users {
 }
 
 /** @throws {OperatorError} when something uses a database beside sessions */
-async function requireNoUsers(client: pg.Client, name: string, change: string, cause?: unknown): Promise<void> {
+async function requireNoUsers(
+  client: pg.Client,
+  name: string,
+  change: string,
+  cause?: unknown,
+): Promise<void> {
   const { rows } = await client.query<Users>(
     `select array(select gid from pg_prepared_xacts where database = $1 order by 1) as prepared,
             array(select slot_name::text from pg_replication_slots where database = $1 and active order by 1) as slots,
@@ -95,20 +109,27 @@ async function requireNoUsers(client: pg.Client, name: string, change: string, c
     [name],
   );
   const next = rows[0] && nextStep(rows[0]);
-  if (next)
-    throw new OperatorError(`Database ${name} could not be ${change}: ${next}. Then run the command again`, { cause });
+  if (next) {
+    throw new OperatorError(
+      `Database ${name} could not be ${change}: ${next}. Then run the command again`,
+      { cause },
+    );
+  }
 }
 
 function nextStep({ prepared, slots, subscriptions }: Users): string | undefined {
-  if (prepared.length > 0)
+  if (prepared.length > 0) {
     return `it has prepared transactions (${prepared.join(', ')}). End each of them in it: rollback prepared '…'`;
-  if (slots.length > 0)
+  }
+  if (slots.length > 0) {
     return `a replication slot of it is in use (${slots.join(', ')}). Stop who reads it, and drop it: select pg_drop_replication_slot('…')`;
-  if (subscriptions > 0)
+  }
+  if (subscriptions > 0) {
     return (
       'it has a subscription. In it, for each of them: alter subscription … disable; ' +
       'alter subscription … set (slot_name = none); drop subscription …'
     );
+  }
 
   return undefined;
 }

@@ -5,8 +5,8 @@ import type { Difference } from '../../lib/postgres/schema-fingerprint.ts';
 const kept = 'kept';
 
 /**
- * Returns the statements that give an object the definition of the template. What the template does not have is
- * dropped if it holds no data, and else put into the schema `kept`.
+ * Returns the statements that give an object the definition of the template. What the template
+ * does not have is dropped if it holds no data, and else put into the schema `kept`.
  * @param group the group role of all tenants, which a definition calls `tenants`
  * @returns undefined for an object with data that is missing or has another definition
  */
@@ -47,16 +47,20 @@ function driftRepair({ object, found, wanted }: Difference, group: string): stri
   }
 }
 
-/** A difference that does not go with another one, and what undoes it; undefined: no statement can. */
+/**
+ * A difference that does not go with another one, and what undoes it; undefined: no statement
+ * can.
+ */
 interface IndependentDifference {
   readonly difference: Difference;
   readonly sql: string[] | undefined;
 }
 
 /**
- * Returns the differences of a database that are undone one by one, in the order in which they are. What belongs to a
- * table, a type or a column that the template does not have (columns, constraints, indexes, sequences, rights) goes
- * where that goes, and the index of a constraint comes and goes with it.
+ * Returns the differences of a database that are undone one by one, in the order in which they
+ * are. What belongs to a table, a type or a column that the template does not have (columns,
+ * constraints, indexes, sequences, rights) goes where that goes, and the index of a constraint
+ * comes and goes with it.
  * @param group the group role of all tenants
  */
 export function independentDifferences(
@@ -66,7 +70,8 @@ export function independentDifferences(
   const patterns = differences.map(partsOf).filter(each => each !== undefined);
   const belongs = ({ object, found = '' }: Difference): boolean =>
     patterns.some(
-      ({ objects, definition }) => objects.test(object) || (definition?.test(`${object}\n${found}`) ?? false),
+      ({ objects, definition }) =>
+        objects.test(object) || (definition?.test(`${object}\n${found}`) ?? false),
     );
 
   return differences
@@ -74,8 +79,14 @@ export function independentDifferences(
     .map(difference => ({ difference, sql: driftRepair(difference, group) }));
 }
 
-/** Returns what names the parts of an object, which are undone with it; undefined for an object without parts. */
-function partsOf({ object, wanted }: Difference): { objects: RegExp; definition?: RegExp } | undefined {
+/**
+ * Returns what names the parts of an object, which are undone with it; undefined for an object
+ * without parts.
+ */
+function partsOf({
+  object,
+  wanted,
+}: Difference): { objects: RegExp; definition?: RegExp } | undefined {
   const [, kind = '', name = ''] = /^(\w+) (.*)$/s.exec(object) ?? [];
   const [table = '', part = ''] = splitName(name).map(escaped);
   if (kind === 'constraint') return { objects: new RegExp(`^index ${part}$`) };
@@ -121,9 +132,15 @@ function keepColumn(table: string, column: string): string[] {
 }
 
 /** @param what `table`, `column`, `sequence`, `function` or `schema` */
-function rightsRepair(what: string, name: string, wanted: string | undefined, group: string): string[] | undefined {
+function rightsRepair(
+  what: string,
+  name: string,
+  wanted: string | undefined,
+  group: string,
+): string[] | undefined {
   const [, object = '', grantee = ''] = /^(.*) of (.*)$/s.exec(name) ?? [];
-  const role = grantee === 'tenants' ? quote(group) : grantee === 'public' ? 'public' : quote(grantee);
+  const role =
+    grantee === 'tenants' ? quote(group) : grantee === 'public' ? 'public' : quote(grantee);
   const [table = '', column = ''] = splitName(object);
   const place = {
     table: `table ${quote(object)}`,
@@ -143,7 +160,10 @@ function rightsRepair(what: string, name: string, wanted: string | undefined, gr
   return [revoke, `grant ${privileges.join(', ')} on ${place} to ${role}`];
 }
 
-/** Splits the name of a part of a table: `entities.entities_status_id_fkey`. No table has a full stop in its name. */
+/**
+ * Splits the name of a part of a table: `entities.entities_status_id_fkey`. No table has a full
+ * stop in its name.
+ */
 function splitName(name: string): string[] {
   const at = name.indexOf('.');
   return [name.slice(0, at), name.slice(at + 1)];

@@ -4,7 +4,8 @@ import { blockingText, confirmBlocking, despiteRunning, planBlocking } from './c
 
 const rollbackTenant = defineOperation({
   name: 'rollback',
-  description: 'undo the last migration of one tenant; this build then responds to its requests with 503',
+  description:
+    'undo the last migration of one tenant; this build then responds to its requests with 503',
   fields: { slug: argument('slug'), despiteRunning },
   examples: ['rollback acme --reason "migration is wrong"'],
   help: `Removes what the migration added, with its data. Then the previous build can serve the tenant, and this
@@ -25,7 +26,10 @@ Bring the tenant back to head: bin/backoffice migrate <slug>`,
       document: { slug, undone: version, blockedBy, state: 'planned' },
       text: () => [loss, ...lines].join('\n'),
       hasFailed,
-      confirm: { name: slug, consequence: 'loses what its last migration added, and this build stops serving it' },
+      confirm: {
+        name: slug,
+        consequence: 'loses what its last migration added, and this build stops serving it',
+      },
     };
   },
   async run({ slug, despiteRunning }, context) {

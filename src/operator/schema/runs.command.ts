@@ -7,7 +7,8 @@ import type { RunSummary } from './list-runs.ts';
 
 const status = defineOperation({
   name: 'status',
-  description: 'show the fleet by schema version and state, and the outcome of the last migration run',
+  description:
+    'show the fleet by schema version and state, and the outcome of the last migration run',
   examples: ['status', 'status --watch'],
   effect: 'reads',
   repeats: 'sometimes',
@@ -19,14 +20,22 @@ const status = defineOperation({
 });
 
 function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
-  const rows = fleet.map(row => ({ ...row, schemaVersion: row.schemaVersion ?? 'between versions' }));
+  const rows = fleet.map(row => ({
+    ...row,
+    schemaVersion: row.schemaVersion ?? 'between versions',
+  }));
   const lines = [`This build: ${head}`, '', tableText(rows, 'There is no tenant.')];
   if (lastRun) {
     const { id, state, requestedBy, startedAt, outcomes } = lastRun;
     const counts = Object.entries(outcomes).map(([name, count]) => `${count} ${name}`);
-    lines.push('', fieldsText({ 'Last run': `${id}, ${state}, ${startedAt} by ${requestedBy}: ${counts.join(', ')}` }));
+    lines.push(
+      '',
+      fieldsText({
+        'Last run': `${id}, ${state}, ${startedAt} by ${requestedBy}: ${counts.join(', ')}`,
+      }),
+    );
   }
-  if (failing.length > 0)
+  if (failing.length > 0) {
     lines.push(
       '',
       'The last migration of these tenants failed:',
@@ -36,6 +45,7 @@ function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
       'When the cause is gone, migrate them again:',
       '  bin/backoffice migrate --retry-failed',
     );
+  }
   return lines.join('\n');
 }
 
@@ -56,7 +66,10 @@ const list = defineOperation({
   async run(part, { installation, output }) {
     const { pageRuns } = await import('./list-runs.ts');
     output.page(await pageRuns(installation, part), {
-      row: ({ outcomes, requestedBy, finishedAt, ...run }) => ({ ...run, outcomes: outcomesText(outcomes) }),
+      row: ({ outcomes, requestedBy, finishedAt, ...run }) => ({
+        ...run,
+        outcomes: outcomesText(outcomes),
+      }),
       wide: ({ requestedBy, finishedAt }) => ({ by: requestedBy, finished: finishedAt }),
       name: ({ id }) => id,
       empty: 'There was no migration run.',
@@ -74,13 +87,17 @@ const show = defineOperation({
     const { readRun, runOutcomes } = await import('./list-runs.ts');
     const found = await readRun(installation, id);
     const tenants = await runOutcomes(installation, found.id);
-    output.result({ ...found, tenants }, () => `${runText(found)}\n\n${tableText(tenants, 'It had no tenant.')}`);
+    output.result(
+      { ...found, tenants },
+      () => `${runText(found)}\n\n${tableText(tenants, 'It had no tenant.')}`,
+    );
   },
 });
 
 const watch = defineOperation({
   name: 'runs watch',
-  description: 'show a migration run every 2 seconds until it ends; exit code 1 if it has not succeeded',
+  description:
+    'show a migration run every 2 seconds until it ends; exit code 1 if it has not succeeded',
   fields: { run },
   examples: ['runs watch'],
   effect: 'reads',
@@ -89,8 +106,13 @@ const watch = defineOperation({
   async run({ run: id }, { installation, output }) {
     const { readRun, runOutcomes } = await import('./list-runs.ts');
     const found = await readRun(installation, id);
-    const failed = (await runOutcomes(installation, found.id)).filter(each => each.state === 'failed');
-    output.part({ ...found, failed }, () => `${runText(found)}\n\n${tableText(failed, 'No tenant failed.')}`);
+    const failed = (await runOutcomes(installation, found.id)).filter(
+      each => each.state === 'failed',
+    );
+    output.part(
+      { ...found, failed },
+      () => `${runText(found)}\n\n${tableText(failed, 'No tenant failed.')}`,
+    );
     return found.state === 'running' ? 'again' : found.state === 'succeeded';
   },
 });

@@ -1,10 +1,18 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
-import { type Difference, differencesOf, fingerprint, schemaObjects } from '../../lib/postgres/schema-fingerprint.ts';
+import {
+  type Difference,
+  differencesOf,
+  fingerprint,
+  schemaObjects,
+} from '../../lib/postgres/schema-fingerprint.ts';
 import { headObjects, objectsAt } from './template.ts';
 
-/** Returns the differences of a database from the template; none if their fingerprints are equal. */
+/**
+ * Returns the differences of a database from the template; none if their fingerprints are
+ * equal.
+ */
 export type SchemaComparison = (database: pg.Client) => Promise<Difference[]>;
 
 /**
@@ -23,10 +31,19 @@ export function createSchemaComparison(
   };
 }
 
-/** Returns the differences of a database at an earlier version from what that had here; undefined: nobody knows. */
-export type EarlierComparison = (database: pg.Client, version: string) => Promise<Difference[] | undefined>;
+/**
+ * Returns the differences of a database at an earlier version from what that had here;
+ * undefined: nobody knows.
+ */
+export type EarlierComparison = (
+  database: pg.Client,
+  version: string,
+) => Promise<Difference[] | undefined>;
 
-/** Compares tenant databases of one server with the template of the build that their version is of, if it had one. */
+/**
+ * Compares tenant databases of one server with the template of the build that their version is
+ * of, if it had one.
+ */
 export function createEarlierComparison(
   control: Installation['control'],
   server: Pick<Server, 'id'>,

@@ -22,24 +22,28 @@ export interface SchemaStep {
 
 /**
  * Reads the statements of all tenant migrations, in their order, once for all tenants of a run.
- * @throws {OperatorError} when a migration cannot run over a fleet: it is not plain SQL, or not transactional
+ * @throws {OperatorError} when a migration cannot run over a fleet: it is not plain SQL, or not
+ *   transactional
  */
 export async function readSchemaSteps(): Promise<SchemaStep[]> {
   const migrations = await loadMigrations('tenant');
   return Promise.all(
     migrations.map(async ({ name, class: Migration, compatible, digest }) => {
       const statements = async (direction: 'up' | 'down'): Promise<string[]> => {
-        // The migration gets no driver here. So a migration that queries a database fails, instead of only adding SQL.
+        // The migration gets no driver here. So a migration that queries a database fails,
+        // instead of only adding SQL.
         const migration = new Migration(undefined as never, undefined as never);
         await migration[direction]();
         return migration.getQueries().map(query => {
-          if (typeof query !== 'string') throw new OperatorError(`${name}: write a tenant migration in plain SQL`);
+          if (typeof query !== 'string') {
+            throw new OperatorError(`${name}: write a tenant migration in plain SQL`);
+          }
           return query;
         });
       };
       if (!new Migration(undefined as never, undefined as never).isTransactional()) {
-        // A migration without a transaction that fails halfway cannot be undone. It would save no waiting for locks
-        // either: the tenant is out of service while it is migrated.
+        // A migration without a transaction that fails halfway cannot be undone. It would save
+        // no waiting for locks either: the tenant is out of service while it is migrated.
         throw new OperatorError(
           `${name}: a tenant migration must run in a transaction: write "create index" without "concurrently"`,
         );
@@ -53,19 +57,27 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
   );
 }
 
-/** Returns the oldest build that can serve the schema after all these migrations: see `SchemaVersion`. */
-export function compatibleFrom(steps: readonly Pick<SchemaStep, 'name' | 'compatible'>[]): string | null {
+/**
+ * Returns the oldest build that can serve the schema after all these migrations: see
+ * `SchemaVersion`.
+ */
+export function compatibleFrom(
+  steps: readonly Pick<SchemaStep, 'name' | 'compatible'>[],
+): string | null {
   return steps.findLast(({ compatible }) => !compatible)?.name ?? null;
 }
 
 /**
- * Returns the version of a schema with these migrations. One that this build does not know counts as not compatible.
+ * Returns the version of a schema with these migrations. One that this build does not know
+ * counts as not compatible.
  */
 export function versionOf(applied: readonly string[], steps: readonly SchemaStep[]): SchemaVersion {
   const known = new Map(steps.map(step => [step.name, step]));
   return {
     schemaVersion: applied.at(-1) ?? null,
-    compatibleFrom: compatibleFrom(applied.map(name => known.get(name) ?? { name, compatible: false })),
+    compatibleFrom: compatibleFrom(
+      applied.map(name => known.get(name) ?? { name, compatible: false }),
+    ),
   };
 }
 
@@ -109,18 +121,20 @@ interface SchemaChange {
 }
 
 /**
- * Changes the schema of a tenant database in one transaction, which locks `tenant_identity` and `migrations`. A new
- * connection that is to serve the tenant first reads both (identity and version), so it waits until the transaction
- * has ended.
+ * Changes the schema of a tenant database in one transaction, which locks `tenant_identity` and
+ * `migrations`. A new connection that is to serve the tenant first reads both (identity and
+ * version), so it waits until the transaction has ended.
  *
- * Under these locks the sessions of the tenant's role end. So no connection that was verified at the earlier version
- * exists at the commit, whenever the request began that would use it. After the commit they end once more: a session
- * that waited for the lock does not see the new version if its isolation level is repeatable read.
+ * Under these locks the sessions of the tenant's role end. So no connection that was verified
+ * at the earlier version exists at the commit, whenever the request began that would use it.
+ * After the commit they end once more: a session that waited for the lock does not see the new
+ * version if its isolation level is repeatable read.
  *
- * A compatible change locks `migrations` only, so that no other run changes the schema, and ends no session.
+ * A compatible change locks `migrations` only, so that no other run changes the schema, and
+ * ends no session.
  * @param client in pipeline mode
- * @returns undefined after the commit; or, if the database has another state than `state`, that one: nothing was
- *   changed then
+ * @returns undefined after the commit; or, if the database has another state than `state`, that
+ *   one: nothing was changed then
  */
 export async function changeSchema(
   client: pg.Client,
@@ -147,12 +161,17 @@ export async function changeSchema(
   }
 }
 
-/** Begins the transaction. @returns the state of the database under the locks */
+/**
+ * Begins the transaction.
+ * @returns the state of the database under the locks
+ */
 async function beginChange(client: pg.Client, compatible: boolean): Promise<SchemaState> {
   const statements = [
-    'begin isolation level read committed', // each statement sees what others have committed before it
+    // each statement sees what others have committed before it
+    'begin isolation level read committed',
     'set local client_min_messages = warning',
-    // First, in the order in which `stateQuery` and new connections open the two tables: the reverse could deadlock.
+    // First, in the order in which `stateQuery` and new connections open the two tables: the
+    // reverse could deadlock.
     `lock table tenant_identity in access ${compatible ? 'share' : 'exclusive'} mode`,
     'lock table migrations in access exclusive mode',
   ];
@@ -161,7 +180,10 @@ async function beginChange(client: pg.Client, compatible: boolean): Promise<Sche
 }
 
 /** Runs a migration and records it. */
-export async function applyStep(client: pg.Client, { name, up, compatible, digest }: SchemaStep): Promise<void> {
+export async function applyStep(
+  client: pg.Client,
+  { name, up, compatible, digest }: SchemaStep,
+): Promise<void> {
   const record = `
     insert into migrations (name, compatible, digest)
     values (${quoteLiteral(name)}, ${compatible}, ${digest === null ? 'null' : quoteLiteral(digest)})`;
@@ -174,11 +196,17 @@ export async function revertStep(client: pg.Client, { name, down }: SchemaStep):
 }
 
 /**
- * Runs the statements of a migration, without a wait between them. An error has the name of the migration in front of
- * its message, and gets what `failureOf` says of it: the statement, and the process of the session.
- * @param client in pipeline mode, in a transaction: after an error the server runs none of the others
+ * Runs the statements of a migration, without a wait between them. An error has the name of the
+ * migration in front of its message, and gets what `failureOf` says of it: the statement, and
+ * the process of the session.
+ * @param client in pipeline mode, in a transaction: after an error the server runs none of the
+ *   others
  */
-async function runStatements(client: pg.Client, migration: string, statements: readonly string[]): Promise<void> {
+async function runStatements(
+  client: pg.Client,
+  migration: string,
+  statements: readonly string[],
+): Promise<void> {
   const { processID = null } = client as { processID?: number | null };
   const run = (sql: string): Promise<unknown> =>
     client.query(sql).catch((error: Error & { position?: string }) => {
@@ -190,7 +218,9 @@ async function runStatements(client: pg.Client, migration: string, statements: r
         process: processID,
       });
     });
-  const [first] = (await Promise.allSettled(statements.map(run))).filter(({ status }) => status === 'rejected');
+  const [first] = (await Promise.allSettled(statements.map(run))).filter(
+    ({ status }) => status === 'rejected',
+  );
 
   if (first?.status === 'rejected') throw first.reason;
 }
@@ -198,7 +228,10 @@ async function runStatements(client: pg.Client, migration: string, statements: r
 /** Of a statement, in the report of a failure. */
 const maxStatement = 2_000;
 
-/** Returns the statement of a text that a position is in, or the beginning of the text. @param position from 1 on */
+/**
+ * Returns the statement of a text that a position is in, or the beginning of the text.
+ * @param position from 1 on
+ */
 function statementAt(sql: string, position: number): string {
   const text = sql.trim();
   if (text.length <= maxStatement || Number.isNaN(position)) return text.slice(0, maxStatement);

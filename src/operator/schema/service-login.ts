@@ -12,10 +12,11 @@ const scramIterations = 4_096;
 const readAndWrite = 'select, insert, update, delete';
 
 /**
- * The privileges of the service in the control database: what its requests need, and nothing that could give it further
- * rights. It cannot change a tenant or an audit entry, nor read the URLs with which the command line creates databases.
- * It may listen to the change feed, as every login that can connect. A table that is not here is out of reach of the
- * service: its requests then get 503 `unavailable` (SQLSTATE 42501). Tests run the service with this login.
+ * The privileges of the service in the control database: what its requests need, and nothing
+ * that could give it further rights. It cannot change a tenant or an audit entry, nor read the
+ * URLs with which the command line creates databases. It may listen to the change feed, as
+ * every login that can connect. A table that is not here is out of reach of the service: its
+ * requests then get 503 `unavailable` (SQLSTATE 42501). Tests run the service with this login.
  */
 const privileges: Record<string, string> = {
   migrations: 'select',
@@ -50,13 +51,19 @@ const privileges: Record<string, string> = {
   api_clients: 'select, update (id)',
 };
 
-/** The name of the login begins with that of the database, cut so that the limit of 63 bytes never cuts the suffix. */
+/**
+ * The name of the login begins with that of the database, cut so that the limit of 63 bytes
+ * never cuts the suffix.
+ */
 const maxNameLength = 50;
 
 /** SQL for the name of the login. */
 const loginName = `(left(current_database(), ${maxNameLength}) || '_service')::name`;
 
-/** Returns whether the URL of a control database has the login that `createServiceLogin` makes for it. */
+/**
+ * Returns whether the URL of a control database has the login that `createServiceLogin` makes
+ * for it.
+ */
 export function isServiceLogin(controlUrl: string): boolean {
   const { user, database } = parsePostgresUrl(controlUrl);
   return user === `${database.slice(0, maxNameLength)}_service`;
@@ -81,19 +88,26 @@ export async function isOperatorLogin({ statements }: ControlStatements): Promis
  * Returns the name of the login of the service, and whether it exists.
  * @throws {OperatorError} when a login of that name has rights of an operator
  */
-export async function findServiceLogin(client: pg.Client): Promise<{ name: string; exists: boolean }> {
+export async function findServiceLogin(
+  client: pg.Client,
+): Promise<{ name: string; exists: boolean }> {
   const { rows } = await client.query<{ name: string; exists: boolean; operator: boolean }>(
     `select ${loginName} as name, rolname is not null as exists,
             coalesce(${isOperator}, false) as operator
        from (values (1)) as one left join pg_roles on rolname = ${loginName}`,
   );
   const [{ name, exists, operator } = { name: '', exists: false, operator: false }] = rows;
-  if (operator) throw new OperatorError(`The login ${name} exists and has rights of an operator: drop or rename it`);
+  if (operator) {
+    throw new OperatorError(
+      `The login ${name} exists and has rights of an operator: drop or rename it`,
+    );
+  }
   return { name, exists };
 }
 
 /**
- * Creates the login of the service, or gives it a new password. The service has to be restarted with the new URL then.
+ * Creates the login of the service, or gives it a new password. The service has to be restarted
+ * with the new URL then.
  * @param controlUrl URL of the control database with the login of the operator
  * @returns the URL of the control database with the login of the service
  * @throws {OperatorError} when a login of that name has rights of an operator
@@ -110,14 +124,19 @@ export async function createServiceLogin(controlUrl: string, password: string): 
   });
 }
 
-/** Gives the login of the service its privileges and no others; does nothing when there is no such login. */
+/**
+ * Gives the login of the service its privileges and no others; does nothing when there is no
+ * such login.
+ */
 export async function grantServicePrivileges(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ role: string; database: string }>(
     `select rolname as role, current_database() as database from pg_roles where rolname = ${loginName}`,
   );
   if (!rows[0]) return;
   const role = quoteIdentifier(rows[0].role);
-  const grants = Object.entries(privileges).map(([table, rights]) => `grant ${rights} on ${table} to ${role}`);
+  const grants = Object.entries(privileges).map(
+    ([table, rights]) => `grant ${rights} on ${table} to ${role}`,
+  );
   await client.query(
     [
       'begin',

@@ -12,28 +12,33 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { folderUrl, migrationNames, pageDigests } from '../../lib/postgres/migration-names.ts';
 import { loadMigrations, runMigrations } from '../../lib/postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
-import { fingerprint, fingerprintMethod, schemaObjects } from '../../lib/postgres/schema-fingerprint.ts';
+import {
+  fingerprint,
+  fingerprintMethod,
+  schemaObjects,
+} from '../../lib/postgres/schema-fingerprint.ts';
 import { createPrivate, dropOwned, renameOwned } from './owned-databases.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 import { tenantHead } from './tenant-head.ts';
 
 /**
- * Returns the group role of a server, whose members are the login roles of its tenants. Tables grant their rights to
- * it.
+ * Returns the group role of a server, whose members are the login roles of its tenants. Tables
+ * grant their rights to it.
  */
 export function tenantGroup(server: Pick<Server, 'prefix'>): string {
   return `${server.prefix}_tenant`;
 }
 
 /**
- * Creates the template of a server, unless it exists: the database that new tenants are copied from,
- * with every migration and its seed rows, closed to connections. Its name contains a digest of the
- * migrations, so an existing one is at head, and a build with other migrations creates its own. It is
- * made anew when the C library of the server sorts texts in another way since it was made:
- * PostgreSQL refuses to copy it then.
+ * Creates the template of a server, unless it exists: the database that new tenants are copied
+ * from, with every migration and its seed rows, closed to connections. Its name contains a
+ * digest of the migrations, so an existing one is at head, and a build with other migrations
+ * creates its own. It is made anew when the C library of the server sorts texts in another way
+ * since it was made: PostgreSQL refuses to copy it then.
  * @param admin connected to the server
  * @returns the name of the template
- * @throws {OperatorError} when a database with that name accepts connections: it may be anybody's
+ * @throws {OperatorError} when a database with that name accepts connections: it may be
+ *   anybody's
  */
 export async function ensureTemplate(
   admin: pg.Client,
@@ -55,8 +60,8 @@ export async function ensureTemplate(
 }
 
 /**
- * What a server has with the name of a template: `complete`, one to copy; `outdated`, one with texts
- * sorted in another way; `open`, a database that accepts connections.
+ * What a server has with the name of a template: `complete`, one to copy; `outdated`, one with
+ * texts sorted in another way; `open`, a database that accepts connections.
  */
 type FoundTemplate = 'complete' | 'outdated' | 'open' | undefined;
 
@@ -74,8 +79,8 @@ async function findTemplate(client: pg.Client, name: string): Promise<FoundTempl
 }
 
 /**
- * Makes a template under a temporary name, and renames it when it is complete. Drops what a killed
- * process has left under the temporary name, and an outdated template.
+ * Makes a template under a temporary name, and renames it when it is complete. Drops what a
+ * killed process has left under the temporary name, and an outdated template.
  */
 async function makeTemplate(
   client: pg.Client,
@@ -88,7 +93,11 @@ async function makeTemplate(
   await dropOwned(client, temporary);
   await ensureGroup(client, tenantGroup(server));
   await createPrivate(client, temporary, "template template0 encoding 'UTF8'");
-  await runMigrations(databaseUrl(adminUrl, temporary), await loadMigrations('tenant'), migrationSettings(server));
+  await runMigrations(
+    databaseUrl(adminUrl, temporary),
+    await loadMigrations('tenant'),
+    migrationSettings(server),
+  );
   await client.query(`alter database ${quoteIdentifier(temporary)} allow_connections false`);
 
   await dropOwned(client, name);
@@ -108,15 +117,19 @@ export function migrationSettings(server: Pick<Server, 'prefix'>): Record<string
   return { 'app.tenant_group': tenantGroup(server) };
 }
 
-async function ensureGroup(client: { query(sql: string): Promise<unknown> }, group: string): Promise<void> {
+async function ensureGroup(
+  client: { query(sql: string): Promise<unknown> },
+  group: string,
+): Promise<void> {
   await client.query(`create role ${quoteIdentifier(group)} nologin`).catch(error => {
     if (!['42710', '23505'].includes(sqlState(error) ?? '')) throw error; // the role exists
   });
 }
 
 /**
- * Returns the name of the template that a database belongs to: as the template itself, as its unfinished copy, or as a
- * copy to read. Returns undefined for the template of this build, whose digest of the migrations is `digest`.
+ * Returns the name of the template that a database belongs to: as the template itself, as its
+ * unfinished copy, or as a copy to read. Returns undefined for the template of this build,
+ * whose digest of the migrations is `digest`.
  */
 export function templateOfOtherBuild(
   { prefix }: Pick<Server, 'prefix'>,
@@ -140,9 +153,10 @@ export async function migrationsDigest(): Promise<string> {
 }
 
 /**
- * Returns the fingerprint of a tenant database at head on this server, which is the fingerprint of the template. It is
- * read once for each set of migrations and stored in the control database. Each server has its own, because PostgreSQL
- * versions may print the definition of an object differently.
+ * Returns the fingerprint of a tenant database at head on this server, which is the fingerprint
+ * of the template. It is read once for each set of migrations and stored in the control
+ * database. Each server has its own, because PostgreSQL versions may print the definition of an
+ * object differently.
  */
 export async function headFingerprint(
   control: Installation['control'],
@@ -154,19 +168,22 @@ export async function headFingerprint(
   const fields = ['fingerprint'] as const;
   const stored = await em.fork().findOne(SchemaFingerprint, key, { fields });
   if (stored) return stored.fingerprint;
-  const ensure = (): Promise<string> => withConnection(adminUrl, admin => ensureTemplate(admin, server, adminUrl));
+  const ensure = (): Promise<string> =>
+    withConnection(adminUrl, admin => ensureTemplate(admin, server, adminUrl));
   const read = await readTemplate(await ensure(), adminUrl).catch(async error => {
     if (sqlState(error) !== '3D000') throw error; // 3D000: somebody has just dropped the template
     return readTemplate(await ensure(), adminUrl);
   });
   const head = await tenantHead();
-  await em.fork().upsert(SchemaFingerprint, { ...key, ...read, head }, { onConflictAction: 'ignore' });
+  await em
+    .fork()
+    .upsert(SchemaFingerprint, { ...key, ...read, head }, { onConflictAction: 'ignore' });
   return read.fingerprint;
 }
 
 /**
- * The key of a stored fingerprint: the digest of the migrations, and a digest of the method that computes the
- * fingerprint.
+ * The key of a stored fingerprint: the digest of the migrations, and a digest of the method
+ * that computes the fingerprint.
  */
 export async function fingerprintKey(): Promise<string> {
   const method = createHash('sha256').update(fingerprintMethod).digest('hex').slice(0, 8);
@@ -188,8 +205,9 @@ export async function headObjects(
 }
 
 /**
- * Returns every object of a tenant database at an earlier version, with its definition, as the last build at that
- * version has stored it; undefined: none has worked here, or computed fingerprints in another way.
+ * Returns every object of a tenant database at an earlier version, with its definition, as the
+ * last build at that version has stored it; undefined: none has worked here, or computed
+ * fingerprints in another way.
  */
 export async function objectsAt(
   control: Installation['control'],
@@ -199,12 +217,17 @@ export async function objectsAt(
   const { em } = await control();
   const [, method = ''] = (await fingerprintKey()).split('-');
   const where = { serverId: server.id, head: version, digest: { $like: `%-${method}` } };
-  const [found] = await em.fork().find(SchemaFingerprint, where, { orderBy: { createdAt: 'desc' }, limit: 1 });
+  const [found] = await em
+    .fork()
+    .find(SchemaFingerprint, where, { orderBy: { createdAt: 'desc' }, limit: 1 });
 
   return found && new Map(Object.entries(found.objects));
 }
 
-/** Returns the digests of migrations of builds whose head this one does not know: it cannot judge their templates. */
+/**
+ * Returns the digests of migrations of builds whose head this one does not know: it cannot
+ * judge their templates.
+ */
 export async function newerDigests({ statements }: ControlStatements): Promise<Set<string>> {
   const rows = await statements.execute<{ digest: string; head: string }[]>(
     `select distinct split_part(digest, '-', 1) as digest, head from schema_fingerprints`,
@@ -229,7 +252,10 @@ export async function knownObjects(
   return new Set(rows.map(({ name }) => name));
 }
 
-/** Reads a copy of the template: the template itself is closed to connections, so that it can be copied at any time. */
+/**
+ * Reads a copy of the template: the template itself is closed to connections, so that it can be
+ * copied at any time.
+ */
 async function readTemplate(template: string, adminUrl: string) {
   const copy = `${template}_read`;
   return withLock(adminUrl, lockSpaces.template, lockKey(template), async client => {

@@ -2,7 +2,10 @@ import type { Tenant } from '../../control/control-entities.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { migrationNames } from '../../lib/postgres/migration-names.ts';
 
-/** Returns the name of the last tenant migration of this build: the version of a tenant database at head. */
+/**
+ * Returns the name of the last tenant migration of this build: the version of a tenant database
+ * at head.
+ */
 export async function tenantHead(): Promise<string> {
   return (await migrationNames('tenant')).at(-1) ?? '';
 }
@@ -12,8 +15,9 @@ export async function requireTenantHead({
   slug,
   schemaVersion,
 }: Pick<Tenant, 'slug' | 'schemaVersion'>): Promise<void> {
-  if (schemaVersion !== (await tenantHead()))
+  if (schemaVersion !== (await tenantHead())) {
     throw new OperatorError(
       `${slug} is not at the version of this build. Migrate it first: bin/backoffice migrate ${slug}`,
     );
+  }
 }

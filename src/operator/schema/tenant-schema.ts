@@ -10,8 +10,8 @@ import { migrationSettings } from './template.ts';
 import { countSessions } from './tenant-sessions.ts';
 
 /**
- * Within this time every process has received a change of the control database, or else has noticed that its change
- * feed is down and serves nothing from memory.
+ * Within this time every process has received a change of the control database, or else has
+ * noticed that its change feed is down and serves nothing from memory.
  */
 const changeReceivedMs = 1_000;
 /** Longer than any request may take. */
@@ -19,13 +19,13 @@ const quietDeadlineMs = 12_000;
 const pollMs = 50;
 
 /**
- * Takes a tenant out of service: its requests get 503 from now on. Resolves when the requests that run in its database
- * have ended, or after 13 s. Any number of server processes may have connections to it; the wait lets them receive the
- * change.
+ * Takes a tenant out of service: its requests get 503 from now on. Resolves when the requests
+ * that run in its database have ended, or after 13 s. Any number of server processes may have
+ * connections to it; the wait lets them receive the change.
  *
- * For a tenant without a session, as most tenants of a large fleet, nothing is waited for: `changeSchema` ends the
- * sessions that begin later. Until the returned moment, a process that has not received the change may serve a cached
- * response.
+ * For a tenant without a session, as most tenants of a large fleet, nothing is waited for:
+ * `changeSchema` ends the sessions that begin later. Until the returned moment, a process that
+ * has not received the change may serve a cached response.
  * @param database on which the login is a member of the role of the tenant (`becomeMember`)
  * @returns the moment, by `performance.now()`, at which every process has received the change
  */
@@ -39,7 +39,12 @@ export async function takeOutOfService(
   if ((await countSessions(database, tenant.roleName)).all === 0) return receivedAt;
   await waitUntil(receivedAt);
   const deadline = performance.now() + quietDeadlineMs;
-  while (performance.now() < deadline && (await countSessions(database, tenant.roleName)).busy > 0) await sleep(pollMs);
+  while (
+    performance.now() < deadline &&
+    (await countSessions(database, tenant.roleName)).busy > 0
+  ) {
+    await sleep(pollMs);
+  }
   return receivedAt;
 }
 
@@ -49,8 +54,8 @@ export async function waitUntil(moment: number): Promise<void> {
 }
 
 /**
- * Records a tenant's version, or that it has none, without a fingerprint: its schema has not been compared with the
- * template.
+ * Records a tenant's version, or that it has none, without a fingerprint: its schema has not
+ * been compared with the template.
  */
 export async function setSchemaVersion(
   control: Queryable,
@@ -65,8 +70,8 @@ export async function setSchemaVersion(
 }
 
 /**
- * Runs `work` on a connection to a tenant's database with the rights of the operator and the time limits of migrations,
- * in pipeline mode.
+ * Runs `work` on a connection to a tenant's database with the rights of the operator and the
+ * time limits of migrations, in pipeline mode.
  */
 export function withTenantConnection<T>(
   { servers }: Pick<Installation, 'servers'>,
@@ -81,8 +86,8 @@ export function withTenantConnection<T>(
 const lockAttempts = 3;
 
 /**
- * Retries a schema change that could not lock a table in time, because a long query uses it. A longer wait in
- * PostgreSQL's lock queue instead would block every later query of the table.
+ * Retries a schema change that could not lock a table in time, because a long query uses it. A
+ * longer wait in PostgreSQL's lock queue instead would block every later query of the table.
  */
 export async function retryOnLockTimeout<T>(run: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {

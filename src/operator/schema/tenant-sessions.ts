@@ -6,16 +6,22 @@ import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
 const maxEndMs = 5_000;
 const pollMs = 20;
 
-/** The sessions of a role in the connected database. Cheaper than `pg_stat_activity`, which reads more catalogs. */
+/**
+ * The sessions of a role in the connected database. Cheaper than `pg_stat_activity`, which
+ * reads more catalogs.
+ */
 const sessionsOf = (role: string): string =>
   `pg_stat_get_activity(null) where usesysid = to_regrole(${quoteLiteral(quoteIdentifier(role))})
      and datid = (select datid from pg_stat_get_activity(pg_backend_pid()))`;
 
 /**
- * Returns the number of sessions of a role in the connected database, and of those that are running a statement or a
- * transaction.
+ * Returns the number of sessions of a role in the connected database, and of those that are
+ * running a statement or a transaction.
  */
-export async function countSessions(database: pg.Client, role: string): Promise<{ all: number; busy: number }> {
+export async function countSessions(
+  database: pg.Client,
+  role: string,
+): Promise<{ all: number; busy: number }> {
   const { rows } = await database.query<{ all: number; busy: number }>(
     `select count(*)::int as all, (count(*) filter (where state <> 'idle'))::int as busy from ${sessionsOf(role)}`,
   );
@@ -23,22 +29,27 @@ export async function countSessions(database: pg.Client, role: string): Promise<
 }
 
 /**
- * Ends every session of a role in the connected database, also inside a transaction. Resolves when they are gone.
+ * Ends every session of a role in the connected database, also inside a transaction. Resolves
+ * when they are gone.
  * @throws {OperatorError} when one of them is still there after 5 s
  */
 export async function endSessions(database: pg.Client, role: string): Promise<void> {
-  // Until the snapshot is cleared, a transaction sees the sessions that its first query returned.
+  // Until the snapshot is cleared, a transaction sees the sessions that its first query
+  // returned.
   const text = `select pg_stat_clear_snapshot(); select pg_terminate_backend(pid) from ${sessionsOf(role)}`;
   for (const deadline = performance.now() + maxEndMs; ; await sleep(pollMs)) {
     const results: unknown = await database.query(text);
     if ((results as pg.QueryResult[]).at(-1)?.rowCount === 0) return;
-    if (performance.now() > deadline) throw new OperatorError(`a session of ${role} could not be ended`);
+    if (performance.now() > deadline) {
+      throw new OperatorError(`a session of ${role} could not be ended`);
+    }
   }
 }
 
 /**
- * Lets the login of the connection see and end the sessions of a role: only a superuser or a member of the role may.
- * The role exists. The login has created it, or may grant it for another reason.
+ * Lets the login of the connection see and end the sessions of a role: only a superuser or a
+ * member of the role may. The role exists. The login has created it, or may grant it for
+ * another reason.
  */
 export async function becomeMember(database: pg.Client, role: string): Promise<void> {
   const { rowCount } = await database.query(

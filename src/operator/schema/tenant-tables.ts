@@ -20,7 +20,10 @@ export const identityTables = ['tenant_identity', 'migrations'] as const;
 export const appendOnlyTables: readonly string[] = ['audit_log', 'activities'];
 
 interface CatalogTable extends DataTable {
-  /** `r`: an ordinary table; `p`: a partitioned one; `m`: a materialized view; `f`: a foreign table. */
+  /**
+   * `r`: an ordinary table; `p`: a partitioned one; `m`: a materialized view; `f`: a foreign
+   * table.
+   */
   readonly kind: string;
   /** The tables that it refers to. */
   readonly references: readonly string[];
@@ -48,23 +51,30 @@ const catalogTables = `
    order by c.relname`;
 
 /**
- * Returns the tables of the connected database, but those of extensions. A table comes after the tables that it refers
- * to.
+ * Returns the tables of the connected database, but those of extensions. A table comes after
+ * the tables that it refers to.
  * @param except names of tables that are left out
- * @throws {OperatorError} when rows would be left out, because a table is partitioned or foreign or a materialized view
+ * @throws {OperatorError} when rows would be left out, because a table is partitioned or
+ *   foreign or a materialized view
  * @throws when foreign keys between different tables form a cycle
  */
-export async function listDataTables(client: pg.ClientBase, except: readonly string[]): Promise<DataTable[]> {
+export async function listDataTables(
+  client: pg.ClientBase,
+  except: readonly string[],
+): Promise<DataTable[]> {
   const { rows } = await client.query<CatalogTable>(catalogTables, [except]);
   const special = rows.find(({ kind }) => kind !== 'r');
-  if (special)
+  if (special) {
     throw new OperatorError(
       `${special.name} is not an ordinary table, and its rows cannot be copied: replace it by an ordinary table`,
     );
+  }
   const ordered: DataTable[] = [];
   const waiting = [...rows];
   while (waiting.length > 0) {
-    const free = waiting.findIndex(({ references }) => !waiting.some(table => references.includes(table.name)));
+    const free = waiting.findIndex(
+      ({ references }) => !waiting.some(table => references.includes(table.name)),
+    );
     const [table] = free < 0 ? [] : waiting.splice(free, 1);
     if (!table) throw new Error('the foreign keys of the tables form a cycle');
     const { name, columns, types, sequences } = table;
@@ -73,7 +83,9 @@ export async function listDataTables(client: pg.ClientBase, except: readonly str
   return ordered;
 }
 
-/** Returns a table with its stored columns, as `copy` takes it: it takes no empty list of them. */
+/**
+ * Returns a table with its stored columns, as `copy` takes it: it takes no empty list of them.
+ */
 export function copyList({ name, columns }: Pick<DataTable, 'name' | 'columns'>): string {
   const list = columns.length > 0 ? ` (${columns.map(quoteIdentifier).join(', ')})` : '';
   return `${quoteIdentifier(name)}${list}`;
@@ -82,13 +94,16 @@ export function copyList({ name, columns }: Pick<DataTable, 'name' | 'columns'>)
 /** The contents of a table in two numbers. */
 export interface TableChecksum {
   readonly rows: number;
-  /** The sum of a 64-bit hash of each row's text, as a decimal number: the same for every order of the rows. */
+  /**
+   * The sum of a 64-bit hash of each row's text, as a decimal number: the same for every order
+   * of the rows.
+   */
   readonly checksum: string;
 }
 
 /**
- * Settings of a session whose texts of values are the same on every server: for checksums, and for data as text. JIT
- * compilation costs more than it saves in queries of small tables.
+ * Settings of a session whose texts of values are the same on every server: for checksums, and
+ * for data as text. JIT compilation costs more than it saves in queries of small tables.
  */
 export const canonicalTextSettings: Readonly<Record<string, string>> = {
   timezone: 'UTC',
@@ -100,14 +115,19 @@ export const canonicalTextSettings: Readonly<Record<string, string>> = {
 };
 
 /**
- * Counts the rows of tables and computes their checksums, in one statement, and so at one moment. The session has
- * `canonicalTextSettings`. Checksums are comparable between tables with the same columns in the same order.
- * @param tables of one schema, `public` by default, each with an SQL condition for its rows; all rows count without it
+ * Counts the rows of tables and computes their checksums, in one statement, and so at one
+ * moment. The session has `canonicalTextSettings`. Checksums are comparable between tables with
+ * the same columns in the same order.
+ * @param tables of one schema, `public` by default, each with an SQL condition for its rows;
+ *   all rows count without it
  * @returns the checksums by the name of the table
  */
 export async function readTableChecksums(
   client: pg.ClientBase,
-  tables: readonly (Pick<DataTable, 'name' | 'columns'> & { readonly schema?: string; readonly where?: string })[],
+  tables: readonly (Pick<DataTable, 'name' | 'columns'> & {
+    readonly schema?: string;
+    readonly where?: string;
+  })[],
 ): Promise<Map<string, TableChecksum>> {
   if (tables.length === 0) return new Map();
   const parts = tables.map(
@@ -117,11 +137,16 @@ export async function readTableChecksums(
                 as checksum
          from ${quoteIdentifier(schema)}.${quoteIdentifier(name)} where ${where}`,
   );
-  const { rows } = await client.query<{ name: string; rows: string; checksum: string }>(parts.join(' union all '));
+  const { rows } = await client.query<{ name: string; rows: string; checksum: string }>(
+    parts.join(' union all '),
+  );
   return new Map(rows.map(row => [row.name, { rows: Number(row.rows), checksum: row.checksum }]));
 }
 
-/** Returns the names of the tables whose rows or checksums differ, or that only one database has. */
+/**
+ * Returns the names of the tables whose rows or checksums differ, or that only one database
+ * has.
+ */
 export function differingTables(
   one: ReadonlyMap<string, TableChecksum>,
   other: ReadonlyMap<string, TableChecksum>,

@@ -35,12 +35,18 @@ const ActivitySchema = defineEntity({
     entityId: p.bigint('number').nullable(),
     screen: p.text().nullable(),
     ipAddress: p.text().nullable(),
-    /** The caller and address that wrote the entry, whatever its own fields say. Not part of a response. */
+    /**
+     * The caller and address that wrote the entry, whatever its own fields say. Not part of a
+     * response.
+     */
     recordedBy: p.bigint('number').hidden(),
     recordedFrom: p.text().hidden(),
   },
 });
-/** Something that a user or a system did, as reported by a client. No request changes or deletes it. */
+/**
+ * Something that a user or a system did, as reported by a client. No request changes or deletes
+ * it.
+ */
 export class Activity extends ActivitySchema.class {}
 ActivitySchema.setClass(Activity);
 
@@ -50,7 +56,8 @@ const fields = {
   EntityId: 'The `Id` of the entity that the activity is about; null if it is about none.',
   Comment: 'A text about the activity, of several lines; null if there is none.',
   Screen: 'The screen of your program where it happened; null if it is not known.',
-  IPAddress: 'The address of the client. Without it, a new entry has the address that the request came from.',
+  IPAddress:
+    'The address of the client. Without it, a new entry has the address that the request came from.',
 };
 
 /** The fields of an activity in responses. */
@@ -65,7 +72,11 @@ export const activityView = describeFields(
     Screen: z.string().nullable(),
     IPAddress: z.string().nullable(),
   },
-  { ...fields, Id: 'The number of the entry, which the service chooses.', CreatedAt: 'When the entry was stored.' },
+  {
+    ...fields,
+    Id: 'The number of the entry, which the service chooses.',
+    CreatedAt: 'When the entry was stored.',
+  },
 ).meta({ title: 'Activity' });
 const table = new TableStatements(Activity, activityView);
 
@@ -93,7 +104,10 @@ const entry = describeFields(
 );
 
 const path = '/api/v1/Activity';
-const common = { tag: 'Activity', description: 'Entries can be added and read; no request changes or deletes them.' };
+const common = {
+  tag: 'Activity',
+  description: 'Entries can be added and read; no request changes or deletes them.',
+};
 
 /** A caller of scope `Self` sees only the activities of its own entity. */
 const visible = (caller: Caller): Condition | undefined =>
@@ -111,7 +125,9 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
       response: activityView,
       handler: async ({ params }, context) => {
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
-        const [row] = id ? await context.read(table.selectRecord([['id = ?', id], visible(context.caller)])) : [];
+        const [row] = id
+          ? await context.read(table.selectRecord([['id = ?', id], visible(context.caller)]))
+          : [];
         if (!row) throw problem('not_found');
         return Representation.ofText(row.json as string);
       },
@@ -144,7 +160,12 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
       access: 'full.manage',
       summary: 'Create one Activity record',
       body: entry,
-      example: { ActivityCode: 100, EntityId: 1, Comment: 'Called about the open order', Screen: 'Orders' },
+      example: {
+        ActivityCode: 100,
+        EntityId: 1,
+        Comment: 'Called about the open order',
+        Screen: 'Orders',
+      },
       response: activityView,
       status: 201,
       hasTag: true,

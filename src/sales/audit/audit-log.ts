@@ -4,7 +4,15 @@ import type { ControlDatabase } from '../../control/database.ts';
 import type { Permission } from '../../control/permissions.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
 import { userNamesOf } from '../../control/user-names.ts';
-import { describeFields, guid, limit, longId, queryId, text, timestamp } from '../../lib/http/fields.ts';
+import {
+  describeFields,
+  guid,
+  limit,
+  longId,
+  queryId,
+  text,
+  timestamp,
+} from '../../lib/http/fields.ts';
 import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
 import { toIso } from '../../lib/postgres/column-types.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
@@ -25,7 +33,10 @@ const AuditEntrySchema = defineEntity({
     createdAt: p.datetime().defaultRaw('now()'),
     userId: p.bigint('number').nullable(),
     userGuid: p.uuid().nullable(),
-    /** The business entity that owns the record; a caller of scope `Self` sees only the entries of their own entity. */
+    /**
+     * The business entity that owns the record; a caller of scope `Self` sees only the entries
+     * of their own entity.
+     */
     entityId: p.bigint('number').nullable(),
     action: p.text().$type<(typeof changeActions)[number]>(),
     resource: p.text(),
@@ -37,7 +48,10 @@ const AuditEntrySchema = defineEntity({
     databaseUser: p.text(),
   },
 });
-/** The record of one change. A trigger writes it in the transaction of the change; the service only reads it. */
+/**
+ * The record of one change. A trigger writes it in the transaction of the change; the service
+ * only reads it.
+ */
 export class AuditEntry extends AuditEntrySchema.class {}
 AuditEntrySchema.setClass(AuditEntry);
 
@@ -66,7 +80,8 @@ const view = describeFields(
     Before: 'The fields of the record before the change; null if it was created.',
     After: 'The fields of the record after the change; null if it was deleted.',
     IPAddress: 'The address that the request came from; null for a change of the operator.',
-    TraceId: 'The `X-Request-Id` of the request that made the change; null for a change of the operator.',
+    TraceId:
+      'The `X-Request-Id` of the request that made the change; null for a change of the operator.',
   },
 ).meta({ title: 'AuditEntry' });
 
@@ -84,7 +99,9 @@ const list = listContract({
 
 /** The resources whose records, and audit entries, are in the control database. */
 const controlResources = ['User', 'Role'];
-/** The resources whose audit entries need a further permission: the one that their records need. */
+/**
+ * The resources whose audit entries need a further permission: the one that their records need.
+ */
 const permissionOf = new Map<string, Permission>([
   ['User', 'users.read'],
   ['Role', 'users.read'],
@@ -135,7 +152,10 @@ function entryText(json: string): string {
   return JSON.stringify(entry);
 }
 
-/** The columns of a row as fields of the API: names in PascalCase, timestamps in UTC to the millisecond. */
+/**
+ * The columns of a row as fields of the API: names in PascalCase, timestamps in UTC to the
+ * millisecond.
+ */
 function toFields(row: Row | null): Row | null {
   if (!row) return null;
   const fields: Row = {};
@@ -153,13 +173,19 @@ const fieldsOfColumns = new Map<string, { name: string; isTimestamp: boolean }>(
 function fieldOf(column: string) {
   let field = fieldsOfColumns.get(column);
   if (field === undefined) {
-    field = { name: column.split('_').map(pascalCase).join(''), isTimestamp: column.endsWith('_at') };
+    field = {
+      name: column.split('_').map(pascalCase).join(''),
+      isTimestamp: column.endsWith('_at'),
+    };
     fieldsOfColumns.set(column, field);
   }
   return field;
 }
 
-/** Returns a timestamp of an audited row, written in whatever time zone, in UTC to the millisecond. */
+/**
+ * Returns a timestamp of an audited row, written in whatever time zone, in UTC to the
+ * millisecond.
+ */
 export function toTimestamp(value: string): string {
   const timestamp = toIso(value);
   if (timestamp !== value) return timestamp;

@@ -1,6 +1,6 @@
 /**
- * A place in the feed of changes of one tenant: after one change. Changes are ordered by the era of the database, the
- * id of their transaction, their kind, and the id of their row.
+ * A place in the feed of changes of one tenant: after one change. Changes are ordered by the
+ * era of the database, the id of their transaction, their kind, and the id of their row.
  */
 export interface Cursor {
   /** The era in which the cursor was made: tells whether the data were replaced since. */
@@ -10,14 +10,22 @@ export interface Cursor {
   readonly kind: number;
   readonly id: number;
   /**
-   * When the last change at or before the place was made, in microseconds since 1970; 0: there was none. It proves that
-   * the database still has what was read: ids are used again by a server that was put back to an earlier state.
+   * When the last change at or before the place was made, in microseconds since 1970; 0: there
+   * was none. It proves that the database still has what was read: ids are used again by a
+   * server that was put back to an earlier state.
    */
   readonly madeAt: number;
 }
 
 /** The place before the first change of the feed. */
-export const firstCursor: Cursor = { madeIn: Number.MAX_SAFE_INTEGER, era: 0, xid: 0, kind: 0, id: 0, madeAt: 0 };
+export const firstCursor: Cursor = {
+  madeIn: Number.MAX_SAFE_INTEGER,
+  era: 0,
+  xid: 0,
+  kind: 0,
+  id: 0,
+  madeAt: 0,
+};
 /** `madeAt` of a place that needs no proof. No text of a client has it. */
 export const unproved = -1;
 
@@ -31,14 +39,24 @@ export function parseCursor(text: string): Cursor | undefined {
   if (!/^[0-9a-z]{1,11}(-[0-9a-z]{1,11}){5}$/.test(text)) return undefined;
   const numbers = text.split('-').map(part => Number.parseInt(part, 36));
   if (!numbers.every(Number.isSafeInteger)) return undefined;
-  const [madeIn, era, xid, kind, id, madeAt] = numbers as [number, number, number, number, number, number];
+  const [madeIn, era, xid, kind, id, madeAt] = numbers as [
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
   return { madeIn, era, xid, kind, id, madeAt };
 }
 
 /** Where a cursor is in the order of changes. */
 type Place = Pick<Cursor, 'era' | 'xid' | 'kind' | 'id'>;
 
-/** Returns a number below, equal to or above 0, as the first place is before, at or after the second. */
+/**
+ * Returns a number below, equal to or above 0, as the first place is before, at or after the
+ * second.
+ */
 export function compareCursors(one: Place, other: Place): number {
   return one.era - other.era || one.xid - other.xid || one.kind - other.kind || one.id - other.id;
 }

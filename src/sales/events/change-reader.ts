@@ -4,7 +4,12 @@ import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
 import { type Change, changeOf } from './change.ts';
 import { type Cursor, compareCursors, firstCursor, unproved } from './change-cursor.ts';
 import type { ChangeFilter } from './change-sources.ts';
-import { changeStatement, type FeedState, maxScanned, type ScannedRow } from './change-statement.ts';
+import {
+  changeStatement,
+  type FeedState,
+  maxScanned,
+  type ScannedRow,
+} from './change-statement.ts';
 
 const defaultMaxBytes = 4 * 1024 * 1024;
 
@@ -27,73 +32,97 @@ export interface ChangePage {
   readonly from: Cursor;
   /** How far the feed was read, also when the filter let nothing pass. */
   readonly last: Cursor;
-  /** True if no final change follows: a page that is not the last may have fewer changes than its limit. */
+  /**
+   * True if no final change follows: a page that is not the last may have fewer changes than
+   * its limit.
+   */
   readonly isEnd: boolean;
   /** True if changes follow which are not final yet: nobody may notify when they are. */
   readonly isHeld: boolean;
 }
 
-/** Characters of contents that are parsed without letting the event loop run: half a millisecond. */
+/**
+ * Characters of contents that are parsed without letting the event loop run: half a
+ * millisecond.
+ */
 const maxParsedInTurn = 32 * 1024;
 
 /**
- * Reads the changes of one tenant that follow a cursor: audit entries and activities, in the order (era, transaction
- * id, kind, row id). A cursor never passes a change that is committed later. Invariants, each with the assumption that
- * it depends on:
+ * Reads the changes of one tenant that follow a cursor: audit entries and activities, in the
+ * order (era, transaction id, kind, row id). A cursor never passes a change that is committed
+ * later. Invariants, each with the assumption that it depends on:
  *
- *   I1 (position) A row has the era of its database and the top-level transaction id of its transaction.
- *      Assumes: the defaults of the columns say so, and no login of a tenant changes rows or their defaults (section 6
- *      of the tenant schema). Savepoints have ids of their own, which `pg_current_xact_id` does not return.
+ *   I1 (position) A row has the era of its database and the top-level transaction id of its
+ *   transaction.
+ *      Assumes: the defaults of the columns say so, and no login of a tenant changes rows or
+ *      their defaults (section 6 of the tenant schema). Savepoints have ids of their own, which
+ *      `pg_current_xact_id` does not return.
  *
- *   I2 (era) While a transaction can still write to a database, its era does not change, and each database that becomes
- *      the current one has an era above those of all earlier ones. Assumes: `beginFeedEra` sets the epoch of the run as
- *      era when a new database was filled, or one that was current before is about to be: both are closed, and the
- *      second has no session since `end sessions` of the run that has closed it (I3 of `database-protocol.ts`). A
- *      retreat opens the database that was current, and changes no era.
+ *   I2 (era) While a transaction can still write to a database, its era does not change, and
+ *   each database that becomes
+ *      the current one has an era above those of all earlier ones. Assumes: `beginFeedEra` sets
+ *      the epoch of the run as era when a new database was filled, or one that was current
+ *      before is about to be: both are closed, and the second has no session since `end
+ *      sessions` of the run that has closed it (I3 of `database-protocol.ts`). A retreat opens
+ *      the database that was current, and changes no era.
  *
- *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of this database with an id
- *      below H had ended before S. Assumes: `current_feed` gets S, and returns the smallest id that S calls in
- *      progress, but for those that it proves to be of another database; or, without any, the first id that S calls
- *      not yet assigned. A transaction is proved to be of another database if a session with its process id was
- *      connected there (query 1), and afterwards a session with this process id had its id (query 2). Suppose that it
- *      were of this database: its session had the id since before S, hence before query 1, and until query 2. So it
- *      was connected to this database at query 1, and had that process id alone: a contradiction. A prepared
- *      transaction has no process id, and is never proved to be elsewhere.
+ *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of
+ *   this database with an id
+ *      below H had ended before S. Assumes: `current_feed` gets S, and returns the smallest id
+ *      that S calls in progress, but for those that it proves to be of another database; or,
+ *      without any, the first id that S calls not yet assigned. A transaction is proved to be
+ *      of another database if a session with its process id was connected there (query 1), and
+ *      afterwards a session with this process id had its id (query 2). Suppose that it were of
+ *      this database: its session had the id since before S, hence before query 1, and until
+ *      query 2. So it was connected to this database at query 1, and had that process id alone:
+ *      a contradiction. A prepared transaction has no process id, and is never proved to be
+ *      elsewhere.
  *
- * Proof that a row R of a transaction T, which commits at any time, is read once by a reader that goes on from `last`:
+ * Proof that a row R of a transaction T, which commits at any time, is read once by a reader
+ * that goes on from `last`:
  *
- *   1. Suppose that a statement passes R without reading it: its `last` is at or after R, and S does not see R. Let E
- *      be the era at S. The statement reads rows below (E, H) only, so R is below (E, H).
- *   2. If R has the era E, T has an id below H by I1, so by I3 T had ended before S: S sees R, if T committed.
- *   3. If R has an earlier era, T wrote it while that was the era. By I2 every such transaction had ended before the
- *      era became E, hence before S: S sees R. By 2 and 3, R is never passed unread.
+ *   1. Suppose that a statement passes R without reading it: its `last` is at or after R, and S
+ *      does not see R. Let E be the era at S. The statement reads rows below (E, H) only, so R
+ *      is below (E, H).
+ *   2. If R has the era E, T has an id below H by I1, so by I3 T had ended before S: S sees R,
+ *      if T committed.
+ *   3. If R has an earlier era, T wrote it while that was the era. By I2 every such transaction
+ *      had ended before the era became E, hence before S: S sees R. By 2 and 3, R is never
+ *      passed unread.
  *   4. Positions never change, and `last` never goes back. So R is read at most once.
- *   5. T ends at some time, and so do all transactions with smaller ids. From then on R is below H.
+ *   5. T ends at some time, and so do all transactions with smaller ids. From then on R is
+ *      below H.
  *
- * So a transaction that stays open holds back what was written after its first change, until it ends.
+ * So a transaction that stays open holds back what was written after its first change, until it
+ * ends.
  *
- * A server can lose its last commits: its files are put back to a snapshot, or a standby without them is promoted. Then
- * it uses ids of transactions and rows again, and nothing in its database tells. So a cursor names the last change at
- * or before its place with the time at which it was made (`madeAt`), and is refused when the database does not have
- * that change. Invariants:
+ * A server can lose its last commits: its files are put back to a snapshot, or a standby
+ * without them is promoted. Then it uses ids of transactions and rows again, and nothing in its
+ * database tells. So a cursor names the last change at or before its place with the time at
+ * which it was made (`madeAt`), and is refused when the database does not have that change.
+ * Invariants:
  *
- *   I4 (proof) No two changes have the same place and time. Assumes: the clock of the server does not return to the
+ *   I4 (proof) No two changes have the same place and time. Assumes: the clock of the server
+ *   does not return to the
  *      same microsecond.
  *
- *   I5 (bound) The place of a cursor is not after the first id that follows its last change and what was removed
+ *   I5 (bound) The place of a cursor is not after the first id that follows its last change and
+ *   what was removed
  *      (`endOf`), as long as there is a change.
  *
- * Proof that a cursor that is accepted after a loss skips no new change: by I4, its last change is one that both
- * histories have, and so committed before they parted. The server gives ids above that of every transaction that it
- * knows to have ended, so by I5 each new change has a place after that of the cursor. Without any change before the
- * place (`madeAt` 0), the database has none there either: else the cursor is refused.
+ * Proof that a cursor that is accepted after a loss skips no new change: by I4, its last change
+ * is one that both histories have, and so committed before they parted. The server gives ids
+ * above that of every transaction that it knows to have ended, so by I5 each new change has a
+ * place after that of the cursor. Without any change before the place (`madeAt` 0), the
+ * database has none there either: else the cursor is refused.
  *
- * The limits: a change of the last 28 days proves itself only; of older ones the retention may have removed it, and
- * they are accepted. And what was read of a transaction that was open at the moment of the snapshot, and began before
- * that of the last change, which is there, is not missed.
+ * The limits: a change of the last 28 days proves itself only; of older ones the retention may
+ * have removed it, and they are accepted. And what was read of a transaction that was open at
+ * the moment of the snapshot, and began before that of the last change, which is there, is not
+ * missed.
  *
- * Another limit is the removal of old rows: a cursor before the last removed change is refused. So is one of data that
- * were replaced, which was made in an era before `feed_since`.
+ * Another limit is the removal of old rows: a cursor before the last removed change is refused.
+ * So is one of data that were replaced, which was made in an era before `feed_since`.
  * @throws {Problem} `cursor_expired`
  */
 export async function readChanges(
@@ -118,10 +147,19 @@ export async function readChanges(
   const place = passed.at(-1) ?? after;
   const { era, xid, kind, id, madeAt } = isEnd && compareCursors(place, end) < 0 ? end : place;
   const from = { ...after, madeIn, madeAt: state.passedAt ?? 0 };
-  return { changes, from, last: { madeIn, era, xid, kind, id, madeAt }, isEnd, isHeld: state.isHeld };
+  return {
+    changes,
+    from,
+    last: { madeIn, era, xid, kind, id, madeAt },
+    isEnd,
+    isHeld: state.isHeld,
+  };
 }
 
-/** Makes changes of the rows that match. Lets the event loop run between the parts of a large page. */
+/**
+ * Makes changes of the rows that match. Lets the event loop run between the parts of a large
+ * page.
+ */
 async function changesOf(rows: readonly ScannedRow[], madeIn: number): Promise<Change[]> {
   const changes: Change[] = [];
   let parsed = 0;
@@ -142,10 +180,19 @@ async function changesOf(rows: readonly ScannedRow[], madeIn: number): Promise<C
 }
 
 /**
- * The place after the last final change and after those that the retention has removed. It is not after ids that no
- * change has: a server that was put back to a snapshot gives these to other changes.
+ * The place after the last final change and after those that the retention has removed. It is
+ * not after ids that no change has: a server that was put back to a snapshot gives these to
+ * other changes.
  */
-function endOf({ stateEra, horizon, lastEra, lastXid, lastMadeAt, removedEra, removedXid }: FeedState): Cursor {
+function endOf({
+  stateEra,
+  horizon,
+  lastEra,
+  lastXid,
+  lastMadeAt,
+  removedEra,
+  removedXid,
+}: FeedState): Cursor {
   const common = { madeIn: stateEra, kind: 0, id: 0, madeAt: lastMadeAt ?? 0 };
   if (lastEra === null || lastXid === null) return { ...common, era: stateEra, xid: horizon };
   const ofLast = { ...common, era: lastEra, xid: lastXid + 1 };

@@ -11,12 +11,18 @@ import { type Cursor, firstCursor } from './change-cursor.ts';
 import { accessChanged, readChanges } from './change-reader.ts';
 import { changeSources, visibleChanges } from './change-sources.ts';
 import type { ChangeStreams } from './change-streams.ts';
-import { accessMark, parseReaderCursor, type ReaderCursor, readerCursorText } from './reader-cursor.ts';
+import {
+  accessMark,
+  parseReaderCursor,
+  type ReaderCursor,
+  readerCursorText,
+} from './reader-cursor.ts';
 
 const path = '/api/v1/Changes';
 const tag = 'Changes';
 
-const placeOf = (text: string): ReaderCursor | 'now' | undefined => (text === 'now' ? text : parseReaderCursor(text));
+const placeOf = (text: string): ReaderCursor | 'now' | undefined =>
+  text === 'now' ? text : parseReaderCursor(text);
 const isPlace = (text: string): boolean => placeOf(text) !== undefined;
 const cursor = z
   .string()
@@ -25,13 +31,17 @@ const cursor = z
 
 const names = [...changeSources.keys()];
 const parameters = {
-  after: cursor.optional().describe('The `Id` of a change, a `Next-Cursor`, or `now`: return what follows.'),
+  after: cursor
+    .optional()
+    .describe('The `Id` of a change, a `Next-Cursor`, or `now`: return what follows.'),
   resource: z
     .string()
     .transform(text => text.split(','))
     .refine(
       each => each.every(name => changeSources.has(name)),
-      invalid(`must be names, separated by commas, of ${names.join(', ')}`, 'not_allowed', { values: names }),
+      invalid(`must be names, separated by commas, of ${names.join(', ')}`, 'not_allowed', {
+        values: names,
+      }),
     )
     .optional()
     .describe(`Return only changes of these resources, separated by commas: ${names.join(', ')}.`),
@@ -63,8 +73,11 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         const access = accessMark(caller);
         const request = { tenant, caller, access, filter: visibleChanges(caller, query.resource) };
         changeStreams.requireRoom(request);
-        const place = lastEventId === undefined ? (query.after ?? 'now') : parseReaderCursor(lastEventId);
-        if (!place) throw fieldProblem('Last-Event-ID', 'must be the id of an event', 'wrong_format');
+        const place =
+          lastEventId === undefined ? (query.after ?? 'now') : parseReaderCursor(lastEventId);
+        if (!place) {
+          throw fieldProblem('Last-Event-ID', 'must be the id of an event', 'wrong_format');
+        }
         const asked = cursorOf(place, access);
         const { changes, last } = await readChanges(select => context.read(select), {
           ...request,
@@ -74,7 +87,9 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         const after = asked === 'now' || changes.length === 0 ? last : asked;
         const isWithRecord = query.include === 'record';
         changeStreams.requireRoom(request); // others may have begun meanwhile
-        return new EventStream(sink => changeStreams.begin({ ...request, after, isWithRecord }, sink));
+        return new EventStream(sink =>
+          changeStreams.begin({ ...request, after, isWithRecord }, sink),
+        );
       },
     }),
     defineRoute({
@@ -97,7 +112,11 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         const access = accessMark(context.caller);
         const after = place ? cursorOf(place, access) : firstCursor;
         const filter = visibleChanges(context.caller, resource);
-        const { changes, last, isEnd } = await readChanges(select => context.read(select), { after, limit, filter });
+        const { changes, last, isEnd } = await readChanges(select => context.read(select), {
+          after,
+          limit,
+          filter,
+        });
         const cursor = readerCursorText(last, access);
         const next = new URLSearchParams({
           after: cursor,
@@ -105,7 +124,9 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
           ...(resource && { resource: resource.join() }),
           ...(include && { include }),
         });
-        const page = await Representation.ofList(changeTexts(changes, access, include === 'record'));
+        const page = await Representation.ofList(
+          changeTexts(changes, access, include === 'record'),
+        );
         return new Page(page, { next: isEnd ? undefined : `${path}?${next}`, cursor });
       },
     }),
@@ -121,7 +142,11 @@ function cursorOf(place: ReaderCursor | 'now', access: string): Cursor | 'now' {
 }
 
 /** Encodes a change only when it is asked for, so that a large page is encoded in parts. */
-function* changeTexts(changes: readonly Change[], access: string, isWithRecord: boolean): Iterable<string> {
+function* changeTexts(
+  changes: readonly Change[],
+  access: string,
+  isWithRecord: boolean,
+): Iterable<string> {
   for (const change of changes) {
     yield JSON.stringify(sentChange(change, access, isWithRecord));
   }

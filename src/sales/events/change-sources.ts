@@ -16,7 +16,10 @@ export interface ChangeFilter {
   readonly resources: readonly string[];
   /** The actions; undefined: all. */
   readonly actions?: readonly string[] | undefined;
-  /** A caller of scope `Self` reads the changes of their own entity, and those of records that belong to no entity. */
+  /**
+   * A caller of scope `Self` reads the changes of their own entity, and those of records that
+   * belong to no entity.
+   */
   readonly ownEntity?: number | undefined;
 }
 
@@ -25,7 +28,10 @@ export interface ChangeSource {
   readonly name: string;
   /** The callers who may read its records, and so its changes. */
   readonly access: Permission | 'user';
-  /** True if records belong to a business entity, and a caller of scope `Self` reads only those of their own. */
+  /**
+   * True if records belong to a business entity, and a caller of scope `Self` reads only those
+   * of their own.
+   */
   readonly isOwned: boolean;
   /** The fields of its view that are columns of its table, with their columns. */
   readonly fields: readonly (readonly [field: string, column: string])[];
@@ -33,13 +39,20 @@ export interface ChangeSource {
   readonly href: (key: string, row: Row) => string;
 }
 
-const withColumns = (fields: readonly string[]) => fields.map(field => [field, snakeCase(camelCase(field))] as const);
+const withColumns = (fields: readonly string[]) =>
+  fields.map(field => [field, snakeCase(camelCase(field))] as const);
 
 function sourceOf(resource: ResourceDefinition): ChangeSource {
   const { name, access, scopedBy, view, computed = [] } = resource;
   const fields = Object.keys(view.shape).filter(field => !computed.includes(camelCase(field)));
   const href = (key: string) => hrefOf(resource, key);
-  return { name, access: access.read, isOwned: scopedBy !== undefined, fields: withColumns(fields), href };
+  return {
+    name,
+    access: access.read,
+    isOwned: scopedBy !== undefined,
+    fields: withColumns(fields),
+    href,
+  };
 }
 
 const activities: ChangeSource = {
@@ -58,16 +71,20 @@ const promotionUses: ChangeSource = {
   href: (key, row) => `${promotions.path}/${key}/entity/${row.entity_id}/used`,
 };
 
-/** Every resource whose changes are in the feed, by its name. Users and roles are not: see `controlResources`. */
+/**
+ * Every resource whose changes are in the feed, by its name. Users and roles are not: see
+ * `controlResources`.
+ */
 export const changeSources: ReadonlyMap<string, ChangeSource> = new Map(
-  [...resources.map(({ definition }) => sourceOf(definition)), promotionUses, activities].map(each => [
-    each.name,
-    each,
-  ]),
+  [...resources.map(({ definition }) => sourceOf(definition)), promotionUses, activities].map(
+    each => [each.name, each],
+  ),
 );
 
 /** The resources whose records belong to a business entity. */
-export const ownedResources = [...changeSources.values()].filter(({ isOwned }) => isOwned).map(({ name }) => name);
+export const ownedResources = [...changeSources.values()]
+  .filter(({ isOwned }) => isOwned)
+  .map(({ name }) => name);
 
 /** The facts about a caller that decide which changes it sees. */
 export type Reader = Pick<Caller, 'permissions' | 'scope' | 'entityId'>;
@@ -77,7 +94,10 @@ export type Reader = Pick<Caller, 'permissions' | 'scope' | 'entityId'>;
  * @param named names of resources, in place of all
  * @throws {Problem} `forbidden` when the caller may not read one that is named
  */
-export function visibleChanges({ permissions, scope, entityId }: Reader, named?: readonly string[]): ChangeFilter {
+export function visibleChanges(
+  { permissions, scope, entityId }: Reader,
+  named?: readonly string[],
+): ChangeFilter {
   const resources = (named ?? [...changeSources.keys()]).filter(name => {
     const { access } = changeSources.get(name) as ChangeSource;
     if (access === 'user' || permissions.has(access)) return true;

@@ -8,7 +8,10 @@ const kinds = { audit: 1, activity: 2 };
 /** At most so many changes are looked at by one query. */
 export const maxScanned = 1_000;
 
-/** Columns of both tables but their contents. `matches` says whether the filter lets the row pass. */
+/**
+ * Columns of both tables but their contents. `matches` says whether the filter lets the row
+ * pass.
+ */
 const audit = `
   select ${kinds.audit} as kind, feed_era as era, feed_xid as xid, id,
          resource = any ($7) and action = any ($8)
@@ -24,20 +27,24 @@ const rowsOf = (select: string, id: string): string => `
      and (feed_era, feed_xid) < ((select era from state), (select horizon from state))
    order by feed_era, feed_xid, id limit $5)`;
 
-/** When the last change at or before a place was made, in microseconds since 1970. Values: `placeValues`. */
+/**
+ * When the last change at or before a place was made, in microseconds since 1970. Values:
+ * `placeValues`.
+ */
 export const lastMadeAt = '(select made_at from last_change($1, $2::text::xid8, $3, $4))';
 
 /**
- * True if the database has the last change that was read (`Cursor.madeAt`), or if it may have removed it: the retention
- * removes no change of the last 28 days.
+ * True if the database has the last change that was read (`Cursor.madeAt`), or if it may have
+ * removed it: the retention removes no change of the last 28 days.
  */
 export const isKept = (madeAt: string): string =>
   `(coalesce(made_at, 0) = ${madeAt}::bigint or to_timestamp(nullif(${madeAt}::bigint, 0) / 1e6) < now() - interval '28 days')`;
 
 /**
- * One statement, so that the rows are of the snapshot that `current_feed` judges. It returns at least one row. Contents
- * are made into text once, of rows that match, up to one more than `limit`. Their bytes are summed up to each row, and
- * the page ends before the row that exceeds them, but has at least one.
+ * One statement, so that the rows are of the snapshot that `current_feed` judges. It returns at
+ * least one row. Contents are made into text once, of rows that match, up to one more than
+ * `limit`. Their bytes are summed up to each row, and the page ends before the row that exceeds
+ * them, but has at least one.
  */
 const text = `
   with state as materialized (select * from current_feed(pg_current_snapshot())),
@@ -70,7 +77,10 @@ const text = `
 /** The state of the feed of a database, in every row of the result. */
 export interface FeedState {
   readonly stateEra: number;
-  /** Cursors of earlier eras are of data that were replaced, or may be of commits that a failover has lost. */
+  /**
+   * Cursors of earlier eras are of data that were replaced, or may be of commits that a
+   * failover has lost.
+   */
   readonly since: number;
   readonly removedEra: number;
   readonly removedXid: number;
@@ -111,8 +121,8 @@ export interface ScannedRow {
 }
 
 /**
- * Reads what follows a cursor, at most `limit` + 1 rows that match, and the rows in between that do not; with limit 0
- * no rows.
+ * Reads what follows a cursor, at most `limit` + 1 rows that match, and the rows in between
+ * that do not; with limit 0 no rows.
  * @param maxBytes of the contents of the rows that match and fit together, or those of one row
  */
 export function changeStatement(
@@ -129,7 +139,10 @@ export function changeStatement(
   return { ...preparedStatement(text, values), isHeavy: limit > 100 };
 }
 
-/** A place as values of a statement: the era, the transaction, and the last ids before it of either table. */
+/**
+ * A place as values of a statement: the era, the transaction, and the last ids before it of
+ * either table.
+ */
 export function placeValues({ era, xid, kind, id }: Cursor): unknown[] {
   const lastId = (own: number): string =>
     kind < own ? '0' : kind === own ? String(id) : String(Number.MAX_SAFE_INTEGER);

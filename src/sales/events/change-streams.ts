@@ -20,7 +20,10 @@ import { TenantFeed } from './tenant-feed.ts';
 /** Maximum numbers of streams in this process. */
 const maxOfUser = 5;
 const maxOfTenant = 200;
-/** How often the rights of callers are checked again, and after how long without an event a comment is sent. */
+/**
+ * How often the rights of callers are checked again, and after how long without an event a
+ * comment is sent.
+ */
 const checkMs = 1_000;
 const quietMs = 15_000;
 /** After so many characters of events, the event loop runs before the next page is encoded. */
@@ -65,7 +68,10 @@ interface Followed {
 /** Why a stream ends, as its last event says. */
 type EndReason = 'token_expired' | 'access_changed' | 'cursor_expired' | 'unavailable' | 'stopping';
 
-/** The streams of changes of a process. While nothing happens, they use no connection to a tenant's database. */
+/**
+ * The streams of changes of a process. While nothing happens, they use no connection to a
+ * tenant's database.
+ */
 export class ChangeStreams {
   readonly #options: StreamsOptions;
   readonly #followed = new Map<string, Followed>();
@@ -81,7 +87,10 @@ export class ChangeStreams {
     this.#options = options;
   }
 
-  /** @throws {Problem} `rate_limited` when the user or the tenant has as many streams as it may have */
+  /**
+   * @throws {Problem} `rate_limited` when the user or the tenant has as many streams as it may
+   *   have
+   */
   requireRoom({ tenant, caller }: Pick<StreamRequest, 'tenant' | 'caller'>): void {
     if (this.#isStopping) throw problem('unavailable');
     const streams = [...(this.#followed.get(tenant.guid)?.streams ?? [])];
@@ -105,11 +114,16 @@ export class ChangeStreams {
     this.#pump(followed, stream);
   }
 
-  /** Ends all streams, each after a whole event; their clients connect again, to another process. */
+  /**
+   * Ends all streams, each after a whole event; their clients connect again, to another
+   * process.
+   */
   stop(): void {
     this.#isStopping = true;
     clearInterval(this.#timer);
-    for (const { streams } of this.#followed.values()) for (const stream of streams) end(stream, 'stopping');
+    for (const { streams } of this.#followed.values()) {
+      for (const stream of streams) end(stream, 'stopping');
+    }
   }
 
   #follow(guid: string): Followed {
@@ -117,7 +131,9 @@ export class ChangeStreams {
     const read: Read = async statement => {
       const tenant = await directory.tenant(guid);
       if (!tenant) throw problem('unavailable');
-      return withDeadline(requestDeadlineMs, deadline => databases.open(tenant).reads.read(statement, deadline));
+      return withDeadline(requestDeadlineMs, deadline =>
+        databases.open(tenant).reads.read(statement, deadline),
+      );
     };
     const streams = new Set<Stream>();
     const feed = new TenantFeed(
@@ -138,13 +154,18 @@ export class ChangeStreams {
     return followed;
   }
 
-  /** Sends a stream what follows its cursor, one page after the other, each when the one before was taken. */
+  /**
+   * Sends a stream what follows its cursor, one page after the other, each when the one before
+   * was taken.
+   */
   #pump(followed: Followed, stream: Stream): void {
     stream.isStale = true;
     if (stream.isBusy) return;
     stream.isBusy = true;
     this.#send(followed, stream)
-      .catch(error => end(stream, hasCode(error, 'cursor_expired') ? 'cursor_expired' : 'unavailable'))
+      .catch(error =>
+        end(stream, hasCode(error, 'cursor_expired') ? 'cursor_expired' : 'unavailable'),
+      )
       .finally(() => {
         stream.isBusy = false;
         if (stream.isStale && !stream.sink.isClosed) this.#pump(followed, stream);
@@ -167,14 +188,20 @@ export class ChangeStreams {
     }
   }
 
-  /** Reads the next page of a stream as text, so that nothing else of the page is in memory while it is sent. */
+  /**
+   * Reads the next page of a stream as text, so that nothing else of the page is in memory
+   * while it is sent.
+   */
   async #readEvents(feed: TenantFeed, stream: Stream) {
     const { changes, last, isEnd } = await feed.read(stream.cursor, stream.filter);
     const events = await this.#inTurn(() => this.#encode(changes, stream));
     return { events, last, isEnd };
   }
 
-  /** Many streams that share a page would otherwise hold the event loop for as long as all of them take. */
+  /**
+   * Many streams that share a page would otherwise hold the event loop for as long as all of
+   * them take.
+   */
   async #encode(changes: readonly Change[], { access, isWithRecord }: Stream): Promise<string> {
     const events = changes.map(change => eventOf(change, access, isWithRecord)).join('');
 
@@ -187,7 +214,8 @@ export class ChangeStreams {
   }
 
   #check(): void {
-    if (this.#isChecking) return; // the control database responds slowly: a second round would wait behind the first
+    // the control database responds slowly: a second round would wait behind the first
+    if (this.#isChecking) return;
     this.#isChecking = true;
     const streams = [...this.#followed.values()].flatMap(followed => [...followed.streams]);
     const checked = streams.map(async stream => {
@@ -222,7 +250,9 @@ function retry(): string {
   return `retry: ${1_000 + randomInt(4_000)}\n`;
 }
 
-/** Also moves the cursor of a client whose filter lets nothing pass, so that it does not expire. */
+/**
+ * Also moves the cursor of a client whose filter lets nothing pass, so that it does not expire.
+ */
 function keepAlive(stream: Stream): void {
   if (stream.isBusy || performance.now() - stream.sentAt < quietMs) return;
   stream.sentAt = performance.now();

@@ -28,7 +28,10 @@ const pollMs = 1_000;
 const interestEveryMs = 20_000;
 const interestForMs = 60_000;
 
-/** One query for all tenants: after an outage, their requests would wait behind a query for each. */
+/**
+ * One query for all tenants: after an outage, their requests would wait behind a query for
+ * each.
+ */
 const followedText = `
   select guid, database_name as name, case when not on_control_server then address end as address,
          coalesce(w.is_active, false) as "hasWebhooks", ${writeCounters}
@@ -40,24 +43,30 @@ const pollText = `select datname::text as name, ${writeCounters} from pg_databas
 interface FollowedTenant extends WriteCounters {
   readonly guid: string;
   readonly name: string;
-  /** Of its server; null if that is the one of the control database, whose counters were read, too. */
+  /**
+   * Of its server; null if that is the one of the control database, whose counters were read,
+   * too.
+   */
   readonly address: string | null;
   readonly hasWebhooks: boolean;
 }
 
 /**
  * Called when a tenant with webhooks may have new changes.
- * @param written what the server has counted, if a poll has seen it: the same text in every process
+ * @param written what the server has counted, if a poll has seen it: the same text in every
+ *   process
  */
 type Serve = (guid: string, written?: string) => void;
 
 /**
- * Wakes those who follow the changes of tenants, when there may be new ones: this process has committed a change;
- * another one says so; or a poll of the server shows that somebody has written. It holds no connection to a tenant's
- * database: a server beside that of the control database is polled on the connection of one tenant.
+ * Wakes those who follow the changes of tenants, when there may be new ones: this process has
+ * committed a change; another one says so; or a poll of the server shows that somebody has
+ * written. It holds no connection to a tenant's database: a server beside that of the control
+ * database is polled on the connection of one tenant.
  *
- * A process announces its commits only while another one follows the tenant, so that they cost nothing otherwise. It
- * learns that through the change feed of the control database: `?<process>/<guid>` is a follower, `<guid>` a change.
+ * A process announces its commits only while another one follows the tenant, so that they cost
+ * nothing otherwise. It learns that through the change feed of the control database:
+ * `?<process>/<guid>` is a follower, `<guid>` a change.
  */
 export class ChangeWatch {
   readonly #options: ChangeWatchOptions;
@@ -78,25 +87,33 @@ export class ChangeWatch {
   constructor(options: ChangeWatchOptions) {
     this.#options = options;
     options.feed.subscribe(changeTopics.changes, key => {
-      if (key.startsWith('?')) this.#remember(key);
-      else for (const guid of key === '*' ? this.#followers.keys() : [key]) this.#wakeFollowers(guid);
+      if (key.startsWith('?')) {
+        this.#remember(key);
+      } else {
+        for (const guid of key === '*' ? this.#followers.keys() : [key]) this.#wakeFollowers(guid);
+      }
     });
   }
 
-  /** Calls `wake` when the tenant may have new changes, perhaps too often. @returns a function that ends the calls */
+  /**
+   * Calls `wake` when the tenant may have new changes, perhaps too often.
+   * @returns a function that ends the calls
+   */
   subscribe(guid: string, wake: () => void): () => void {
     const followers = this.#followers.get(guid) ?? new Set();
     this.#followers.set(guid, followers.add(wake));
     this.#announceInterest(guid);
     return () => {
       followers.delete(wake);
-      if (followers.size === 0 && this.#followers.get(guid) === followers) this.#followers.delete(guid);
+      if (followers.size === 0 && this.#followers.get(guid) === followers) {
+        this.#followers.delete(guid);
+      }
     };
   }
 
   /**
-   * Every process serves webhooks: the one that commits a change does it, and a poll finds what it left, so that nobody
-   * needs to announce the change.
+   * Every process serves webhooks: the one that commits a change does it, and a poll finds what
+   * it left, so that nobody needs to announce the change.
    */
   onServed(serve: Serve): void {
     this.#serve = serve;
@@ -123,7 +140,10 @@ export class ChangeWatch {
     for (const wake of this.#followers.get(guid) ?? []) wake();
   }
 
-  /** A process follows a tenant. What this one has committed before it knew that is announced now. */
+  /**
+   * A process follows a tenant. What this one has committed before it knew that is announced
+   * now.
+   */
   #remember(key: string): void {
     const [processId, guid = ''] = key.slice(1).split('/');
     if (processId === this.#options.processId) return;
@@ -143,21 +163,35 @@ export class ChangeWatch {
     if (this.#polling.has(server)) return;
     const { log } = this.#options;
     const polling = poll()
-      .catch(error => log.debug({ event: 'change_poll_failed', err: describeError(error) }, 'could not poll a server'))
+      .catch(error =>
+        log.debug(
+          { event: 'change_poll_failed', err: describeError(error) },
+          'could not poll a server',
+        ),
+      )
       .finally(() => this.#polling.delete(server));
     this.#polling.set(server, polling);
   }
 
   async #poll(): Promise<void> {
     const values = [[...this.#followers.keys()]];
-    const tenants = await queryControl<FollowedTenant>(this.#options.control, 'followed_tenants', followedText, values);
+    const tenants = await queryControl<FollowedTenant>(
+      this.#options.control,
+      'followed_tenants',
+      followedText,
+      values,
+    );
     const before = this.#served;
     this.#served = new Set(tenants.flatMap(({ guid, hasWebhooks }) => (hasWebhooks ? guid : [])));
     // This process may have changed a tenant that is new here before it learned of it.
     if (before) for (const guid of this.#served) if (!before.has(guid)) this.#serve(guid);
-    for (const [address, those] of Map.groupBy(tenants, ({ address }) => address))
-      if (address === null) for (const tenant of those) this.#compare(tenant.guid, tenant);
-      else this.#begin(serverAddress(address), () => this.#pollServer(serverAddress(address), those));
+    for (const [address, those] of Map.groupBy(tenants, ({ address }) => address)) {
+      if (address === null) {
+        for (const tenant of those) this.#compare(tenant.guid, tenant);
+      } else {
+        this.#begin(serverAddress(address), () => this.#pollServer(serverAddress(address), those));
+      }
+    }
   }
 
   async #pollServer(server: string, tenants: readonly FollowedTenant[]): Promise<void> {
@@ -165,13 +199,19 @@ export class ChangeWatch {
     const guids = new Map(tenants.map(({ name, guid }) => [name, guid]));
     let driver = databases.lastUsedOn(server);
     if (!driver) {
-      // Another one each time: one that cannot be read, such as for its password, keeps no other from being polled.
+      // Another one each time: one that cannot be read, such as for its password, keeps no
+      // other from being polled.
       const tenant = await directory.tenant(tenants[randomInt(tenants.length)]?.guid as string);
       if (!tenant) return;
       driver = databases.open(tenant);
     }
-    for (const row of await driver.reads.read({ name: 'change_watch', text: pollText, values: [[...guids.keys()]] }))
+    for (const row of await driver.reads.read({
+      name: 'change_watch',
+      text: pollText,
+      values: [[...guids.keys()]],
+    })) {
       this.#compare(guids.get(row.name as string) as string, row as unknown as WriteCounters);
+    }
   }
 
   #compare(guid: string, { written, isShared }: WriteCounters): void {

@@ -32,7 +32,8 @@ export const changeView = describeFields(
     Key: 'The id or the code of the record.',
     Action: 'What was done with the record.',
     At: 'When the change was made. Changes are in the order of their transactions, not of this time.',
-    UserGuid: 'The guid of the user who made the change; null for a change of the operator, and for an activity.',
+    UserGuid:
+      'The guid of the user who made the change; null for a change of the operator, and for an activity.',
     Fields: 'The names of the fields that an update has changed; empty for other actions.',
     Href: 'The path of the record.',
     Record:
@@ -51,9 +52,16 @@ export type Change = Omit<z.output<typeof changeView>, 'Id' | 'Record'> & {
   readonly entityId: number | null;
 };
 
-const pastTense: Record<string, string> = { create: 'created', update: 'updated', delete: 'deleted' };
+const pastTense: Record<string, string> = {
+  create: 'created',
+  update: 'updated',
+  delete: 'deleted',
+};
 
-/** Returns the change of a row. @param madeIn the era in which its cursor is made */
+/**
+ * Returns the change of a row.
+ * @param madeIn the era in which its cursor is made
+ */
 export function changeOf(row: ScannedRow, madeIn: number): Change {
   const { resource, key, action, createdAt, userGuid, entityId, era, xid, kind, id, madeAt } = row;
   const before = contentOf(row.before);
@@ -77,7 +85,10 @@ export function changeOf(row: ScannedRow, madeIn: number): Change {
 
 const contentOf = (text: string | null): Row | null => (text === null ? null : JSON.parse(text));
 
-/** Returns what a reader receives of a change. @param access the mark of what the reader sees (`accessMark`) */
+/**
+ * Returns what a reader receives of a change.
+ * @param access the mark of what the reader sees (`accessMark`)
+ */
 export function sentChange(change: Change, access: string, isWithRecord: boolean): object {
   const { cursor, entityId: _, Record, ...thin } = change;
   const sent = { Id: readerCursorText(cursor, access), ...thin };
@@ -96,9 +107,13 @@ function changedFields({ fields }: ChangeSource, before: Row, after: Row): strin
     .map(([field]) => field);
 }
 
-/** Returns the fields of the view that the row has columns for: no others leave the database. */
+/**
+ * Returns the fields of the view that the row has columns for: no others leave the database.
+ */
 function recordOf({ fields }: ChangeSource, row: Row): Row {
-  return Object.fromEntries(fields.map(([field, column]) => [field, fieldValue(column, row[column])]));
+  return Object.fromEntries(
+    fields.map(([field, column]) => [field, fieldValue(column, row[column])]),
+  );
 }
 
 function fieldValue(column: string, value: unknown): unknown {

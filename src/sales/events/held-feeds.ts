@@ -115,7 +115,11 @@ export class HeldFeeds {
    * Notes what a page of the feed has said. Reads what holds it, and logs that, once that lasts
    * for 30 s.
    */
-  async note(tenant: string, isHeld: boolean, read: (statement: Statement) => Promise<RowValues[]>): Promise<void> {
+  async note(
+    tenant: string,
+    isHeld: boolean,
+    read: (statement: Statement) => Promise<RowValues[]>,
+  ): Promise<void> {
     const now = this.#now();
     if (!isHeld) {
       this.#feeds.delete(tenant);
@@ -137,7 +141,10 @@ export class HeldFeeds {
     feed.holder = await readFeedHolder(read).catch(() => undefined);
     if (feed.holder && feed.holder.since !== before?.since) {
       const { since: _, ...facts } = feed.holder;
-      this.#log.warn({ event: 'feed_held', tenant, ...facts }, 'a transaction holds back the changes of a tenant');
+      this.#log.warn(
+        { event: 'feed_held', tenant, ...facts },
+        'a transaction holds back the changes of a tenant',
+      );
     }
   }
 }

@@ -3,8 +3,9 @@ import { type Cursor, cursorText, parseCursor } from './change-cursor.ts';
 import { type Reader, visibleChanges } from './change-sources.ts';
 
 /**
- * A place in the feed, as one reader has it. A reader who may see more or less than before has missed changes, or keeps
- * records that are not theirs to keep: a cursor of before is refused, so that they read the records again.
+ * A place in the feed, as one reader has it. A reader who may see more or less than before has
+ * missed changes, or keeps records that are not theirs to keep: a cursor of before is refused,
+ * so that they read the records again.
  */
 export interface ReaderCursor {
   readonly cursor: Cursor;
@@ -12,18 +13,23 @@ export interface ReaderCursor {
   readonly access: string;
 }
 
-/** Base 36 digits of a mark: two different accesses have the same one once in 2 billion times. */
+/**
+ * Base 36 digits of a mark: two different accesses have the same one once in 2 billion times.
+ */
 const markLength = 6;
 
 /**
- * Returns a mark of what a caller sees of the feed: all resources whose records they may read, and the entity that a
- * scope `Self` is limited to. It is neither secret nor signed: what is sent is decided by the caller's rights alone.
+ * Returns a mark of what a caller sees of the feed: all resources whose records they may read,
+ * and the entity that a scope `Self` is limited to. It is neither secret nor signed: what is
+ * sent is decided by the caller's rights alone.
  */
 export function accessMark(reader: Reader): string {
   const { resources, ownEntity } = visibleChanges(reader);
   const digest = hash('sha256', JSON.stringify([resources, ownEntity ?? null]), 'hex');
 
-  return (Number.parseInt(digest.slice(0, 12), 16) % 36 ** markLength).toString(36).padStart(markLength, '0');
+  return (Number.parseInt(digest.slice(0, 12), 16) % 36 ** markLength)
+    .toString(36)
+    .padStart(markLength, '0');
 }
 
 /** Returns the text that clients receive: that of the cursor, and the mark. */
@@ -31,7 +37,9 @@ export function readerCursorText(cursor: Cursor, access: string): string {
   return `${cursorText(cursor)}-${access}`;
 }
 
-/** Returns the place of a text that `readerCursorText` has made; undefined for any other text. */
+/**
+ * Returns the place of a text that `readerCursorText` has made; undefined for any other text.
+ */
 export function parseReaderCursor(text: string): ReaderCursor | undefined {
   const separator = text.lastIndexOf('-');
   const cursor = parseCursor(text.slice(0, separator));

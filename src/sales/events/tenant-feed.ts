@@ -4,8 +4,8 @@ import { type ChangePage, type Read, readChanges } from './change-reader.ts';
 import { type ChangeFilter, changeSources, letsPass } from './change-sources.ts';
 
 /**
- * Maximum changes of a page, and bytes of their contents. A stream holds a page in memory until its client has taken
- * it: the 200 streams of a tenant hold 13 MiB, or a change each.
+ * Maximum changes of a page, and bytes of their contents. A stream holds a page in memory until
+ * its client has taken it: the 200 streams of a tenant hold 13 MiB, or a change each.
  */
 const maxChanges = 100;
 const pageBytes = 64 * 1024;
@@ -15,9 +15,10 @@ const maxPauseMs = 1_000;
 const everything: ChangeFilter = { resources: [...changeSources.keys()] };
 
 /**
- * Reads the feed of one tenant for its streams. Those that stand at the same place share what is read there: however
- * many streams follow the tenant, each new change is read once. Its pages are read one after the other, so that many
- * streams that are far behind occupy one connection of the tenant, and one core of its server.
+ * Reads the feed of one tenant for its streams. Those that stand at the same place share what
+ * is read there: however many streams follow the tenant, each new change is read once. Its
+ * pages are read one after the other, so that many streams that are far behind occupy one
+ * connection of the tenant, and one core of its server.
  */
 export class TenantFeed {
   readonly #read: Read;
@@ -26,7 +27,10 @@ export class TenantFeed {
   /** The shared reads that have begun since the last wake, by their cursors, until they end. */
   readonly #shared = new Map<string, Promise<ChangePage>>();
   readonly #inTurn = pLimit(1);
-  /** PostgreSQL reads the contents of so many changes before it knows how many of them a page has. */
+  /**
+   * PostgreSQL reads the contents of so many changes before it knows how many of them a page
+   * has.
+   */
   #limit = maxChanges;
   #pauseMs = minPauseMs;
   #timer: NodeJS.Timeout | undefined;
@@ -50,7 +54,10 @@ export class TenantFeed {
     clearTimeout(this.#timer);
   }
 
-  /** Returns what follows a cursor. @throws {Problem} `cursor_expired` */
+  /**
+   * Returns what follows a cursor.
+   * @throws {Problem} `cursor_expired`
+   */
   async read(after: Cursor, filter: ChangeFilter): Promise<ChangePage> {
     const key = cursorText(after);
     const begun = this.#shared.get(key);
@@ -66,10 +73,16 @@ export class TenantFeed {
 
   async #readAll(after: Cursor): Promise<ChangePage> {
     const limit = this.#limit;
-    const page = await readChanges(this.#read, { after, limit, maxBytes: pageBytes, filter: everything });
+    const page = await readChanges(this.#read, {
+      after,
+      limit,
+      maxBytes: pageBytes,
+      filter: everything,
+    });
     this.#onPage(page);
     const { length } = page.changes;
-    this.#limit = page.isEnd || length === limit ? Math.min(2 * limit, maxChanges) : Math.max(1, length);
+    this.#limit =
+      page.isEnd || length === limit ? Math.min(2 * limit, maxChanges) : Math.max(1, length);
     if (!page.isHeld) this.#pauseMs = minPauseMs;
     else if (page.isEnd) this.#lookAgain();
     return page;

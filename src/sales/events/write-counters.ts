@@ -1,6 +1,6 @@
 /**
- * SQL for what the server has counted of the rows that were inserted into a database, as each change of the feed is
- * one: the same text in every session.
+ * SQL for what the server has counted of the rows that were inserted into a database, as each
+ * change of the feed is one: the same text in every session.
  */
 export const writtenSql = `concat_ws(' ', oid, extract(epoch from pg_stat_get_db_stat_reset_time(oid)),
                                      pg_stat_get_db_tuples_inserted(oid))`;
@@ -12,9 +12,10 @@ export function writtenAfter(written: string, inserted: number): string {
 }
 
 /**
- * Says without a connection to a database if it may have changed: how many rows were inserted, and whether a session
- * of another program exists, whose rows PostgreSQL may count up to 10 s later. A session whose kind the login may not
- * see counts as one. Columns of `WriteCounters`, for a row with the `oid` of a database.
+ * Says without a connection to a database if it may have changed: how many rows were inserted,
+ * and whether a session of another program exists, whose rows PostgreSQL may count up to 10 s
+ * later. A session whose kind the login may not see counts as one. Columns of `WriteCounters`,
+ * for a row with the `oid` of a database.
  */
 export const writeCounters = `
   ${writtenSql} as written,

@@ -7,8 +7,8 @@ import { fileError, type ImportCounts, type ImportOrder } from './import-report.
 import { CsvError, type CsvRecord, readCsv } from './read-csv.ts';
 
 /**
- * Rows of one statement: less than the 1,000 that a table may exceed its maximum size by (section 10 of the tenant
- * schema).
+ * Rows of one statement: less than the 1,000 that a table may exceed its maximum size by
+ * (section 10 of the tenant schema).
  */
 const batchRows = 100;
 /** Cells of one statement, and their characters. */
@@ -20,13 +20,17 @@ export interface FileImport {
   readonly resource: ResourceDefinition;
   readonly pieces: readonly Buffer[];
   readonly counts: ImportCounts;
-  /** Called before each batch of rows, and when all are written. Throws when the import must not go on. */
+  /**
+   * Called before each batch of rows, and when all are written. Throws when the import must not
+   * go on.
+   */
   readonly requireRights: () => Promise<void>;
 }
 
 /**
  * Applies the rows of a file, and counts them.
- * @returns false when the file cannot be read, or has more rows than the table may have; `counts.errors` says it
+ * @returns false when the file cannot be read, or has more rows than the table may have;
+ *   `counts.errors` says it
  * @throws what `requireRights` throws
  */
 export async function applyFile(file: FileImport): Promise<boolean> {
@@ -38,8 +42,9 @@ export async function applyFile(file: FileImport): Promise<boolean> {
     let length = 0;
     const flush = async (): Promise<void> => {
       await requireRights();
-      if (columns && batch.length > 0)
+      if (columns && batch.length > 0) {
         await applyBatch({ transaction, resource, columns, order, counts, firstLines }, batch);
+      }
       batch = [];
       length = 0;
     };
@@ -69,9 +74,13 @@ export async function applyFile(file: FileImport): Promise<boolean> {
     await requireRights();
     return true;
   } catch (error) {
-    if (error instanceof CsvError) refuse(counts, [fileError('wrong_format', error.message, error.line)]);
-    else if (error instanceof TableFullError) refuse(counts, [tableFull]);
-    else throw error;
+    if (error instanceof CsvError) {
+      refuse(counts, [fileError('wrong_format', error.message, error.line)]);
+    } else if (error instanceof TableFullError) {
+      refuse(counts, [tableFull]);
+    } else {
+      throw error;
+    }
     return false;
   }
 }
@@ -79,8 +88,9 @@ export async function applyFile(file: FileImport): Promise<boolean> {
 const tableFull = fileError('limit_reached', 'the tenant has no room for so many of these records');
 
 /**
- * Compares the table with its maximum size as it will be after the commit. The trigger of each statement did not see
- * rows that others have written since. Near the maximum, other writes wait until this transaction ends.
+ * Compares the table with its maximum size as it will be after the commit. The trigger of each
+ * statement did not see rows that others have written since. Near the maximum, other writes
+ * wait until this transaction ends.
  */
 async function fitsInto({ transaction, resource, counts }: FileImport): Promise<boolean> {
   if (counts.created === 0 && counts.updated === 0) return true;

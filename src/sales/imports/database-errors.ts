@@ -19,11 +19,18 @@ const reasons: [RegExp, Pick<ImportError, 'Code' | 'Reason'>][] = [
  * @throws {TableFullError} when the table may not grow
  * @throws the error itself when it is not about a row
  */
-export function databaseErrors(error: unknown, { unique }: ResourceDefinition, line: number): ImportError[] {
+export function databaseErrors(
+  error: unknown,
+  { unique }: ResourceDefinition,
+  line: number,
+): ImportError[] {
   const state = sqlState(error) ?? '';
   if (state === 'SB001') throw new TableFullError('the table may not grow', { cause: error });
-  if (state === '23505')
-    return [{ Line: line, Field: unique ? pascalCase(unique) : '', Code: 'taken', Reason: 'is taken' }];
+  if (state === '23505') {
+    return [
+      { Line: line, Field: unique ? pascalCase(unique) : '', Code: 'taken', Reason: 'is taken' },
+    ];
+  }
   const found = reasons.find(([pattern]) => pattern.test(state));
   if (!found) throw error;
   return [{ Line: line, Field: '', ...found[1] }];

@@ -5,11 +5,17 @@ const mebibyte = 1024 * kibibyte;
 /** A file is held in blocks, each as large as those before it together, within these bounds. */
 const minBlockBytes = 4 * kibibyte;
 const maxBlockBytes = 64 * kibibyte;
-/** Bytes of the files of one tenant, and of all tenants, that a process holds: two of the largest, and six. */
+/**
+ * Bytes of the files of one tenant, and of all tenants, that a process holds: two of the
+ * largest, and six.
+ */
 const maxTenantBytes = 10 * mebibyte;
 const maxBytes = 32 * mebibyte;
 
-/** The files of imports that this process holds in memory. Bounded, whatever clients send, and however slowly. */
+/**
+ * The files of imports that this process holds in memory. Bounded, whatever clients send, and
+ * however slowly.
+ */
 export class FileMemory {
   /** By the guid of the tenant. */
   readonly #bytes = new Map<string, number>();
@@ -25,11 +31,12 @@ export class FileMemory {
 
   #take(guid: string, bytes: number): void {
     const ofTenant = (this.#bytes.get(guid) ?? 0) + bytes;
-    if (ofTenant > maxTenantBytes || this.#total + bytes > maxBytes)
+    if (ofTenant > maxTenantBytes || this.#total + bytes > maxBytes) {
       throw problem('unavailable', {
         detail: 'Other files are being received. Send the file again later.',
         headers: { 'Retry-After': '5', Connection: 'close' },
       });
+    }
 
     this.#bytes.set(guid, ofTenant);
     this.#total += bytes;

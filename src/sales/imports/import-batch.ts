@@ -15,7 +15,10 @@ import type { CsvRecord } from './read-csv.ts';
 import { findStored, type StoredRecords } from './stored-records.ts';
 
 const maxErrors = 1_000;
-/** Rows are checked for so long before requests have their turn: the cells of a batch can take 50 ms. */
+/**
+ * Rows are checked for so long before requests have their turn: the cells of a batch can take
+ * 50 ms.
+ */
 const maxTurnMs = 2;
 
 interface Batch {
@@ -24,7 +27,10 @@ interface Batch {
   readonly columns: Columns;
   readonly order: ImportOrder;
   readonly counts: ImportCounts;
-  /** The line on which the file names a record first, by the text that identifies it in small letters. */
+  /**
+   * The line on which the file names a record first, by the text that identifies it in small
+   * letters.
+   */
   readonly firstLines: ReadonlyMap<string, number>;
 }
 
@@ -38,9 +44,10 @@ interface Plan {
 }
 
 /**
- * Applies rows by the rules of single changes: the contract of the resource, its `validate`, its unique codes and
- * references. Valid rows are written with one statement for new records and one for changed ones. When the database
- * refuses them, both halves are tried, down to the row that is refused.
+ * Applies rows by the rules of single changes: the contract of the resource, its `validate`,
+ * its unique codes and references. Valid rows are written with one statement for new records
+ * and one for changed ones. When the database refuses them, both halves are tried, down to the
+ * row that is refused.
  * @throws when the database fails, or the table may not grow
  */
 export async function applyBatch(batch: Batch, records: readonly CsvRecord[]): Promise<void> {
@@ -49,9 +56,12 @@ export async function applyBatch(batch: Batch, records: readonly CsvRecord[]): P
   let plan: Plan;
   try {
     plan = await planRows(batch, records);
-    for (const rows of sameProperties(plan.inserts)) await transaction.query(batch.resource.table.insertMany(rows));
-    for (const rows of sameProperties(plan.updates))
+    for (const rows of sameProperties(plan.inserts)) {
+      await transaction.query(batch.resource.table.insertMany(rows));
+    }
+    for (const rows of sameProperties(plan.updates)) {
       await transaction.query(batch.resource.table.updateMany(rows, keyProperty(batch.resource)));
+    }
   } catch (error) {
     await transaction.query(savepoint('rollback to savepoint batch'));
     await transaction.query(savepoint('release savepoint batch'));
@@ -123,16 +133,23 @@ export function keyOf({ keyIndex }: Columns, { cells }: CsvRecord): string {
   return parsed.success ? parsed.data : '';
 }
 
-async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, plan: Plan): Promise<void> {
+async function planRow(
+  batch: Batch,
+  record: CsvRecord,
+  stored: StoredRecords,
+  plan: Plan,
+): Promise<void> {
   const { columns, resource, order, transaction } = batch;
   const { create, validate } = resource;
   const body = bodyOf(columns, record.cells);
   const key = keyOf(columns, record);
   const isMarked = isMarkedAsDeleted(columns, record);
-  const before = order.mode === 'upsert' || columns.keyField !== 'Id' ? stored.find(key) : undefined;
+  const before =
+    order.mode === 'upsert' || columns.keyField !== 'Id' ? stored.find(key) : undefined;
   if (!before) {
-    if (order.mode === 'upsert' && columns.keyField === 'Id' && key !== '')
+    if (order.mode === 'upsert' && columns.keyField === 'Id' && key !== '') {
       throw fieldProblem('Id', 'names no record', 'unknown_reference');
+    }
     if (isMarked === true) {
       requireOnce(batch, record);
       plan.unchanged++; // there is no record to mark
@@ -144,7 +161,8 @@ async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, p
     plan.inserts.push(row);
     return;
   }
-  // Also a row that is equal to a marked record: *Unchanged* would say that the record is there.
+  // Also a row that is equal to a marked record: *Unchanged* would say that the record is
+  // there.
   if (order.mode === 'create' || (before.isDeleted === true && isMarked !== true)) {
     requireOnce(batch, record);
     throw taken(columns, before);
@@ -157,8 +175,8 @@ async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, p
 }
 
 /**
- * Two rows of one record contradict each other: the last one would win in silence, and again with
- * each import of the file.
+ * Two rows of one record contradict each other: the last one would win in silence, and again
+ * with each import of the file.
  */
 function requireOnce({ columns, order, firstLines }: Batch, record: CsvRecord): void {
   const { keyField = '' } = columns;
@@ -169,7 +187,10 @@ function requireOnce({ columns, order, firstLines }: Batch, record: CsvRecord): 
   throw fieldProblem(keyField, `is on line ${first} already`, 'taken');
 }
 
-/** True if the row says that its record is marked as deleted; undefined when the file does not say. */
+/**
+ * True if the row says that its record is marked as deleted; undefined when the file does not
+ * say.
+ */
 function isMarkedAsDeleted({ fields }: Columns, { cells }: CsvRecord): boolean | undefined {
   const cell = cells[fields.indexOf('IsDeleted')]?.trim().toLowerCase();
   if (cell === undefined || cell === '') return undefined;
@@ -178,11 +199,15 @@ function isMarkedAsDeleted({ fields }: Columns, { cells }: CsvRecord): boolean |
 }
 
 function taken({ keyField = '' }: Columns, { isDeleted }: RowValues): Problem {
-  const message = isDeleted === true ? 'is taken by a record that is marked as deleted' : 'is taken';
+  const message =
+    isDeleted === true ? 'is taken by a record that is marked as deleted' : 'is taken';
   return fieldProblem(keyField, message, 'taken');
 }
 
-/** The values of a stored record after the change that a row asks for; undefined when the row changes nothing. */
+/**
+ * The values of a stored record after the change that a row asks for; undefined when the row
+ * changes nothing.
+ */
 async function changedRow(
   { columns, resource, transaction }: Batch,
   body: Record<string, unknown>,
@@ -193,21 +218,30 @@ async function changedRow(
   const present = Object.keys(contract.shape).filter(field => columns.fields.includes(field));
   const picked = contract.pick(Object.fromEntries(present.map(field => [field, true])) as never);
   const values = toRow(readFields(picked, body));
-  if (columns.keyField !== undefined) delete values[camelCase(columns.keyField)]; // the stored spelling stays
-  const changes = Object.entries(values).filter(([property, value]) => !isSame(value, before[property]));
+  // the stored spelling stays
+  if (columns.keyField !== undefined) delete values[camelCase(columns.keyField)];
+  const changes = Object.entries(values).filter(
+    ([property, value]) => !isSame(value, before[property]),
+  );
   const changesMark = isMarked !== undefined && isMarked !== before.isDeleted;
   if (changes.length === 0 && !changesMark) return undefined;
   const row: RowValues = { ...before, ...Object.fromEntries(changes) };
   await resource.validate?.(row, transaction.em, before);
   const properties = [keyProperty(resource), ...Object.keys(contract.shape).map(camelCase)];
-  const changed: RowValues = Object.fromEntries(properties.map(property => [property, row[property]]));
+  const changed: RowValues = Object.fromEntries(
+    properties.map(property => [property, row[property]]),
+  );
 
-  return changesMark ? { ...changed, isDeleted: isMarked, deletedAt: isMarked ? databaseNow : null } : changed;
+  return changesMark
+    ? { ...changed, isDeleted: isMarked, deletedAt: isMarked ? databaseNow : null }
+    : changed;
 }
 
 /** True when the stored value is the one that an export of it would give back. */
 function isSame(value: unknown, stored: unknown): boolean {
-  if (value instanceof Date) return typeof stored === 'string' && new Date(toIso(stored)).getTime() === value.getTime();
+  if (value instanceof Date) {
+    return typeof stored === 'string' && new Date(toIso(stored)).getTime() === value.getTime();
+  }
   if (Array.isArray(value)) return JSON.stringify(value) === JSON.stringify(stored);
   if (value === null) return stored === null || stored === '';
   return value === stored;
@@ -222,7 +256,9 @@ function* sameProperties(rows: readonly RowValues[]): Generator<RowValues[]> {
 }
 
 function errorsOf({ errors, code, detail }: Problem, line: number): ImportError[] {
-  if (!errors) return [{ Line: line, Field: '', Code: code, Reason: detail ?? problems[code].title }];
+  if (!errors) {
+    return [{ Line: line, Field: '', Code: code, Reason: detail ?? problems[code].title }];
+  }
   return Object.entries(errors).flatMap(([field, list]) =>
     list.map(error => ({ Line: line, Field: field, Code: error.code, Reason: error.message })),
   );

@@ -16,7 +16,10 @@ interface Column {
   readonly isNullable: boolean;
 }
 
-/** The columns of a file. A column of a field that the service sets is undefined: its cells are ignored. */
+/**
+ * The columns of a file. A column of a field that the service sets is undefined: its cells are
+ * ignored.
+ */
 export interface Columns {
   /**
    * The fields up to the last column with a name; '' for a column without one, whose cells must
@@ -26,7 +29,9 @@ export interface Columns {
   readonly writable: readonly (Column | undefined)[];
   /** The position of the column that identifies a record for `mode=upsert`. */
   readonly keyIndex: number;
-  /** The field of that column: the unique code, else `Id`; undefined when the file has neither. */
+  /**
+   * The field of that column: the unique code, else `Id`; undefined when the file has neither.
+   */
   readonly keyField: string | undefined;
   /**
    * True where `1,5` is a number: spreadsheets separate by semicolons or tabs where the comma
@@ -42,7 +47,8 @@ export function idFields(
   mode: 'create' | 'upsert',
 ): string[] {
   const referring = new Set(references.map(pascalCase));
-  const isId = (field: string) => referring.has(field) || (field === 'Id' && keyField === 'Id' && mode === 'upsert');
+  const isId = (field: string) =>
+    referring.has(field) || (field === 'Id' && keyField === 'Id' && mode === 'upsert');
 
   return fields.filter(isId);
 }
@@ -50,11 +56,15 @@ export function idFields(
 /** More than any resource has fields. */
 const maxColumns = 100;
 /**
- * Numbers of one cell: more than any field may have. What follows is not read, because the contract refuses the cell.
+ * Numbers of one cell: more than any field may have. What follows is not read, because the
+ * contract refuses the cell.
  */
 const maxNumbers = 1_000;
 
-/** Reads the header of a file. @returns errors for too many columns, and for those that are unknown or occur twice */
+/**
+ * Reads the header of a file.
+ * @returns errors for too many columns, and for those that are unknown or occur twice
+ */
 export function readColumns(
   { create, update, view, unique, key }: ResourceDefinition,
   { line, cells: header, delimiter }: CsvRecord,
@@ -67,8 +77,9 @@ export function readColumns(
   });
   const cells = header.map(cell => cell.trim());
   cells.length = cells.findLastIndex(cell => cell !== '') + 1;
-  if (cells.filter(cell => cell !== '').length > maxColumns)
+  if (cells.filter(cell => cell !== '').length > maxColumns) {
     return [headerError('', 'too_many', `a file has at most ${maxColumns} columns`)];
+  }
 
   const kinds = kindsOf(create);
   for (const [field, column] of kindsOf(update ?? create)) kinds.set(field, column);
@@ -84,12 +95,24 @@ export function readColumns(
     const column = columnLetters(index);
     if (cell === '') return [];
     if (field === '') {
-      return [headerError(cell.slice(0, 100), 'unknown', `is not a field of this resource (column ${column})`)];
+      return [
+        headerError(
+          cell.slice(0, 100),
+          'unknown',
+          `is not a field of this resource (column ${column})`,
+        ),
+      ];
     }
 
     const first = fields.indexOf(field);
     if (first === index) return [];
-    return [headerError(field, 'ambiguous', `is the name of two columns: ${columnLetters(first)} and ${column}`)];
+    return [
+      headerError(
+        field,
+        'ambiguous',
+        `is the name of two columns: ${columnLetters(first)} and ${column}`,
+      ),
+    ];
   });
   if (errors.length > 0) return errors;
   const keyField = [unique && pascalCase(unique), 'id' in key ? 'Id' : undefined].find(
@@ -123,7 +146,11 @@ export function requireCells({ fields }: Columns, { cells }: CsvRecord): void {
 
   const stray = cells.findIndex((cell, index) => !fields[index] && cell.trim() !== '');
   if (stray < 0) return;
-  throw fieldProblem('', `has a value in column ${columnLetters(stray)}, which has no name`, 'wrong_format');
+  throw fieldProblem(
+    '',
+    `has a value in column ${columnLetters(stray)}, which has no name`,
+    'wrong_format',
+  );
 }
 
 /**
@@ -131,7 +158,10 @@ export function requireCells({ fields }: Columns, { cells }: CsvRecord): void {
  * else absent.
  * @throws {Problem} `validation_failed` for a number that has two meanings
  */
-export function bodyOf({ writable, hasDecimalComma }: Columns, cells: readonly string[]): Record<string, unknown> {
+export function bodyOf(
+  { writable, hasDecimalComma }: Columns,
+  cells: readonly string[],
+): Record<string, unknown> {
   const body: Record<string, unknown> = {};
   for (const [index, column] of writable.entries()) {
     const cell = cells[index] ?? '';
@@ -139,8 +169,11 @@ export function bodyOf({ writable, hasDecimalComma }: Columns, cells: readonly s
     if (cell !== '') {
       if (hasDecimalComma && column.kind === 'number') requireOneMeaning(column.field, cell.trim());
       body[column.field] = parseCell(column, cell, hasDecimalComma);
-    } else if (column.isNullable) body[column.field] = null;
-    else if (column.kind === 'numbers') body[column.field] = [];
+    } else if (column.isNullable) {
+      body[column.field] = null;
+    } else if (column.kind === 'numbers') {
+      body[column.field] = [];
+    }
   }
   return body;
 }
@@ -158,7 +191,8 @@ function requireOneMeaning(field: string, cell: string): void {
 }
 
 /**
- * A cell that is not of the kind of its column stays text, which the contract of the resource then refuses.
+ * A cell that is not of the kind of its column stays text, which the contract of the resource
+ * then refuses.
  * @throws {Problem} `validation_failed` for a number with more digits than JavaScript keeps
  */
 function parseCell({ field, kind }: Column, cell: string, hasDecimalComma: boolean): unknown {
@@ -171,7 +205,9 @@ function parseCell({ field, kind }: Column, cell: string, hasDecimalComma: boole
 
     return number ?? text;
   }
-  if (kind === 'boolean') return /^(true|false)$/i.test(trimmed) ? trimmed.toLowerCase() === 'true' : text;
+  if (kind === 'boolean') {
+    return /^(true|false)$/i.test(trimmed) ? trimmed.toLowerCase() === 'true' : text;
+  }
   const numbers = trimmed
     .replace(/^\[|\]$/g, '')
     .split(/[\s,;|]+/, maxNumbers + 3) // one may be empty at each end

@@ -21,8 +21,9 @@ export const tryLockImports: Statement = {
 };
 
 /**
- * Lets no import of the tenant begin until the connection ends, and waits for the running one; 25 s at most. The wait
- * itself announces that the tenant is to be moved or changed: an import that begins meanwhile is refused.
+ * Lets no import of the tenant begin until the connection ends, and waits for the running one;
+ * 25 s at most. The wait itself announces that the tenant is to be moved or changed: an import
+ * that begins meanwhile is refused.
  */
 export async function holdImports(database: pg.Client): Promise<void> {
   try {

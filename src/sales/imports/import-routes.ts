@@ -45,7 +45,8 @@ const view = describeFields(
     Mode: modeDescription,
     DryRun: 'Whether the import only checks the file, and changes nothing.',
     Atomic: 'Whether one refused row rejects the whole file.',
-    Applied: 'Whether the import has changed the records: false for a dry run and a file that is refused.',
+    Applied:
+      'Whether the import has changed the records: false for a dry run and a file that is refused.',
     Rows: 'The rows of the file that have been read, without its header.',
     Created: 'The rows that made a record.',
     Updated: 'The rows that changed a record.',
@@ -88,7 +89,8 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
         mediaType: 'text/csv',
         maxBytes,
         tooLarge: 'An import takes at most 5 MB: divide the file, and send the parts.',
-        notUtf8: 'A spreadsheet saves it as "CSV UTF-8", or with the character set Unicode (UTF-8).',
+        notUtf8:
+          'A spreadsheet saves it as "CSV UTF-8", or with the character set Unicode (UTF-8).',
         example: 'Title,Weighting\nKey account,3\nFormer customer,4\n',
       },
       deadlineMs: importDeadlineMs,
@@ -97,7 +99,12 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
       problems: ['forbidden', 'validation_failed'],
       handler: async ({ query: order, readUpload, idempotencyKey }, context) => {
         const resource = requireWriter(order.resource, context);
-        const report = await services.imports.run(context, { order, resource, readUpload, idempotencyKey });
+        const report = await services.imports.run(context, {
+          order,
+          resource,
+          readUpload,
+          idempotencyKey,
+        });
         return report as z.input<typeof view>;
       },
     }),

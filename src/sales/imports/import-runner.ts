@@ -13,7 +13,10 @@ import { FileMemory } from './file-memory.ts';
 import { tryLockImports } from './import-lock.ts';
 import { type ImportOrder, type ImportReport, noCounts, reportOf } from './import-report.ts';
 
-/** Maximum time of an import from the end of its upload, in ms: less than the 25 s that a stop of the process takes. */
+/**
+ * Maximum time of an import from the end of its upload, in ms: less than the 25 s that a stop
+ * of the process takes.
+ */
 export const importDeadlineMs = 20_000;
 /** Maximum imports of this process at a time. */
 const maxRunning = 4;
@@ -31,11 +34,17 @@ interface ImportRequest {
   readonly idempotencyKey: string | undefined;
 }
 
-/** Runs each import in its request, and bounds what the imports of all tenants take of this process. */
+/**
+ * Runs each import in its request, and bounds what the imports of all tenants take of this
+ * process.
+ */
 export class ImportRunner {
   readonly #connectionsOf: (tenant: TenantRecord) => ServerConnections;
   readonly #memory = new FileMemory();
-  /** By the guid of the tenant, which has one at a time, the connections of which the import uses one. */
+  /**
+   * By the guid of the tenant, which has one at a time, the connections of which the import
+   * uses one.
+   */
   readonly #running = new Map<string, ServerConnections>();
   /** When this process has stopped, by `performance.now()`. */
   #stopsAt = Number.POSITIVE_INFINITY;
@@ -51,8 +60,9 @@ export class ImportRunner {
 
   /**
    * Receives a file, and applies it in one transaction.
-   * @throws {Problem} `unavailable` while the tenant has another import, or the process too many, or is about to end;
-   *   those of `checkFile`, of the upload, and of a caller who loses his rights
+   * @throws {Problem} `unavailable` while the tenant has another import, or the process too
+   *   many, or is about to end; those of `checkFile`, of the upload, and of a caller who loses
+   *   his rights
    */
   async run(context: RequestContext, request: ImportRequest): Promise<ImportReport> {
     const { order, resource, readUpload } = request;
@@ -82,12 +92,14 @@ export class ImportRunner {
   }
 
   /**
-   * Refuses an import that could not begin now: at most half of the connections to a server serve
-   * imports, and one always may, without which a process with a single connection would run none.
+   * Refuses an import that could not begin now: at most half of the connections to a server
+   * serve imports, and one always may, without which a process with a single connection would
+   * run none.
    */
   #requireFree(tenant: TenantRecord): void {
-    if (this.#stopsAt - performance.now() < importDeadlineMs)
+    if (this.#stopsAt - performance.now() < importDeadlineMs) {
       throw busy('The process that has the request is stopping.');
+    }
     if (this.#running.has(tenant.guid)) throw tenantBusy();
 
     const connections = this.#connectionsOf(tenant);
@@ -107,7 +119,10 @@ class NotApplied extends Error {
   }
 }
 
-/** Applies a file in one transaction, whose last statement returns the report, which an idempotency key stores. */
+/**
+ * Applies a file in one transaction, whose last statement returns the report, which an
+ * idempotency key stores.
+ */
 async function apply(
   context: RequestContext,
   { order, resource, idempotencyKey }: ImportRequest,
@@ -155,5 +170,8 @@ function tenantBusy(): Problem {
 }
 
 function busy(detail: string): Problem {
-  return problem('unavailable', { detail: `${detail} Send the file again later.`, headers: { 'Retry-After': '5' } });
+  return problem('unavailable', {
+    detail: `${detail} Send the file again later.`,
+    headers: { 'Retry-After': '5' },
+  });
 }

@@ -24,14 +24,16 @@ export class CsvError extends Error {
 }
 
 /**
- * More than the fields of any resource together. The parser has limits of its own only for characters, not for
- * separators, so the bytes of a record that has not ended are counted: they also bound its cells.
+ * More than the fields of any resource together. The parser has limits of its own only for
+ * characters, not for separators, so the bytes of a record that has not ended are counted: they
+ * also bound its cells.
  */
 const maxRecordBytes = 64 * 1024;
 
 /**
- * Bytes that are parsed at a time. Their records stay in memory until the last one is applied. With 256 KiB, records
- * outlive minor garbage collections, and V8 then enlarges its young generation by up to 64 MB.
+ * Bytes that are parsed at a time. Their records stay in memory until the last one is applied.
+ * With 256 KiB, records outlive minor garbage collections, and V8 then enlarges its young
+ * generation by up to 64 MB.
  */
 const parsedBytes = 8 * 1024;
 
@@ -45,7 +47,8 @@ interface ParsedRecord {
  * semicolons or tabs: by what the line `sep=` of Excel at the beginning says, else by what the
  * first line with text has most of. Rows without a value are skipped. It holds the records of 8
  * KiB in memory, or one of 72 KiB.
- * @throws {CsvError} when a quoted cell does not end, or a record has more than 64 KiB, give or take 8 KiB
+ * @throws {CsvError} when a quoted cell does not end, or a record has more than 64 KiB, give or
+ *   take 8 KiB
  */
 export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvRecord> {
   const [first = Buffer.alloc(0), ...others] = pieces;
@@ -57,7 +60,8 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
   let lines = 0;
   let emptyLines = 0;
   /**
-   * Bytes since the last parse before the current record began: those of the record, and at most one piece before it.
+   * Bytes since the last parse before the current record began: those of the record, and at
+   * most one piece before it.
    */
   let recordBytes = 0;
   const toRecord = ({ record, info }: ParsedRecord): CsvRecord => {
@@ -72,7 +76,8 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
   parser.on('error', error => (failure = error));
   for (const piece of [first.subarray(begin), ...others]) {
     for (let start = 0; start < piece.length; start += parsedBytes) {
-      // The parser reads these bytes at once, so that its records can be taken without waiting for events.
+      // The parser reads these bytes at once, so that its records can be taken without waiting
+      // for events.
       const bytes = piece.subarray(start, start + parsedBytes);
       const ended = countEnded(parser);
       parser.write(bytes);
@@ -83,7 +88,9 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
       }
       await new Promise(setImmediate);
       check();
-      if (recordBytes > maxRecordBytes) throw new CsvError(linesBefore + lines + 1, 'the row is too long');
+      if (recordBytes > maxRecordBytes) {
+        throw new CsvError(linesBefore + lines + 1, 'the row is too long');
+      }
     }
   }
 
@@ -124,14 +131,18 @@ function countEnded({ info }: Parser): number {
  * reads and writes
  */
 function formatOf(first: Buffer): { delimiter: Delimiter; begin: number } {
-  const [line, , said] = /^(\xef\xbb\xbf)?"?sep=([,;\t])"?(\r\n|\r|\n)/i.exec(first.toString('latin1', 0, 16)) ?? [];
+  const [line, , said] =
+    /^(\xef\xbb\xbf)?"?sep=([,;\t])"?(\r\n|\r|\n)/i.exec(first.toString('latin1', 0, 16)) ?? [];
   if (line !== undefined) return { delimiter: said as Delimiter, begin: line.length };
 
   const lines = first.toString('utf8', 0, parsedBytes).split(/[\r\n]+/);
   const header = lines.find(text => /[^\s,;"\uFEFF]/.test(text)) ?? '';
   const count = (delimiter: Delimiter): number => header.split(delimiter).length;
   const delimiters: Delimiter[] = [',', ';', '\t'];
-  return { delimiter: delimiters.reduce((most, each) => (count(each) > count(most) ? each : most)), begin: 0 };
+  return {
+    delimiter: delimiters.reduce((most, each) => (count(each) > count(most) ? each : most)),
+    begin: 0,
+  };
 }
 
 const messages: Record<string, string> = {

@@ -10,7 +10,9 @@ export interface StoredRecords {
   find(key: string): RowValues | undefined;
 }
 
-/** Locks and returns the records with these keys, which are codes or ids. Empty keys name none. */
+/**
+ * Locks and returns the records with these keys, which are codes or ids. Empty keys name none.
+ */
 export async function findStored(
   transaction: TenantTransaction,
   resource: ResourceDefinition,
@@ -19,7 +21,9 @@ export async function findStored(
 ): Promise<StoredRecords> {
   const named = [...new Set(keys)].filter(key => key !== '');
   if (keyField === undefined || named.length === 0) return { find: () => undefined };
-  return keyField === 'Id' ? findById(transaction, resource, named) : findByCode(transaction, resource, named);
+  return keyField === 'Id'
+    ? findById(transaction, resource, named)
+    : findByCode(transaction, resource, named);
 }
 
 async function findById(
@@ -49,4 +53,7 @@ async function findByCode(
   return { find: code => (code === '' ? undefined : byKey.get(keyOf.get(code) ?? '')) };
 }
 
-const foldCodes = { name: 'fold_codes', text: 'select code, code_key(code) as key from unnest($1::text[]) code' };
+const foldCodes = {
+  name: 'fold_codes',
+  text: 'select code, code_key(code) as key from unnest($1::text[]) code',
+};

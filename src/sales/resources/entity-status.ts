@@ -19,7 +19,10 @@ EntityStatusSchema.setClass(EntityStatus);
 const title = text({ max: lengths.name });
 const weighting = int32();
 
-/** The state of the company's relation with an entity, such as prospect or inactive. Each company has its own. */
+/**
+ * The state of the company's relation with an entity, such as prospect or inactive. Each
+ * company has its own.
+ */
 export const entityStatuses = defineResource({
   name: 'EntityStatus',
   path: '/api/v1/EntityStatus',

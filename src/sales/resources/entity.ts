@@ -20,13 +20,19 @@ const EntitySchema = defineEntity({
     statusId: p.integer(),
     statusTitle: p
       .text()
-      .formula(alias => `(select title from entity_statuses where entity_statuses.id = ${alias}.status_id)`),
+      .formula(
+        alias =>
+          `(select title from entity_statuses where entity_statuses.id = ${alias}.status_id)`,
+      ),
     currencyId: p.integer().nullable(),
     countryCode: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });
-/** A supplier or a customer. Users belong to one; a caller of scope `Self` reaches only the records of its own. */
+/**
+ * A supplier or a customer. Users belong to one; a caller of scope `Self` reaches only the
+ * records of its own.
+ */
 export class Entity extends EntitySchema.class {}
 EntitySchema.setClass(Entity);
 
@@ -81,8 +87,11 @@ export const entities = defineResource({
   validate: async (entity, em, before) => {
     entity.statusId ||= await lookUp(em, 'default status', () => defaultStatusId(em));
     const { statusId } = entity;
-    if (!(await lookUp(em, `status ${statusId}`, () => em.findOne(EntityStatus, { id: statusId }))))
+    if (
+      !(await lookUp(em, `status ${statusId}`, () => em.findOne(EntityStatus, { id: statusId })))
+    ) {
       throw fieldProblem('StatusId', 'is not an entity status', 'unknown_reference');
+    }
     if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
     if (entity.countryCode && entity.countryCode !== before.countryCode) {
       const { countryCode } = entity;
@@ -98,7 +107,8 @@ export const entities = defineResource({
 });
 
 /**
- * Returns the default status, or the first one when the default was never set, because there was no status then.
+ * Returns the default status, or the first one when the default was never set, because there
+ * was no status then.
  * @throws {Problem} when there is no status at all
  */
 async function defaultStatusId(em: EntityManager): Promise<number> {
@@ -111,8 +121,12 @@ async function defaultStatusId(em: EntityManager): Promise<number> {
 }
 
 /** @throws {Problem} unless the currency exists and is not deleted */
-export async function requireCurrency(id: number | null | undefined, em: EntityManager): Promise<void> {
+export async function requireCurrency(
+  id: number | null | undefined,
+  em: EntityManager,
+): Promise<void> {
   if (id == null) return;
-  if (!(await lookUp(em, `currency ${id}`, () => em.findOne(Currency, { id, isDeleted: false }))))
+  if (!(await lookUp(em, `currency ${id}`, () => em.findOne(Currency, { id, isDeleted: false })))) {
     throw fieldProblem('CurrencyId', 'is not a currency', 'unknown_reference');
+  }
 }

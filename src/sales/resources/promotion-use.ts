@@ -26,4 +26,7 @@ export const promotionUseView = describeFields(
     UsedAt: 'When the entity used the promotion; null if it has not.',
   },
 ).meta({ title: 'PromotionUse' });
-export const promotionUses = new TableStatements(PromotionUse, promotionUseView.omit({ Used: true }));
+export const promotionUses = new TableStatements(
+  PromotionUse,
+  promotionUseView.omit({ Used: true }),
+);

@@ -60,7 +60,10 @@ const readUse = defineRoute({
   handler: async ({ params }, context) => {
     const em = context.em;
     const { promotion, entity } = await findPair(params, context.caller, em);
-    const found = await em.findOne(PromotionUse, { promotionId: promotion.id, entityId: entity.id });
+    const found = await em.findOne(PromotionUse, {
+      promotionId: promotion.id,
+      entityId: entity.id,
+    });
     return {
       PromotionId: promotion.id,
       EntityId: entity.id,
@@ -86,7 +89,12 @@ const recordUse = defineRoute({
   location: answer => `/api/v1/Promotions/${answer.PromotionId}/entity/${answer.EntityId}/used`,
   handler: async ({ params }, context) => {
     const [recorded] = await context.write(async ({ em }) => {
-      const { promotion, entity } = await findPair(params, context.caller, em, LockMode.PESSIMISTIC_READ);
+      const { promotion, entity } = await findPair(
+        params,
+        context.caller,
+        em,
+        LockMode.PESSIMISTIC_READ,
+      );
       requireUsable(promotion, entity, new Date());
       return promotionUses.insert({ promotionId: promotion.id, entityId: entity.id });
     });
@@ -94,7 +102,10 @@ const recordUse = defineRoute({
   },
 });
 
-/** The promotion and the entity that a path names; 404 if one does not exist or the caller may not see the entity. */
+/**
+ * The promotion and the entity that a path names; 404 if one does not exist or the caller may
+ * not see the entity.
+ */
 async function findPair(
   params: Readonly<Record<string, string>>,
   caller: Caller,
@@ -103,19 +114,27 @@ async function findPair(
 ) {
   const id = pathId(params.id, maxInt32);
   const entityId = pathId(params.entityId, Number.MAX_SAFE_INTEGER);
-  if (!id || !entityId || (caller.scope === 'Self' && caller.entityId !== entityId)) throw problem('not_found');
+  if (!id || !entityId || (caller.scope === 'Self' && caller.entityId !== entityId)) {
+    throw problem('not_found');
+  }
   const promotion = await em.findOne(Promotion, { id }, { lockMode });
   const entity = promotion && (await em.findOne(Entity, { id: entityId }));
   if (!promotion || !entity) throw problem('not_found');
   return { promotion, entity };
 }
 
-function requireUsable({ isActive, startsAt, endsAt, entityIds }: Promotion, entity: Entity, now: Date): void {
+function requireUsable(
+  { isActive, startsAt, endsAt, entityIds }: Promotion,
+  entity: Entity,
+  now: Date,
+): void {
   if (!isActive) throw fieldProblem('PromotionId', 'is not active', 'not_applicable');
-  if ((startsAt && startsAt > now) || (endsAt && endsAt <= now))
+  if ((startsAt && startsAt > now) || (endsAt && endsAt <= now)) {
     throw fieldProblem('PromotionId', 'is outside its period', 'not_applicable');
-  if (entityIds.length > 0 && !entityIds.includes(entity.id))
+  }
+  if (entityIds.length > 0 && !entityIds.includes(entity.id)) {
     throw fieldProblem('EntityId', 'is not one of the entities of the promotion', 'not_applicable');
+  }
 }
 
 export const promotions = defineResource({
@@ -158,7 +177,8 @@ export const promotions = defineResource({
     IsActive: z.boolean().default(true),
   }),
   fields: {
-    PromoCode: 'The code that customers give, such as `SPRING10`. No two records have the same, in any letter case.',
+    PromoCode:
+      'The code that customers give, such as `SPRING10`. No two records have the same, in any letter case.',
     Name: 'The name of the promotion.',
     Description: 'A text about the promotion, of several lines; null if there is none.',
     DiscountType: 'Whether `DiscountValue` is a percentage or an amount of money.',
@@ -166,30 +186,50 @@ export const promotions = defineResource({
     CurrencyId: 'The `Id` of the currency of an amount; null for a percentage.',
     StartsAt: 'When the promotion begins; null if it has no beginning.',
     EndsAt: 'When the promotion ends; null if it has no end.',
-    EntityIds: 'The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may.',
+    EntityIds:
+      'The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may.',
     IsActive: 'Whether entities may use the promotion at present.',
   },
-  example: { PromoCode: 'SUMMER15', Name: 'Summer sale', DiscountType: 'Percentage', DiscountValue: 15 },
-  replacement: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },
+  example: {
+    PromoCode: 'SUMMER15',
+    Name: 'Summer sale',
+    DiscountType: 'Percentage',
+    DiscountValue: 15,
+  },
+  replacement: {
+    PromoCode: 'SPRING10',
+    Name: 'Spring sale',
+    DiscountType: 'Percentage',
+    DiscountValue: 10,
+  },
   onMissing: 'not_found',
   takesPatch: true,
   validate: async (promotion, em, before) => {
     const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;
-    if (discountType === 'Percentage' && discountValue > 100)
-      throw fieldProblem('DiscountValue', 'must be at most 100 for a percentage', 'too_large', { max: 100 });
-    if (discountType === 'Amount' && currencyId == null)
+    if (discountType === 'Percentage' && discountValue > 100) {
+      throw fieldProblem('DiscountValue', 'must be at most 100 for a percentage', 'too_large', {
+        max: 100,
+      });
+    }
+    if (discountType === 'Amount' && currencyId == null) {
       throw fieldProblem('CurrencyId', 'is required for an amount', 'required');
-    if (startsAt && endsAt && timeOf(endsAt) <= timeOf(startsAt))
+    }
+    if (startsAt && endsAt && timeOf(endsAt) <= timeOf(startsAt)) {
       throw fieldProblem('EndsAt', 'must be after StartsAt', 'out_of_range');
+    }
     if (currencyId !== before.currencyId) await requireCurrency(currencyId, em);
     promotion.entityIds = [...new Set(promotion.entityIds)];
     const ids = promotion.entityIds;
     if (ids.length === 0) return;
-    // The lock keeps the entities from being deleted before the promotion that refers to them commits.
-    const found = await em.execute('select id from entities where id = any (?::bigint[]) for key share', [
-      `{${ids.join(',')}}`,
-    ]);
-    if (found.length !== ids.length) throw fieldProblem('EntityIds', 'must all be entities', 'unknown_reference');
+    // The lock keeps the entities from being deleted before the promotion that refers to them
+    // commits.
+    const found = await em.execute(
+      'select id from entities where id = any (?::bigint[]) for key share',
+      [`{${ids.join(',')}}`],
+    );
+    if (found.length !== ids.length) {
+      throw fieldProblem('EntityIds', 'must all be entities', 'unknown_reference');
+    }
   },
   extraRoutes: [readUse, recordUse],
 });

@@ -4,8 +4,8 @@ import type { Condition } from '../../lib/postgres/statement.ts';
 import { snakeCase } from '../../lib/runtime/casing.ts';
 
 /**
- * The condition that finds a code in any letter case; undefined for an invalid code. The unique index uses the same
- * function of the database.
+ * The condition that finds a code in any letter case; undefined for an invalid code. The unique
+ * index uses the same function of the database.
  */
 export function codeCondition(property: string, value: unknown): Condition | undefined {
   const code = codeText.safeParse(value);
@@ -21,14 +21,17 @@ const maxLookups = 10_000;
 const lookups = new WeakMap<EntityManager, Map<string, Promise<unknown>>>();
 
 /**
- * Makes equal calls of `lookUp` with this entity manager read once from now on, for many records that refer to the
- * same.
+ * Makes equal calls of `lookUp` with this entity manager read once from now on, for many
+ * records that refer to the same.
  */
 export function rememberLookups(em: EntityManager): void {
   lookups.set(em, new Map());
 }
 
-/** Reads something that a record refers to. @param key the same for equal reads */
+/**
+ * Reads something that a record refers to.
+ * @param key the same for equal reads
+ */
 export function lookUp<T>(em: EntityManager, key: string, read: () => Promise<T>): Promise<T> {
   const known = lookups.get(em);
   if (!known) return read();

@@ -21,7 +21,8 @@ TaxCodeSchema.setClass(TaxCode);
 export const taxCodes = defineResource({
   name: 'TaxCode',
   path: '/api/v1/TaxCodes',
-  description: 'Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.',
+  description:
+    'Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.',
   entity: TaxCode,
   key: { id: maxInt32 },
   lookup: { property: 'code', param: 'code' },
@@ -46,7 +47,8 @@ export const taxCodes = defineResource({
     Code: 'The code of the rate, such as `VAT20`. No two records have the same, in any letter case.',
     Name: 'The name of the rate.',
     Rate: 'The rate in percent, with at most four decimals.',
-    IsActive: 'Whether the rate may be used for new transactions. The service stores it; your programs decide by it.',
+    IsActive:
+      'Whether the rate may be used for new transactions. The service stores it; your programs decide by it.',
   },
   example: { Code: 'VAT20', Name: 'Standard rate', Rate: 20, IsActive: true },
   replacement: { Code: 'STD', Name: 'Standard rate', Rate: 20, IsActive: true },

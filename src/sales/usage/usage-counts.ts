@@ -1,4 +1,7 @@
-/** The usage of one tenant in one hour. Numbers are added in place, so that a request allocates nothing. */
+/**
+ * The usage of one tenant in one hour. Numbers are added in place, so that a request allocates
+ * nothing.
+ */
 export interface TenantUsage {
   readonly tenant: string;
   /** Begin of the hour, as Unix time in milliseconds. */
@@ -24,13 +27,16 @@ interface Hour {
 }
 
 const hourMs = 3_600_000;
-/** Hours in memory while the control database is away: 10,000 tenants take about 1 MB in each. */
+/**
+ * Hours in memory while the control database is away: 10,000 tenants take about 1 MB in each.
+ */
 const maxHours = 24;
 
 /**
- * Counts what tenants use, by tenant and hour, until `take`. Only tenants of authenticated callers are counted, so
- * their number is bounded by that of the tenants. After 24 hours without `take`, the last hour also gets what belongs
- * to later ones: nothing is lost, and the memory stays bounded.
+ * Counts what tenants use, by tenant and hour, until `take`. Only tenants of authenticated
+ * callers are counted, so their number is bounded by that of the tenants. After 24 hours
+ * without `take`, the last hour also gets what belongs to later ones: nothing is lost, and the
+ * memory stays bounded.
  */
 export class UsageCounts {
   readonly #now: () => number;
@@ -51,7 +57,8 @@ export class UsageCounts {
   }
 
   /**
-   * Counts a request that has ended. It is refused with status 429 or 503, and a write if it succeeded and is no GET.
+   * Counts a request that has ended. It is refused with status 429 or 503, and a write if it
+   * succeeded and is no GET.
    */
   count(tenant: string, { method, status, bytes }: CountedRequest): void {
     const usage = this.#of(tenant);

@@ -20,12 +20,12 @@ const writesForRemoval = 60;
 const maxStopMs = 5_000;
 
 /**
- * Counts what tenants use in memory, and adds it to the control database once a minute and at the
- * stop, in one statement. No request waits for that or fails because of it.
+ * Counts what tenants use in memory, and adds it to the control database once a minute and at
+ * the stop, in one statement. No request waits for that or fails because of it.
  *
- * Counts are written again when the control database has not stored them, as in an outage; not when
- * it may have: then a request counts twice in no invoice. A process that is killed loses the counts
- * of a minute, and so does a connection that breaks off while it commits.
+ * Counts are written again when the control database has not stored them, as in an outage; not
+ * when it may have: then a request counts twice in no invoice. A process that is killed loses
+ * the counts of a minute, and so does a connection that breaks off while it commits.
  */
 export class UsageRecorder {
   readonly #options: UsageRecorderOptions;
@@ -62,7 +62,10 @@ export class UsageRecorder {
     this.#counts.addDatabaseTime(tenant, ms);
   }
 
-  /** Writes what was counted before, once earlier calls have ended. Never rejects: the next call tries again. */
+  /**
+   * Writes what was counted before, once earlier calls have ended. Never rejects: the next call
+   * tries again.
+   */
   write(): Promise<void> {
     this.#writing = this.#writing.then(() => this.#write());
     return this.#writing;
@@ -90,16 +93,19 @@ export class UsageRecorder {
       if (this.#writes++ % writesForRemoval === 0) await store.removeOld();
       this.#isFailing = false;
     } catch (error) {
-      if (!this.#isFailing)
+      if (!this.#isFailing) {
         this.#options.log.warn(
           { event: 'usage_not_written', err: describeError(error) },
           'the usage of tenants stays in memory until the control database stores it',
         );
+      }
       this.#isFailing = true;
     }
   }
 
-  /** Keeps the counts for the next write if the control database has certainly not stored them. */
+  /**
+   * Keeps the counts for the next write if the control database has certainly not stored them.
+   */
   async #store(counts: readonly TenantUsage[]): Promise<void> {
     this.#refused = [];
     try {
@@ -112,7 +118,10 @@ export class UsageRecorder {
   }
 
   #logLost(requests: number): void {
-    this.#options.log.error({ event: 'usage_lost', requests }, 'requests may be missing in the recorded usage');
+    this.#options.log.error(
+      { event: 'usage_lost', requests },
+      'requests may be missing in the recorded usage',
+    );
   }
 }
 

@@ -29,7 +29,8 @@ const view = describeFields(
     Refused: 'Of these, the ones with status 429 or 503.',
     Writes: 'Of these, the ones with `POST`, `PUT`, `PATCH` or `DELETE` that succeeded.',
     ResponseBytes: 'The bytes of the response bodies, as they were sent.',
-    DatabaseMs: "The time in which connections to the tenant's database were in use, in milliseconds.",
+    DatabaseMs:
+      "The time in which connections to the tenant's database were in use, in milliseconds.",
     DatabaseBytes:
       'The size of the database when it was last measured in this time, about once a day; null if it was not.',
     DatabaseMeasuredAt: 'The hour in which its size was measured; null if it was not.',
@@ -45,7 +46,10 @@ const query = describeFields(
   },
 );
 
-/** Reads the rows of one tenant by their primary key: at most 2,400, because the control database has 100 days. */
+/**
+ * Reads the rows of one tenant by their primary key: at most 2,400, because the control
+ * database has 100 days.
+ */
 const selectUsage = `
   select ${isoTime(`date_trunc($2, hour, 'UTC')`)} as "startsAt", ${usageSums}
     from tenant_usage
@@ -72,7 +76,9 @@ export function usageRoutes({ control }: { control: ControlDatabase }): TenantRo
         requireScopeAll(context.caller);
         const select = preparedStatement(selectUsage, [context.tenant.id, by, from, to]);
         const rows = await controlReads(control, context).read(select);
-        const entries = rows.map(row => Object.entries(row).map(([name, value]) => [pascalCase(name), value]));
+        const entries = rows.map(row =>
+          Object.entries(row).map(([name, value]) => [pascalCase(name), value]),
+        );
         return entries.map(each => Object.fromEntries(each));
       },
     }),

@@ -4,12 +4,15 @@ import type { TenantUsage } from './usage-counts.ts';
 /** The usage that the control database records. */
 export type UsageStore = ReturnType<typeof createUsageStore>;
 
-/** How long hours are recorded. 10,000 tenants that are used in each hour are 24 million rows of about 100 bytes. */
+/**
+ * How long hours are recorded. 10,000 tenants that are used in each hour are 24 million rows of
+ * about 100 bytes.
+ */
 const usageDays = 100;
 
 /**
- * One statement for all tenants. Rows are locked in the order of their key, so that two processes
- * that write at the same time do not block each other for good.
+ * One statement for all tenants. Rows are locked in the order of their key, so that two
+ * processes that write at the same time do not block each other for good.
  */
 const writeText = `
   insert into tenant_usage as u (tenant_id, hour, requests, refused, writes, response_bytes, database_ms)
@@ -32,7 +35,8 @@ export function createUsageStore(control: ControlDatabase) {
   return {
     /**
      * Adds counts to the hours of the tenants.
-     * @throws {Problem} `outcomeUnknown` when they may be stored; after every other error they are not
+     * @throws {Problem} `outcomeUnknown` when they may be stored; after every other error they
+     *   are not
      */
     write: async (counts: readonly TenantUsage[]): Promise<void> => {
       const column = (name: keyof TenantUsage) => counts.map(each => each[name]);
@@ -46,7 +50,9 @@ export function createUsageStore(control: ControlDatabase) {
         column('databaseMs'),
       ];
 
-      await transactControl(control, query => query('usage_write', writeText, values), { isRepeatable: false });
+      await transactControl(control, query => query('usage_write', writeText, values), {
+        isRepeatable: false,
+      });
     },
 
     /** Removes a part of what is older than 100 days. */

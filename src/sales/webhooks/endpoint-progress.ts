@@ -42,7 +42,8 @@ export interface Progress {
 }
 
 /**
- * Applies the results of a batch. A message without a result is sent again, and so are the changes after it.
+ * Applies the results of a batch. A message without a result is sent again, and so are the
+ * changes after it.
  */
 export function progressOf(
   endpoint: StoredEndpoint,
@@ -51,8 +52,13 @@ export function progressOf(
   at: number,
 ): Progress {
   const progress: Progress = {
-    ...{ state: endpoint, position: endpoint.position, disable: undefined, succeededAt: undefined },
-    ...{ sent: [], queued: [], attempts: [] },
+    state: endpoint,
+    position: endpoint.position,
+    disable: undefined,
+    succeededAt: undefined,
+    sent: [],
+    queued: [],
+    attempts: [],
   };
   let isCutOff = false;
   for (const [index, { messageId, type, body, position, message }] of items.entries()) {

@@ -35,7 +35,9 @@ export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly dueMessages: number;
   /** When something is sent again; null: nothing has failed. */
   readonly dueAt: number | null;
-  /** The counters that a poll sees of the tenant's database if nobody has inserted a row since. */
+  /**
+   * The counters that a poll sees of the tenant's database if nobody has inserted a row since.
+   */
   readonly written: string;
   /** Sealed. */
   readonly secret: Buffer;
@@ -55,23 +57,35 @@ interface Step {
   readonly endpoint: EndpointState;
   readonly disable?: 'gone' | 'failing';
   /**
-   * The fate of the message that was sent. `done`: it needs no further attempt. `stay`: it is a change, and the
-   * endpoint keeps its place in the feed. Else it is a message, which is sent again while the endpoint goes on.
+   * The fate of the message that was sent. `done`: it needs no further attempt. `stay`: it is a
+   * change, and the endpoint keeps its place in the feed. Else it is a message, which is sent
+   * again while the endpoint goes on.
    */
   readonly sent: 'done' | 'stay' | { readonly at: number; readonly failures: number };
 }
 
 const minute = 60_000;
 const hour = 60 * minute;
-/** The waits before each retry, as Standard Webhooks has them. A change goes on with the last one. */
+/**
+ * The waits before each retry, as Standard Webhooks has them. A change goes on with the last
+ * one.
+ */
 export const retryDelaysMs: readonly number[] = [
-  ...[5_000, 5 * minute, 30 * minute],
+  5_000,
+  5 * minute,
+  30 * minute,
   ...[2, 5, 10, 14, 20, 24].map(hours => hours * hour),
 ];
 const lastDelayMs = 24 * hour;
-/** An endpoint is disabled by the first failure that is so long after the first one since the last success. */
+/**
+ * An endpoint is disabled by the first failure that is so long after the first one since the
+ * last success.
+ */
 export const maxFailingMs = 5 * 24 * hour;
-/** Each wait is up to a tenth longer, so that endpoints that failed together are not retried together. */
+/**
+ * Each wait is up to a tenth longer, so that endpoints that failed together are not retried
+ * together.
+ */
 const jitter = 0.1;
 
 type Outcome = Pick<SendResult, 'status' | 'error' | 'retryAfterMs'>;
@@ -83,7 +97,8 @@ interface Times {
 }
 
 /**
- * Says what follows from an attempt to send a change of the feed or a gap in it, or a message beside the feed.
+ * Says what follows from an attempt to send a change of the feed or a gap in it, or a message
+ * beside the feed.
  * @param message undefined for a change or a gap
  */
 export function afterAttempt(
@@ -92,10 +107,15 @@ export function afterAttempt(
   outcome: Outcome,
   times: Times,
 ): Step {
-  return message ? afterMessage(endpoint, message, outcome, times) : afterChange(endpoint, outcome, times);
+  return message
+    ? afterMessage(endpoint, message, outcome, times)
+    : afterChange(endpoint, outcome, times);
 }
 
-/** A change that has not arrived keeps the endpoint in its place, so that changes arrive in their order. */
+/**
+ * A change that has not arrived keeps the endpoint in its place, so that changes arrive in
+ * their order.
+ */
 function afterChange(endpoint: EndpointState, outcome: Outcome, times: Times): Step {
   if (outcome.error === null) {
     return { endpoint: { failures: 0, failingSince: null, nextAttemptAt: null }, sent: 'done' };
@@ -111,7 +131,10 @@ function afterChange(endpoint: EndpointState, outcome: Outcome, times: Times): S
   return { endpoint: state, sent: 'stay', ...(isDisabled && { disable: 'failing' as const }) };
 }
 
-/** A message says nothing of the feed: it is tried again by itself, and given up after the last retry. */
+/**
+ * A message says nothing of the feed: it is tried again by itself, and given up after the last
+ * retry.
+ */
 function afterMessage(
   endpoint: EndpointState,
   message: Pick<StoredMessage, 'failures'>,

@@ -54,7 +54,9 @@ export async function readFailing(
   read: Read,
   endpoints: readonly StoredEndpoint[],
 ): Promise<FailingWebhook | undefined> {
-  const failing = endpoints.filter(({ isEnabled, failingSince }) => isEnabled && failingSince !== null);
+  const failing = endpoints.filter(
+    ({ isEnabled, failingSince }) => isEnabled && failingSince !== null,
+  );
   const [first] = failing.sort((one, other) => (one.failingSince ?? 0) - (other.failingSince ?? 0));
   if (!first) return undefined;
 

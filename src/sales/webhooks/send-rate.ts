@@ -3,8 +3,8 @@ import { LRUCache } from 'lru-cache';
 import { maxEntries } from '../../lib/runtime/lru-bounds.ts';
 
 /**
- * Maximum messages per second of one tenant: to one receiving host, which may never have agreed to get any, and to all.
- * Each begins with as many at once.
+ * Maximum messages per second of one tenant: to one receiving host, which may never have agreed
+ * to get any, and to all. Each begins with as many at once.
  */
 const maxPerSecond = { host: 50, tenant: 100 };
 
@@ -16,7 +16,9 @@ export class SendRate {
   readonly #all = new Pace(maxPerSecond.tenant);
   readonly #hosts = new LRUCache<string, Pace>(maxEntries(maxHosts));
 
-  /** Waits for the turn of a message. Ends early, without a turn, when `stopping` is aborted. */
+  /**
+   * Waits for the turn of a message. Ends early, without a turn, when `stopping` is aborted.
+   */
   async turn(url: string, stopping: AbortSignal): Promise<void> {
     const { host } = new URL(url);
     let ofHost = this.#hosts.get(host);
@@ -44,7 +46,10 @@ class Pace {
     this.#burstMs = 1_000;
   }
 
-  /** Takes a token. @returns how long to wait for it, in ms */
+  /**
+   * Takes a token.
+   * @returns how long to wait for it, in ms
+   */
   take(now: number): number {
     this.#fullAt = Math.max(this.#fullAt, now) + this.#intervalMs;
 

@@ -35,7 +35,10 @@ export function failedSend(error: SendError, durationMs = 0): SendResult {
 }
 
 export interface WebhookSender {
-  /** Sends a message. @returns undefined when `signal` was aborted before the receiver responded */
+  /**
+   * Sends a message.
+   * @returns undefined when `signal` was aborted before the receiver responded
+   */
   send(message: WebhookRequest, signal: AbortSignal): Promise<SendResult | undefined>;
   close(): void;
 }
@@ -69,12 +72,17 @@ class RefusedAddressError extends Error {
 }
 
 /**
- * Sends messages to receivers that tenants choose. A name is resolved once for each connection: all of its addresses
- * are checked, and the connection is made to one of these, with the name for TLS and as `Host`. Follows no redirect,
- * and uses no proxy. Connections of receivers that the operator trusts are separate, so that one is never used for
- * another purpose.
+ * Sends messages to receivers that tenants choose. A name is resolved once for each connection:
+ * all of its addresses are checked, and the connection is made to one of these, with the name
+ * for TLS and as `Host`. Follows no redirect, and uses no proxy. Connections of receivers that
+ * the operator trusts are separate, so that one is never used for another purpose.
  */
-export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }: SenderOptions): WebhookSender {
+export function createWebhookSender({
+  trusted,
+  resolve,
+  timeoutMs = 10_000,
+  ca,
+}: SenderOptions): WebhookSender {
   const agentsOf = (lookup: LookupFunction) => {
     const options = { keepAlive: true, timeout: idleMs, lookup };
     return { http: new http.Agent(options), https: new https.Agent({ ...options, ca }) };
@@ -104,26 +112,36 @@ export function createWebhookSender({ trusted, resolve, timeoutMs = 10_000, ca }
         const { response, text } = await request(message, AbortSignal.any([timeout, stopping]));
         const { statusCode: status = 0, headers } = response;
         const error = status >= 200 && status < 300 ? null : 'unsuccessful response';
-        return { retryAfterMs: retryAfterMs(headers), status, error, response: text, durationMs: durationMs() };
+        return {
+          retryAfterMs: retryAfterMs(headers),
+          status,
+          error,
+          response: text,
+          durationMs: durationMs(),
+        };
       } catch (error) {
         if (stopping.aborted) return undefined;
         return failedSend(timeout.aborted ? 'timeout' : errorOf(error), durationMs());
       }
     },
     close: () => {
-      for (const agents of [checked, unchecked]) for (const agent of Object.values(agents)) agent.destroy();
+      for (const agents of [checked, unchecked]) {
+        for (const agent of Object.values(agents)) agent.destroy();
+      }
     },
   };
 }
 
 /**
- * Asks the name servers alone, and waits on no thread: the threads of the process, on which `lookup` waits, also hash
- * passwords, and a tenant chooses the name.
+ * Asks the name servers alone, and waits on no thread: the threads of the process, on which
+ * `lookup` waits, also hash passwords, and a tenant chooses the name.
  */
 async function resolvePublic(name: string): Promise<LookupAddress[]> {
   const found = await Promise.allSettled([dns.resolve4(name), dns.resolve6(name)]);
   const addresses = found.flatMap((each, index) =>
-    each.status === 'fulfilled' ? each.value.map(address => ({ address, family: index === 0 ? 4 : 6 })) : [],
+    each.status === 'fulfilled'
+      ? each.value.map(address => ({ address, family: index === 0 ? 4 : 6 }))
+      : [],
   );
   if (addresses.length === 0) throw new Error(`${name} has no address`);
   return addresses;
@@ -137,11 +155,16 @@ function lookupOf(resolve: Resolve, mayUse: (address: string) => boolean): Looku
   return (name, { all, family }, callback) => {
     const found = resolve(name).then(addresses => {
       const usable = addresses.filter(each => !family || each.family === family);
-      if (usable.length === 0 || !addresses.every(({ address }) => mayUse(address))) throw new RefusedAddressError();
+      if (usable.length === 0 || !addresses.every(({ address }) => mayUse(address))) {
+        throw new RefusedAddressError();
+      }
       return usable;
     });
     found.then(
-      addresses => (all ? callback(null, addresses) : callback(null, addresses[0]!.address, addresses[0]!.family)),
+      addresses =>
+        all
+          ? callback(null, addresses)
+          : callback(null, addresses[0]!.address, addresses[0]!.family),
       // A tenant must not learn which names the network of the service has.
       () => callback(new RefusedAddressError(), []),
     );
@@ -149,7 +172,8 @@ function lookupOf(resolve: Resolve, mayUse: (address: string) => boolean): Looku
 }
 
 /**
- * Reads at most 64 KiB, and returns the first 1 KiB. The status counts, also when the rest of a body does not arrive.
+ * Reads at most 64 KiB, and returns the first 1 KiB. The status counts, also when the rest of a
+ * body does not arrive.
  */
 async function readBeginning(body: IncomingMessage): Promise<string> {
   const kept: Buffer[] = [];
@@ -168,9 +192,13 @@ async function readBeginning(body: IncomingMessage): Promise<string> {
 }
 
 /**
- * Returns the wait that `Retry-After` asks for: seconds, or a date (RFC 9110 §10.2.3), by the clock of the receiver.
+ * Returns the wait that `Retry-After` asks for: seconds, or a date (RFC 9110 §10.2.3), by the
+ * clock of the receiver.
  */
-function retryAfterMs({ 'retry-after': after = '', date = '' }: IncomingHttpHeaders): number | undefined {
+function retryAfterMs({
+  'retry-after': after = '',
+  date = '',
+}: IncomingHttpHeaders): number | undefined {
   if (/^\d{1,9}$/.test(after)) return Number(after) * 1_000;
   const ms = Date.parse(after) - Date.parse(date);
   return ms > 0 ? ms : undefined;

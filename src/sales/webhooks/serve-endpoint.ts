@@ -19,24 +19,38 @@ export interface EndpointServices {
   /** Makes a change in the tenant's database. */
   readonly change: (statement: Statement) => ReturnType<Read>;
   readonly sealer: SecretSealer;
-  /** Returns the rights of a user of the tenant; undefined when the user is disabled or deleted. */
+  /**
+   * Returns the rights of a user of the tenant; undefined when the user is disabled or deleted.
+   */
   readonly readerOf: (userId: number) => Promise<Reader | undefined>;
   /**
    * Sends a message in its turn. Those to receivers that fail or are slow take not all turns.
    * @returns undefined when nothing more may be sent
    */
-  readonly send: (isSlow: boolean, url: string, request: () => WebhookRequest) => Promise<SendResult | undefined>;
+  readonly send: (
+    isSlow: boolean,
+    url: string,
+    request: () => WebhookRequest,
+  ) => Promise<SendResult | undefined>;
   readonly now: () => number;
-  /** False when nothing more may be sent: the process stops, or another one may serve the tenant. */
+  /**
+   * False when nothing more may be sent: the process stops, or another one may serve the
+   * tenant.
+   */
   readonly mayGoOn: () => boolean;
-  /** Called with whether changes follow the page that was read, which a transaction holds back. */
+  /**
+   * Called with whether changes follow the page that was read, which a transaction holds back.
+   */
   readonly onPage: (isHeld: boolean) => void;
   readonly onDisabled: (endpoint: StoredEndpoint, reason: DisabledReason) => void;
 }
 
 /** The work that was done for an endpoint. */
 export interface EndpointResult {
-  /** True if it is to be read again soon: changes follow that are not final yet, or its state is another one now. */
+  /**
+   * True if it is to be read again soon: changes follow that are not final yet, or its state is
+   * another one now.
+   */
   isOpen: boolean;
   /** Rows that were inserted into the tenant's database. */
   inserted: number;
@@ -46,15 +60,21 @@ export interface EndpointResult {
 
 /** A receiver that takes longer is slow. */
 const slowMs = 2_000;
-/** The place of an endpoint that has nothing to send is stored again so often, for the retention of the feed. */
+/**
+ * The place of an endpoint that has nothing to send is stored again so often, for the retention
+ * of the feed.
+ */
 const maxPositionAgeMs = 24 * 3_600_000;
 
 /**
- * Sends what an endpoint has not received, until nothing is left or an attempt fails. Reads a batch, sends it without a
- * connection, and stores the results: a process that is killed in between leaves the endpoint where it was, so that the
- * batch is sent again with the same ids.
+ * Sends what an endpoint has not received, until nothing is left or an attempt fails. Reads a
+ * batch, sends it without a connection, and stores the results: a process that is killed in
+ * between leaves the endpoint where it was, so that the batch is sent again with the same ids.
  */
-export async function serveEndpoint(services: EndpointServices, first: StoredEndpoint): Promise<EndpointResult> {
+export async function serveEndpoint(
+  services: EndpointServices,
+  first: StoredEndpoint,
+): Promise<EndpointResult> {
   const { read, change, now, mayGoOn, onPage, onDisabled } = services;
   const result: EndpointResult = { isOpen: false, inserted: 0, last: undefined };
   let isSlow = false;
@@ -73,7 +93,11 @@ export async function serveEndpoint(services: EndpointServices, first: StoredEnd
     if (page) onPage(page.isHeld);
     result.last = page?.last ?? result.last;
     const items = [
-      ...(messages as unknown as StoredMessage[]).map(each => ({ ...each, type: typeOf(each.body), message: each })),
+      ...(messages as unknown as StoredMessage[]).map(each => ({
+        ...each,
+        type: typeOf(each.body),
+        message: each,
+      })),
       ...(page ? itemsOf(page, endpoint, accessMark(reader), now()) : []),
     ];
     const isEmpty = page && !page.gap && page.changes.length === 0;
@@ -89,23 +113,39 @@ export async function serveEndpoint(services: EndpointServices, first: StoredEnd
     const resumed = { ...endpoint, position, nextAttemptAt: isWaiting ? nextAttemptAt : null };
     const progress = progressOf(resumed, items, results, now());
     const [saved] = await change(saveProgress(endpoint, progress, now()));
-    const isSound = dueAt === null && failingSince === null && results.every(each => each?.error === null);
+    const isSound =
+      dueAt === null && failingSince === null && results.every(each => each?.error === null);
     result.isOpen ||= !saved || !isSound;
     if (saved) result.inserted += progress.queued.length + progress.attempts.length;
     if (saved?.isToTell && progress.disable) onDisabled(endpoint, progress.disable);
     if (isCutOff) return result;
     if (saved && messages.length < batchSize && page?.isEnd !== false) return result;
-    [endpoint] = (await read(selectEndpoints(now(), id))) as unknown as StoredEndpoint[]; // it may have been changed
+    // it may have been changed
+    [endpoint] = (await read(selectEndpoints(now(), id))) as unknown as StoredEndpoint[];
   }
   return result;
 }
 
-function itemsOf({ gap, changes, last }: NextPage, endpoint: StoredEndpoint, access: string, now: number): Item[] {
+function itemsOf(
+  { gap, changes, last }: NextPage,
+  endpoint: StoredEndpoint,
+  access: string,
+  now: number,
+): Item[] {
   if (!gap) return changes.map(each => itemOf(each, access, endpoint.payload));
-  const [From, To] = [gap.lastChangeAt ?? endpoint.positionAt, now].map(at => new Date(at).toISOString());
+  const [From, To] = [gap.lastChangeAt ?? endpoint.positionAt, now].map(at =>
+    new Date(at).toISOString(),
+  );
   const type = 'webhook.gap';
   const messageId = `gap_${endpoint.id}_${endpoint.position}_${gap.madeIn.toString(36)}`;
-  return [{ messageId, type, body: messageBody(type, To as string, { From, To }), position: cursorText(last) }];
+  return [
+    {
+      messageId,
+      type,
+      body: messageBody(type, To as string, { From, To }),
+      position: cursorText(last),
+    },
+  ];
 }
 
 function itemOf(change: Change, access: string, payload: 'thin' | 'record'): Item {
@@ -118,7 +158,11 @@ function itemOf(change: Change, access: string, payload: 'thin' | 'record'): Ite
 }
 
 /** Disables an endpoint whose user may not read what it sends. It keeps its place. */
-async function disable(services: EndpointServices, endpoint: StoredEndpoint, result: EndpointResult): Promise<void> {
+async function disable(
+  services: EndpointServices,
+  endpoint: StoredEndpoint,
+  result: EndpointResult,
+): Promise<void> {
   const { change, now, onDisabled } = services;
   const progress = { ...progressOf(endpoint, [], [], now()), disable: 'rights' as const };
   const [saved] = await change(saveProgress(endpoint, progress, now()));
@@ -127,7 +171,9 @@ async function disable(services: EndpointServices, endpoint: StoredEndpoint, res
   if (saved?.isToTell) onDisabled(endpoint, 'rights');
 }
 
-/** @returns the results of what was sent: of the changes, up to the first that has not arrived */
+/**
+ * @returns the results of what was sent: of the changes, up to the first that has not arrived
+ */
 async function sendAll(
   { sealer, send, now }: EndpointServices,
   endpoint: StoredEndpoint,
@@ -141,18 +187,32 @@ async function sendAll(
     const request = () => ({ url, body, headers: signedHeaders(messageId, body, secrets, now()) });
     return send(isSlow || failures > 0, url, request);
   };
-  const [messages, changes] = [items.filter(({ message }) => message), items.filter(({ message }) => !message)];
+  const [messages, changes] = [
+    items.filter(({ message }) => message),
+    items.filter(({ message }) => !message),
+  ];
   const inOrder = async (): Promise<(SendResult | undefined)[]> => {
     const results: (SendResult | undefined)[] = [];
-    for (const each of changes) if (results.every(result => result?.error === null)) results.push(await sendItem(each));
+    for (const each of changes) {
+      if (results.every(result => result?.error === null)) results.push(await sendItem(each));
+    }
     return results;
   };
-  const [ofMessages, ofChanges] = await Promise.all([Promise.all(messages.map(sendItem)), inOrder()]);
+  const [ofMessages, ofChanges] = await Promise.all([
+    Promise.all(messages.map(sendItem)),
+    inOrder(),
+  ]);
   return [...ofMessages, ...ofChanges];
 }
 
-/** @returns undefined for an endpoint whose secret another tenant's key has sealed, as in a clone */
-function openSecrets(sealer: SecretSealer, { id, secret, previous }: StoredEndpoint): string[] | undefined {
+/**
+ * @returns undefined for an endpoint whose secret another tenant's key has sealed, as in a
+ *   clone
+ */
+function openSecrets(
+  sealer: SecretSealer,
+  { id, secret, previous }: StoredEndpoint,
+): string[] | undefined {
   const open = (sealed: Uint8Array | null): string | undefined => {
     try {
       return sealed ? sealer.open(sealed, id) : undefined;
@@ -162,5 +222,7 @@ function openSecrets(sealer: SecretSealer, { id, secret, previous }: StoredEndpo
   };
   const current = open(secret);
   // In a clone, the former secret cannot be opened after a rotation.
-  return current === undefined ? undefined : [current, open(previous)].filter(each => each !== undefined);
+  return current === undefined
+    ? undefined
+    : [current, open(previous)].filter(each => each !== undefined);
 }

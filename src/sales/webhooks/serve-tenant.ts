@@ -44,25 +44,36 @@ interface TenantRun {
 
 /** Of the changes of endpoints by the service: it disables one. The audit log names no user. */
 const actor = JSON.stringify({ traceId: 'webhooks' });
-/** Messages that are sent at the same time: of a tenant, of endpoints that fail or are slow, and in the process. */
+/**
+ * Messages that are sent at the same time: of a tenant, of endpoints that fail or are slow, and
+ * in the process.
+ */
 const maxSending = { tenant: 20, slow: 100, process: 200 };
 /**
- * Queries of the databases of one server at the same time for which the tenant has no connection: those that webhooks
- * take from its budget. A change that was just made here is sent on the connection that has made it, without a turn.
+ * Queries of the databases of one server at the same time for which the tenant has no
+ * connection: those that webhooks take from its budget. A change that was just made here is
+ * sent on the connection that has made it, without a turn.
  */
 const maxQueries = 8;
 /** More tenants than are served in a second, after which an unused rate is as a new one. */
 const maxRates = 1_000;
-/** Then a tenant is given back, so that an endpoint with much to send does not keep another one from being found. */
+/**
+ * Then a tenant is given back, so that an endpoint with much to send does not keep another one
+ * from being found.
+ */
 const maxServiceMs = 30_000;
 
 /**
- * Returns what serves the webhooks of one tenant, within limits that all tenants share, until nothing is to be sent.
+ * Returns what serves the webhooks of one tenant, within limits that all tenants share, until
+ * nothing is to be sent.
  */
 export function createTenantServing(options: ServeTenantOptions) {
   const { directory, sender, stopping, now } = options;
   const turns = new Map<string, LimitFunction>();
-  /** The turns of queries, one server beside the other: one that does not respond delays no other. */
+  /**
+   * The turns of queries, one server beside the other: one that does not respond delays no
+   * other.
+   */
   const turnsOf = ({ databaseUrl }: TenantRecord): LimitFunction => {
     const address = serverAddress(databaseUrl);
     const found = turns.get(address) ?? pLimit(maxQueries);
@@ -87,7 +98,9 @@ export function createTenantServing(options: ServeTenantOptions) {
   };
 
   const serve = async (run: TenantRun, trace?: Trace): Promise<ServedTenant> => {
-    /** Looked up before each query: the tenant may be isolated, suspended or moved meanwhile. */
+    /**
+     * Looked up before each query: the tenant may be isolated, suspended or moved meanwhile.
+     */
     const findServed = async (): Promise<TenantRecord> => {
       const found = await directory.tenant(run.leased.tenantGuid);
       if (found?.status !== 'active' || found.isIsolated) throw problem('tenant_inactive');
@@ -102,7 +115,9 @@ export function createTenantServing(options: ServeTenantOptions) {
     const inTurn = async <T>(query: (tenant: TenantRecord) => Promise<T>): Promise<T> => {
       const found = await findServed();
       const isConnected = options.databases.open(found).pool.idle.length > 0;
-      const result = await (isConnected ? query(found) : turn(async () => query(await findServed())));
+      const result = await (isConnected
+        ? query(found)
+        : turn(async () => query(await findServed())));
       until = Math.min(until, performance.now() + maxServiceMs);
       return result;
     };
@@ -140,7 +155,11 @@ export function createTenantServing(options: ServeTenantOptions) {
       onPage: isHeld => void options.heldFeeds.note(tenant.guid, isHeld, services.read),
       onDisabled: (endpoint, reason) => options.onDisabled(tenant, endpoint, reason),
     };
-    const { endpoints, isOpen, written, feedCursor } = await serveWebhooks(services, run.wakes, run.leased.feedCursor);
+    const { endpoints, isOpen, written, feedCursor } = await serveWebhooks(
+      services,
+      run.wakes,
+      run.leased.feedCursor,
+    );
     const dueTimes = endpoints.flatMap(({ isEnabled, dueAt }) => (isEnabled ? (dueAt ?? []) : []));
     const waits = [
       ...dueTimes.map(at => Math.max(0, at - now())),
@@ -149,19 +168,30 @@ export function createTenantServing(options: ServeTenantOptions) {
     ];
     const failing = await readFailing(services.read, endpoints);
 
-    return { endpoints, failing, written, feedCursor, dueInMs: waits.length > 0 ? Math.min(...waits) : null };
+    return {
+      endpoints,
+      failing,
+      written,
+      feedCursor,
+      dueInMs: waits.length > 0 ? Math.min(...waits) : null,
+    };
   };
   return {
     counts,
     serve: (run: TenantRun): Promise<ServedTenant> => {
       const trace = options.beginTrace();
       if (!trace) return serve(run);
-      return trace.step('webhooks', { 'backoffice.tenant': run.leased.slug }, step => serve(run, step));
+      return trace.step('webhooks', { 'backoffice.tenant': run.leased.slug }, step =>
+        serve(run, step),
+      );
     },
   };
 }
 
 const stepOf = ({ status, error }: SendResult) => ({
-  attributes: { ...(status && { 'http.response.status_code': status }), ...(error && { 'error.type': error }) },
+  attributes: {
+    ...(status && { 'http.response.status_code': status }),
+    ...(error && { 'error.type': error }),
+  },
   isFailed: error !== null,
 });

@@ -41,10 +41,10 @@ interface Served {
   /** True if one of them is to be read again soon. */
   readonly isOpen: boolean;
   /**
-   * The counters that a poll sees of the tenant's database if nobody but this process has inserted a row since the
-   * endpoints were read first; null without endpoints. It is never above the counters, so that no row of others is
-   * hidden. A long text in a TOAST table counts as rows of its own: then a poll sees more, and the tenant is served
-   * once more.
+   * The counters that a poll sees of the tenant's database if nobody but this process has
+   * inserted a row since the endpoints were read first; null without endpoints. It is never
+   * above the counters, so that no row of others is hidden. A long text in a TOAST table counts
+   * as rows of its own: then a poll sees more, and the tenant is served once more.
    */
   readonly written: string | null;
   /** The last place of the feed that was read; null: none was. */
@@ -52,10 +52,12 @@ interface Served {
 }
 
 /**
- * Serves the endpoints of a tenant side by side, until none has anything to send. One that is woken meanwhile, or whose
- * retry is due, goes on while another one waits for its receiver.
- * @param feedCursor the place of the feed when they were served last: if it expired, each has a gap
- * @throws when the tenant's database cannot be used; until the active sends have ended, the lease is kept
+ * Serves the endpoints of a tenant side by side, until none has anything to send. One that is
+ * woken meanwhile, or whose retry is due, goes on while another one waits for its receiver.
+ * @param feedCursor the place of the feed when they were served last: if it expired, each has a
+ *   gap
+ * @throws when the tenant's database cannot be used; until the active sends have ended, the
+ *   lease is kept
  */
 export async function serveWebhooks(
   services: EndpointServices,
@@ -63,7 +65,9 @@ export async function serveWebhooks(
   feedCursor: string | null,
 ): Promise<Served> {
   const active = new Map<number, Promise<void>>();
-  /** Those of them that may have read the feed before the last wake: they are served once more. */
+  /**
+   * Those of them that may have read the feed before the last wake: they are served once more.
+   */
   let late = new Set<number>();
   const failures: unknown[] = [];
   let endpoints: StoredEndpoint[] = [];
@@ -99,7 +103,9 @@ export async function serveWebhooks(
     endpoints = await read();
     written ??= endpoints[0]?.written;
     for (const each of endpoints.filter(({ isEnabled }) => isEnabled)) {
-      if (each.dueAt !== null && each.dueAt > services.now()) nextDueAt = Math.min(nextDueAt, each.dueAt);
+      if (each.dueAt !== null && each.dueAt > services.now()) {
+        nextDueAt = Math.min(nextDueAt, each.dueAt);
+      }
       if (!known.has(each.id)) active.set(each.id, serve(each));
     }
   };
@@ -113,7 +119,8 @@ export async function serveWebhooks(
     await due.catch(() => {});
   };
   const before = feedCursor === null ? undefined : parseCursor(feedCursor);
-  const [place] = await services.read(countAndCheck(before)); // also the change that was made on this connection
+  // also the change that was made on this connection
+  const [place] = await services.read(countAndCheck(before));
   if (place?.isKept === false) await services.change(beginGaps);
   for (let isDue = true; isDue || active.size > 0; ) {
     if (isDue && mayGoOn()) await begin().catch(error => failures.push(error));

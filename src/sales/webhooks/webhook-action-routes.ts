@@ -17,8 +17,19 @@ import { findChange, isPassed, nextPlace, placeAt, readNext } from './webhook-pl
 import { findReader } from './webhook-reader.ts';
 import { webhookDocumentation, webhookPath } from './webhook-routes.ts';
 import { createSecret } from './webhook-secret.ts';
-import { changeWebhook, type LockedWebhook, type WebhookServices, webhookCondition } from './webhook-services.ts';
-import { insertMessage, maxMessages, movePosition, retryNow, selectFailed } from './webhook-store.ts';
+import {
+  changeWebhook,
+  type LockedWebhook,
+  type WebhookServices,
+  webhookCondition,
+} from './webhook-services.ts';
+import {
+  insertMessage,
+  maxMessages,
+  movePosition,
+  retryNow,
+  selectFailed,
+} from './webhook-store.ts';
 import { deliveryTable, deliveryView, webhookTable } from './webhook-table.ts';
 
 const path = `${webhookPath}/:id`;
@@ -32,12 +43,16 @@ const deliveries = listContract({
   hasTrigrams: false,
   longTexts: ['Response'],
 });
-const message = z.object({ MessageId: z.string().describe('The header `webhook-id` of the message.') });
+const message = z.object({
+  MessageId: z.string().describe('The header `webhook-id` of the message.'),
+});
 /** Changes of one request to send again what has failed: each is a read of the feed. */
 const maxRetried = 100;
 const maxCounted = 1_000;
 const retryOrder = z.object({
-  Since: moment().optional().describe('From when on changes that have failed, and were left out, are sent again.'),
+  Since: moment()
+    .optional()
+    .describe('From when on changes that have failed, and were left out, are sent again.'),
 });
 const retried = z.object({
   Changes: int32().describe(
@@ -47,10 +62,17 @@ const retried = z.object({
 });
 const rotated = z.object({
   Secret: z.string().describe('The new secret. No other response has it.'),
-  PreviousUntil: timestamp().describe('Until then messages are signed with the former secret, too.'),
+  PreviousUntil: timestamp().describe(
+    'Until then messages are signed with the former secret, too.',
+  ),
 });
 const replayed = z.object({
-  MessageId: z.string().min(1).max(100).optional().describe('The `MessageId` of the change to send again.'),
+  MessageId: z
+    .string()
+    .min(1)
+    .max(100)
+    .optional()
+    .describe('The `MessageId` of the change to send again.'),
   Since: moment().optional().describe('From when on all changes are sent again, in their order.'),
 });
 
@@ -75,7 +97,11 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
           ["attempted_at > now() - interval '30 days'"],
           after === undefined ? undefined : ['id < ?', after],
         ];
-        return readList(list, { table: deliveryTable, conditions, reads: context }, { orderBy: { id: 'desc' }, limit });
+        return readList(
+          list,
+          { table: deliveryTable, conditions, reads: context },
+          { orderBy: { id: 'desc' }, limit },
+        );
       },
     }),
     defineRoute({
@@ -104,17 +130,26 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       body: replayed,
       example: { Since: '2026-11-24T08:00:00Z' },
       status: 202,
-      response: z.object({ MessageId: z.string().nullable().describe('The repeated message; null for several.') }),
+      response: z.object({
+        MessageId: z.string().nullable().describe('The repeated message; null for several.'),
+      }),
       problems: ['unknown_record', 'not_found'],
       handler: async ({ body: { MessageId, Since }, ...input }, context) => {
-        if ((MessageId === undefined) === (Since === undefined))
+        if ((MessageId === undefined) === (Since === undefined)) {
           throw fieldProblem('MessageId', 'is required, or Since instead', 'required');
+        }
         const row = await changeWebhook(services, context, input, async (webhook, transaction) => {
           const { id, payload, userId, ...placed } = requireEnabled(webhook);
           const read = transaction.query.bind(transaction);
-          if (MessageId === undefined) return movePosition(id, await placeAt(read, placed, Since as Date));
+          if (MessageId === undefined) {
+            return movePosition(id, await placeAt(read, placed, Since as Date));
+          }
           const reader = await requireReader(services, context, userId);
-          const body = changeBody(await findChange(read, placed, MessageId), accessMark(reader), payload);
+          const body = changeBody(
+            await findChange(read, placed, MessageId),
+            accessMark(reader),
+            payload,
+          );
           return insertMessage(id, { messageId: MessageId, body, failures: 0, at: services.now() });
         });
         requireRoom(row);
@@ -136,8 +171,14 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       handler: async ({ body: { Since }, ...input }, context) => {
         const row = await changeWebhook(services, context, input, async (webhook, transaction) => {
           const { id } = requireEnabled(webhook);
-          if (Since) await sendFailedAgain(services, context, { webhook, transaction, since: Since });
-          const { changes } = await readNext(transaction.query.bind(transaction), webhook, maxCounted);
+          if (Since) {
+            await sendFailedAgain(services, context, { webhook, transaction, since: Since });
+          }
+          const { changes } = await readNext(
+            transaction.query.bind(transaction),
+            webhook,
+            maxCounted,
+          );
           return retryNow(id, changes.length, services.now());
         });
         return row as z.input<typeof retried>;
@@ -151,7 +192,10 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       status: 204,
       handler: async ({ query: { all }, ...input }, context) => {
         await changeWebhook(services, context, input, async (webhook, transaction) =>
-          movePosition(webhook.id, await nextPlace(transaction.query.bind(transaction), webhook, all)),
+          movePosition(
+            webhook.id,
+            await nextPlace(transaction.query.bind(transaction), webhook, all),
+          ),
         );
       },
     }),
@@ -180,16 +224,27 @@ const rotate = {
            ${isoTime('previous_until')} as "PreviousUntil"`,
 };
 
-/** Queues the changes that have failed since a moment, and that the webhook will not come to by itself. */
+/**
+ * Queues the changes that have failed since a moment, and that the webhook will not come to by
+ * itself.
+ */
 async function sendFailedAgain(
   services: WebhookServices,
   context: RequestContext,
-  { webhook, transaction, since }: { webhook: LockedWebhook; transaction: TenantTransaction; since: Date },
+  {
+    webhook,
+    transaction,
+    since,
+  }: { webhook: LockedWebhook; transaction: TenantTransaction; since: Date },
 ): Promise<void> {
   const { id, payload, userId } = webhook;
   const read = transaction.query.bind(transaction);
-  const failed = (await read(selectFailed(id, since, maxCounted))) as unknown as { messageId: string }[];
-  const leftOut = failed.filter(({ messageId }) => isPassed(webhook, messageId)).slice(0, maxRetried);
+  const failed = (await read(selectFailed(id, since, maxCounted))) as unknown as {
+    messageId: string;
+  }[];
+  const leftOut = failed
+    .filter(({ messageId }) => isPassed(webhook, messageId))
+    .slice(0, maxRetried);
   if (leftOut.length === 0) return;
 
   const reader = await requireReader(services, context, userId);
@@ -198,12 +253,16 @@ async function sendFailedAgain(
     if (!change) continue;
 
     const body = changeBody(change, accessMark(reader), payload);
-    const [queued] = await read(insertMessage(id, { messageId, body, failures: 0, at: services.now() }));
+    const [queued] = await read(
+      insertMessage(id, { messageId, body, failures: 0, at: services.now() }),
+    );
     requireRoom(queued);
   }
 }
 
-/** The feed has lost the change by its retention, or the webhook does not receive it any more. */
+/**
+ * The feed has lost the change by its retention, or the webhook does not receive it any more.
+ */
 function ignoreMissing(error: unknown): undefined {
   if (!hasCode(error, 'unknown_record') && !hasCode(error, 'cursor_expired')) throw error;
 }
@@ -220,8 +279,11 @@ async function requireReader(
   userId: number,
 ): Promise<Reader> {
   const reader = await findReader(directory, tenant.id, userId);
-  if (!reader)
-    throw problem('invalid_request', { detail: 'The user of the webhook is disabled. Replace the webhook.' });
+  if (!reader) {
+    throw problem('invalid_request', {
+      detail: 'The user of the webhook is disabled. Replace the webhook.',
+    });
+  }
 
   return reader;
 }

@@ -20,8 +20,8 @@ interface WebhookDispatcherOptions extends Omit<ServeTenantOptions, 'stopping' |
 
 const pollMs = 1_000;
 /**
- * While so many tenants of one server are served, no others of it are leased: each holds some memory, and a connection
- * only for a query.
+ * While so many tenants of one server are served, no others of it are leased: each holds some
+ * memory, and a connection only for a query.
  */
 const maxOfServer = 200;
 /** Tenants that are leased at once. */
@@ -46,7 +46,10 @@ export class WebhookDispatcher {
   readonly #serving = new Map<string, ServedNow>();
   /** Tenants that have work in any case: leased next, without being marked as due before. */
   #changed = new Set<string>();
-  /** Tenants of which a poll has seen rows, with what it has seen: another process may have served these. */
+  /**
+   * Tenants of which a poll has seen rows, with what it has seen: another process may have
+   * served these.
+   */
   #polled = new Map<string, string>();
   /** True if tenants may be due for which there was no room. */
   #isFull = false;
@@ -59,11 +62,16 @@ export class WebhookDispatcher {
     const { counts, serve } = createTenantServing({
       ...options,
       stopping: this.#stopping.signal,
-      onDisabled: (...disabled) => void background.run('webhook_disabled', () => options.onDisabled(...disabled)),
+      onDisabled: (...disabled) =>
+        void background.run('webhook_disabled', () => options.onDisabled(...disabled)),
     });
     this.counts = counts;
     this.#serve = serve;
-    this.#loop = createLeaseLoop({ lease: () => this.#lease(), renew: this.queue.leases.renew, pollMs });
+    this.#loop = createLeaseLoop({
+      lease: () => this.#lease(),
+      renew: this.queue.leases.renew,
+      pollMs,
+    });
   }
 
   /** Begins to lease tenants, also those that other processes left when they ended. */
@@ -74,8 +82,8 @@ export class WebhookDispatcher {
 
   /**
    * Says that the webhooks of a tenant may have work.
-   * @param written what a poll has seen, if it was a poll: another process that has seen the same need not serve it
-   *   again
+   * @param written what a poll has seen, if it was a poll: another process that has seen the
+   *   same need not serve it again
    */
   wake(tenantGuid: string, written?: string): void {
     const served = this.#serving.get(tenantGuid);
@@ -89,13 +97,19 @@ export class WebhookDispatcher {
     this.#loop.wake();
   }
 
-  /** Leases no more tenants, and cuts off what is being sent: it is sent again, with the same ids. */
+  /**
+   * Leases no more tenants, and cuts off what is being sent: it is sent again, with the same
+   * ids.
+   */
   stop(): void {
     this.#loop.stop();
     this.#stopping.abort();
   }
 
-  /** Leases tenants that are due or have changed, and marks those as due that others lease or serve. */
+  /**
+   * Leases tenants that are due or have changed, and marks those as due that others lease or
+   * serve.
+   */
   async #lease(): Promise<void> {
     const changed = this.#changed;
     const polled = this.#polled;
@@ -127,10 +141,15 @@ export class WebhookDispatcher {
     }
   }
 
-  /** Leases tenants and begins to serve them. @returns their guids */
+  /**
+   * Leases tenants and begins to serve them.
+   * @returns their guids
+   */
   async #begin(changed: readonly string[]): Promise<string[]> {
     const full = this.#fullServers();
-    const leasedTenants = this.#loop.isStopping ? [] : await this.queue.lease(maxLeased, full, changed);
+    const leasedTenants = this.#loop.isStopping
+      ? []
+      : await this.queue.lease(maxLeased, full, changed);
     this.#isFull = full.length > 0;
 
     for (const leased of leasedTenants) {
@@ -147,7 +166,9 @@ export class WebhookDispatcher {
   #fullServers(): number[] {
     const ofServers = Map.groupBy(this.#serving.values(), ({ serverId }) => serverId);
 
-    return [...ofServers].filter(([, { length }]) => length >= maxOfServer).map(([serverId]) => serverId);
+    return [...ofServers]
+      .filter(([, { length }]) => length >= maxOfServer)
+      .map(([serverId]) => serverId);
   }
 
   async #serveTenant(leased: LeasedTenant): Promise<void> {
@@ -156,7 +177,11 @@ export class WebhookDispatcher {
     this.#serving.set(tenantGuid, { wakes, serverId });
 
     try {
-      const served = await this.#serve({ leased, wakes, isHeld: () => this.queue.leases.isHeld(leased.id) });
+      const served = await this.#serve({
+        leased,
+        wakes,
+        isHeld: () => this.queue.leases.isHeld(leased.id),
+      });
 
       this.#serving.delete(tenantGuid);
       if (wakes.take()) this.#changed.add(tenantGuid);

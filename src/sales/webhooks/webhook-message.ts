@@ -4,21 +4,26 @@ import { type Cursor, cursorText, parseCursor, unproved } from '../events/change
 const prefix = 'evt_';
 
 /**
- * The id of the message about a change: the same in all attempts, also after a move of the tenant. It is the place of
- * the change in the feed, without the era in which it was read.
+ * The id of the message about a change: the same in all attempts, also after a move of the
+ * tenant. It is the place of the change in the feed, without the era in which it was read.
  */
 export function messageIdOf({ cursor }: Pick<Change, 'cursor'>): string {
   return `${prefix}${cursorText(cursor).split('-').slice(1).join('-')}`;
 }
 
-/** Returns the place before the change of a message; undefined for the id of another message. */
+/**
+ * Returns the place before the change of a message; undefined for the id of another message.
+ */
 export function placeBefore(messageId: string): Cursor | undefined {
   if (!messageId.startsWith(prefix)) return undefined;
   const cursor = parseCursor(`0-${messageId.slice(prefix.length)}`);
   return cursor && ofThisData({ ...cursor, id: cursor.id - 1 });
 }
 
-/** A cursor that the tenant's database has stored belongs to the data there, whenever it was made. */
+/**
+ * A cursor that the tenant's database has stored belongs to the data there, whenever it was
+ * made.
+ */
 export function ofThisData(cursor: Cursor): Cursor {
   return { ...cursor, madeIn: Number.MAX_SAFE_INTEGER, madeAt: unproved };
 }

@@ -10,11 +10,17 @@ export interface DeliveryCounts {
 
 /** The oldest transaction that holds back changes, at the moment. */
 export interface HeldFeed {
-  readonly oldest: { readonly pid: number | null; readonly application: string; readonly seconds: number } | undefined;
+  readonly oldest:
+    | { readonly pid: number | null; readonly application: string; readonly seconds: number }
+    | undefined;
 }
 
 /** Registers what the process sends to webhooks, and what holds back changes. */
-export function addWebhookMetrics(registry: Registry, counts: DeliveryCounts, held: HeldFeed): void {
+export function addWebhookMetrics(
+  registry: Registry,
+  counts: DeliveryCounts,
+  held: HeldFeed,
+): void {
   addCounter(registry, {
     name: 'webhook_attempts_total',
     help: 'Attempts to send a message to a webhook, by whether the receiver accepted it.',

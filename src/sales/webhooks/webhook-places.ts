@@ -1,6 +1,12 @@
 import { hasCode, problem } from '../../lib/errors.ts';
 import type { Change } from '../events/change.ts';
-import { type Cursor, compareCursors, cursorText, firstCursor, parseCursor } from '../events/change-cursor.ts';
+import {
+  type Cursor,
+  compareCursors,
+  cursorText,
+  firstCursor,
+  parseCursor,
+} from '../events/change-cursor.ts';
 import { type ChangePage, type Read, readChanges } from '../events/change-reader.ts';
 import type { PlacedWebhook } from './endpoint-state.ts';
 import { messageIdOf, ofThisData, placeBefore } from './webhook-message.ts';
@@ -9,19 +15,27 @@ import { selectLastChange } from './webhook-store.ts';
 /** The page of changes that a webhook receives next. */
 export interface NextPage extends ChangePage {
   /**
-   * The data were put in place of others, or changes after the place of the webhook were removed: what it has received
-   * may have been undone, or it has not received everything. `last` is the place after the gap.
+   * The data were put in place of others, or changes after the place of the webhook were
+   * removed: what it has received may have been undone, or it has not received everything.
+   * `last` is the place after the gap.
    */
   readonly gap?: {
     /** The era in which the gap was found. */
     readonly madeIn: number;
-    /** When the last change was made that the data still have, in ms since 1970; undefined: nobody knows. */
+    /**
+     * When the last change was made that the data still have, in ms since 1970; undefined:
+     * nobody knows.
+     */
     readonly lastChangeAt: number | undefined;
   };
 }
 
 /** Reads the changes after the place of a webhook, or the gap that comes before them. */
-export async function readNext(read: Read, webhook: PlacedWebhook, limit: number): Promise<NextPage> {
+export async function readNext(
+  read: Read,
+  webhook: PlacedWebhook,
+  limit: number,
+): Promise<NextPage> {
   const after = parseCursor(webhook.position) ?? firstCursor;
   const page = await readUnlessExpired(read, webhook, after, limit);
   if (page) return page;
@@ -30,44 +44,75 @@ export async function readNext(read: Read, webhook: PlacedWebhook, limit: number
   const [lastChange] = kept ? await read(selectLastChange(end.madeIn)) : [];
   const lastChangeAt = (lastChange?.at as number | null | undefined) ?? undefined;
   const last = kept?.from ?? firstCursor;
-  return { changes: [], from: last, last, isEnd: false, isHeld: false, gap: { madeIn: end.madeIn, lastChangeAt } };
+  return {
+    changes: [],
+    from: last,
+    last,
+    isEnd: false,
+    isHeld: false,
+    gap: { madeIn: end.madeIn, lastChangeAt },
+  };
 }
 
-/** @throws {Problem} `unknown_record` when the feed has no such change any more, or the webhook does not receive it */
-export async function findChange(read: Read, webhook: PlacedWebhook, messageId: string): Promise<Change> {
+/**
+ * @throws {Problem} `unknown_record` when the feed has no such change any more, or the webhook
+ *   does not receive it
+ */
+export async function findChange(
+  read: Read,
+  webhook: PlacedWebhook,
+  messageId: string,
+): Promise<Change> {
   const place = placeBefore(messageId);
   const [change] = place ? (await readAfter(read, webhook, place)).changes : [];
   if (change && messageIdOf(change) === messageId) return change;
-  throw problem('unknown_record', { detail: 'The feed has no change with this MessageId for the webhook.' });
+  throw problem('unknown_record', {
+    detail: 'The feed has no change with this MessageId for the webhook.',
+  });
 }
 
-/** True when the message about a change was left out, or given up: the webhook has gone on after it. */
+/**
+ * True when the message about a change was left out, or given up: the webhook has gone on after
+ * it.
+ */
 export function isPassed({ position }: PlacedWebhook, messageId: string): boolean {
   const before = placeBefore(messageId);
   return before !== undefined && compareCursors(parseCursor(position) ?? firstCursor, before) > 0;
 }
 
-/** The place after the gap or the change at which a webhook stands, or after all that are final. */
+/**
+ * The place after the gap or the change at which a webhook stands, or after all that are final.
+ */
 export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean): Promise<string> {
-  let next: NextPage = all ? await readAfter(read, webhook, 'now') : await readNext(read, webhook, 1);
-  while (!next.gap && next.changes.length === 0 && !next.isEnd) next = await readAfter(read, webhook, next.last);
+  let next: NextPage = all
+    ? await readAfter(read, webhook, 'now')
+    : await readNext(read, webhook, 1);
+  while (!next.gap && next.changes.length === 0 && !next.isEnd) {
+    next = await readAfter(read, webhook, next.last);
+  }
   return cursorText(next.changes[0]?.cursor ?? next.last);
 }
 
 /**
- * The place before the first change since a minute before a moment, as a transaction may have begun before others;
- * never after that of the webhook, which would leave out changes that have not arrived.
+ * The place before the first change since a minute before a moment, as a transaction may have
+ * begun before others; never after that of the webhook, which would leave out changes that have
+ * not arrived.
  */
 export async function placeAt(read: Read, webhook: PlacedWebhook, since: Date): Promise<string> {
   const { last } = await readAfter(read, webhook, 'now');
   const [found] = await read({ ...firstSince, values: [since.toISOString()] });
   const first = found && { era: Number(found.era), xid: Number(found.xid), kind: 0, id: 0 };
-  const place = first ? (await readAfter(read, webhook, ofThisData({ ...last, ...first }))).from : last;
+  const place = first
+    ? (await readAfter(read, webhook, ofThisData({ ...last, ...first }))).from
+    : last;
   const own = parseCursor(webhook.position);
   return own && compareCursors(own, place) < 0 ? webhook.position : cursorText(place);
 }
 
-/** The first change since a minute before a moment. Of the activities, an index finds the first 100 by their time. */
+/**
+ * The first change since a minute before a moment. Of the activities, an index finds the first
+ * 100 by their time.
+ */
 const firstSince = {
   name: 'first_change_since',
   text: `select era, xid from (
@@ -81,7 +126,12 @@ const firstSince = {
           order by era, feed_xid limit 1`,
 };
 
-function readAfter(read: Read, { resources, actions }: PlacedWebhook, after: Cursor | 'now', limit = 1) {
+function readAfter(
+  read: Read,
+  { resources, actions }: PlacedWebhook,
+  after: Cursor | 'now',
+  limit = 1,
+) {
   return readChanges(read, { after, limit, filter: { resources, actions } });
 }
 

@@ -20,10 +20,16 @@ export interface LeasedTenant {
 /** How the webhooks of a tenant are doing after they were served. */
 export interface ServedTenant {
   /** As they were read before each was looked at last. */
-  readonly endpoints: readonly Pick<StoredEndpoint, 'isEnabled' | 'disabledReason' | 'failingSince'>[];
+  readonly endpoints: readonly Pick<
+    StoredEndpoint,
+    'isEnabled' | 'disabledReason' | 'failingSince'
+  >[];
   /** The enabled one that has failed for longest; undefined: none fails. */
   readonly failing: FailingWebhook | undefined;
-  /** The counters that a poll sees of the tenant's database if it has no change that was not served. */
+  /**
+   * The counters that a poll sees of the tenant's database if it has no change that was not
+   * served.
+   */
   readonly written: string | null;
   /** The last place of the feed that was read; null: none was. */
   readonly feedCursor: string | null;
@@ -31,12 +37,19 @@ export interface ServedTenant {
   readonly dueInMs: number | null;
 }
 
-/** Times are those of the control database: the clocks of processes may differ. @param ms a parameter, in ms */
+/**
+ * Times are those of the control database: the clocks of processes may differ.
+ * @param ms a parameter, in ms
+ */
 const delay = (ms: string): string => `${ms}::float8 * interval '1 ms'`;
-const active = 'is_active = true, activated_at = now(), due_at = now(), wakes = webhook_tenants.wakes + 1';
+const active =
+  'is_active = true, activated_at = now(), due_at = now(), wakes = webhook_tenants.wakes + 1';
 /** Serves the webhooks of a tenant again. */
 const reactivateText = `update webhook_tenants set ${active} where tenant_id = $1 returning sealed`;
-/** Adds a tenant whose webhooks are served, or serves it again. @param $2 its sealed key, unless it has one */
+/**
+ * Adds a tenant whose webhooks are served, or serves it again.
+ * @param $2 its sealed key, unless it has one
+ */
 export const activateText = `
   insert into webhook_tenants (tenant_id, sealed) values ($1, $2)
       on conflict (tenant_id) do update set ${active}
@@ -50,7 +63,10 @@ const markDueText = `
            where is_active and (n.written is null or n.written is distinct from polled)
            order by w.id for update of w) due
    where w.id = due.id`;
-/** The ids are found first, in an array: without statistics, PostgreSQL would find them again for each tenant. */
+/**
+ * The ids are found first, in an array: without statistics, PostgreSQL would find them again
+ * for each tenant.
+ */
 const leaseText = `
   with next as (
     select w.id, t.guid, t.slug, t.server_id from webhook_tenants w join tenants t on t.id = tenant_id
@@ -79,10 +95,10 @@ const postponeText = `
   update webhook_tenants set holder = null, leased_until = now(), due_at = now() + ${delay('$3')} where id = $1 and holder = $2`;
 
 /**
- * The tenants with webhooks, in the control database. A process holds a lease for each tenant that it serves, so that
- * one process at a time sends to an endpoint. A process that was stopped for longer than its lease may send a message
- * once more when it goes on; what it then saves is refused, because another one has changed the row
- * (`webhooks.version`).
+ * The tenants with webhooks, in the control database. A process holds a lease for each tenant
+ * that it serves, so that one process at a time sends to an endpoint. A process that was
+ * stopped for longer than its lease may send a message once more when it goes on; what it then
+ * saves is refused, because another one has changed the row (`webhooks.version`).
  */
 export class WebhookQueue {
   readonly #control: ControlDatabase;
@@ -98,8 +114,8 @@ export class WebhookQueue {
   }
 
   /**
-   * Adds a tenant, or makes it active again. An entry stays active for a minute, also if no webhook is enabled: by then
-   * the request that makes one has ended.
+   * Adds a tenant, or makes it active again. An entry stays active for a minute, also if no
+   * webhook is enabled: by then the request that makes one has ended.
    * @param createKey returns a sealed key, for a tenant that has none
    * @returns the sealed key of its secrets
    */
@@ -107,14 +123,17 @@ export class WebhookQueue {
     const [known] = await this.#query<{ sealed: Buffer }>('reactivate', reactivateText, [tenantId]);
     if (known) return known.sealed;
 
-    const [added] = await this.#query<{ sealed: Buffer }>('activate', activateText, [tenantId, createKey()]);
+    const [added] = await this.#query<{ sealed: Buffer }>('activate', activateText, [
+      tenantId,
+      createKey(),
+    ]);
     return added!.sealed;
   }
 
   /**
    * Says that active tenants may have work.
-   * @param woken by the guid of the tenant, what a poll has seen; with what it or another process has seen before, the
-   *   tenant is not due. Undefined: it is due in any case
+   * @param woken by the guid of the tenant, what a poll has seen; with what it or another
+   *   process has seen before, the tenant is not due. Undefined: it is due in any case
    */
   async markDue(woken: ReadonlyMap<string, string | undefined>): Promise<void> {
     const written = [...woken.values()].map(each => each ?? null);
@@ -126,7 +145,11 @@ export class WebhookQueue {
    * @param fullServers ids of servers whose tenants are left alone
    * @param changed guids of tenants that are leased, too, although they are not due
    */
-  async lease(limit: number, fullServers: readonly number[], changed: readonly string[]): Promise<LeasedTenant[]> {
+  async lease(
+    limit: number,
+    fullServers: readonly number[],
+    changed: readonly string[],
+  ): Promise<LeasedTenant[]> {
     const sentAt = performance.now();
     const values = [this.#holder, limit, fullServers, changed];
     const leased = await this.#query<LeasedTenant>('lease', leaseText, values);
@@ -134,7 +157,10 @@ export class WebhookQueue {
     return leased;
   }
 
-  /** Gives a tenant back. It stays active while a webhook is enabled. @returns true if it is due again */
+  /**
+   * Gives a tenant back. It stays active while a webhook is enabled.
+   * @returns true if it is due again
+   */
   async release(
     { id }: LeasedTenant,
     { endpoints, failing: first, written, feedCursor, dueInMs }: ServedTenant,
@@ -142,10 +168,20 @@ export class WebhookQueue {
     this.leases.forget(id);
     const enabled = endpoints.filter(({ isEnabled }) => isEnabled);
     const failing = enabled.flatMap(({ failingSince }) => failingSince ?? []);
-    const disabled = endpoints.filter(({ disabledReason: why }) => why === 'gone' || why === 'failing');
+    const disabled = endpoints.filter(
+      ({ disabledReason: why }) => why === 'gone' || why === 'failing',
+    );
     const since = failing.length > 0 ? Math.min(...failing) : null;
     const counts = [enabled.length, failing.length, since, disabled.length];
-    const values = [id, this.#holder, written, dueInMs, ...counts, feedCursor, first ? JSON.stringify(first) : null];
+    const values = [
+      id,
+      this.#holder,
+      written,
+      dueInMs,
+      ...counts,
+      feedCursor,
+      first ? JSON.stringify(first) : null,
+    ];
     const [row] = await this.#query<{ isDue: boolean | null }>('release', releaseText, values);
     return row?.isDue === true;
   }

@@ -3,7 +3,10 @@ import { findActiveUser } from '../../tenancy/caller.ts';
 import { type Reader, visibleChanges } from '../events/change-sources.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
 
-/** Returns what a user of a tenant sees of its changes; undefined when the user is disabled or deleted. */
+/**
+ * Returns what a user of a tenant sees of its changes; undefined when the user is disabled or
+ * deleted.
+ */
 export async function findReader(
   directory: Pick<Directory, 'user' | 'role'>,
   tenantId: number,

@@ -12,7 +12,12 @@ import { cursorText } from '../events/change-cursor.ts';
 import { readChanges } from '../events/change-reader.ts';
 import { visibleChanges } from '../events/change-sources.ts';
 import { createSecret, type SecretSealer } from './webhook-secret.ts';
-import { changeWebhook, changeWebhooks, type WebhookServices, webhookCondition } from './webhook-services.ts';
+import {
+  changeWebhook,
+  changeWebhooks,
+  type WebhookServices,
+  webhookCondition,
+} from './webhook-services.ts';
 import { deleteOthers } from './webhook-store.ts';
 import { webhookContract, webhookTable, webhookView } from './webhook-table.ts';
 import { refusedUrl } from './webhook-target.ts';
@@ -27,7 +32,12 @@ export const webhookDocumentation = {
 } as const;
 
 const maxWebhooks = 20;
-const list = listContract({ view: webhookView, order: { Id: 'asc' }, key: 'Id', search: ['Url', 'Description'] });
+const list = listContract({
+  view: webhookView,
+  order: { Id: 'asc' },
+  key: 'Id',
+  search: ['Url', 'Description'],
+});
 const created = webhookView.extend({
   Secret: z.string().describe('The secret that signs the messages. No other response has it.'),
 });
@@ -35,7 +45,10 @@ const example = { Url: 'https://hooks.example.com/backoffice', Resources: ['Coun
 type View = z.input<typeof webhookView>;
 type Contract = z.output<typeof webhookContract>;
 
-/** The webhooks of a tenant. Callers need the scope `All`: an endpoint receives the changes of all entities. */
+/**
+ * The webhooks of a tenant. Callers need the scope `All`: an endpoint receives the changes of
+ * all entities.
+ */
 export function webhookRoutes(services: WebhookServices): TenantRoute[] {
   return [
     defineRoute({
@@ -47,7 +60,11 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       list,
       handler: async ({ list }, context) => {
         requireScopeAll(context.caller);
-        return readList(list, { table: webhookTable, conditions: [], reads: context }, { orderBy: { id: 'asc' } });
+        return readList(
+          list,
+          { table: webhookTable, conditions: [], reads: context },
+          { orderBy: { id: 'asc' } },
+        );
       },
     }),
     defineRoute({
@@ -58,7 +75,9 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       summary: 'One Webhook record by its id',
       response: webhookView,
       handler: async ({ params }, context) => {
-        const [webhook] = await context.read(webhookTable.select([webhookCondition(params.id, context)]));
+        const [webhook] = await context.read(
+          webhookTable.select([webhookCondition(params.id, context)]),
+        );
         if (!webhook) throw problem('not_found');
         return webhook as View;
       },
@@ -96,10 +115,15 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       takesIfMatch: true,
       handler: async ({ body, ...input }, context) => {
         const row = storedRow(services, context, body);
-        return (await changeWebhook(services, context, input, async ({ id, version }, transaction) => {
-          await transaction.query(deleteOthers(id, row.resources as string[]));
-          return webhookTable.update({ ...row, version: Number(version) + 1 }, [['id = ?', id]]);
-        })) as View;
+        return (await changeWebhook(
+          services,
+          context,
+          input,
+          async ({ id, version }, transaction) => {
+            await transaction.query(deleteOthers(id, row.resources as string[]));
+            return webhookTable.update({ ...row, version: Number(version) + 1 }, [['id = ?', id]]);
+          },
+        )) as View;
       },
     }),
     defineRoute({
@@ -109,13 +133,18 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       summary: 'Delete one Webhook record, and what it has not received',
       takesIfMatch: true,
       handler: async (input, context) => {
-        await changeWebhook(services, context, input, async ({ id }) => webhookTable.delete([['id = ?', id]]));
+        await changeWebhook(services, context, input, async ({ id }) =>
+          webhookTable.delete([['id = ?', id]]),
+        );
       },
     }),
   ];
 }
 
-/** @throws {Problem} for a URL that nothing is sent to, and for a resource that the caller may not read */
+/**
+ * @throws {Problem} for a URL that nothing is sent to, and for a resource that the caller may
+ *   not read
+ */
 function storedRow(
   { trustedReceivers }: WebhookServices,
   { caller }: RequestContext,
@@ -128,20 +157,38 @@ function storedRow(
   return { ...toRow(body), resources, userId: caller.userId, ...restart };
 }
 
-/** Inserts a webhook, and returns the statement that inserts its secret: it returns the row of the response, sealed. */
+/**
+ * Inserts a webhook, and returns the statement that inserts its secret: it returns the row of
+ * the response, sealed.
+ */
 async function insertWebhook(transaction: TenantTransaction, row: RowValues, sealer: SecretSealer) {
-  await transaction.query(lockWebhooks); // a count without it would not see those of other transactions
+  // a count without it would not see those of other transactions
+  await transaction.query(lockWebhooks);
   const [webhooks] = await transaction.query(countWebhooks);
-  if (Number(webhooks?.count) >= maxWebhooks)
+  if (Number(webhooks?.count) >= maxWebhooks) {
     throw problem('limit_reached', { detail: `The tenant has ${maxWebhooks} webhooks.` });
+  }
   const filter = { resources: [] };
-  const { last } = await readChanges(each => transaction.query(each), { after: 'now', limit: 1, filter });
-  const [webhook] = await transaction.query(webhookTable.insert({ ...row, position: cursorText(last) }));
+  const { last } = await readChanges(each => transaction.query(each), {
+    after: 'now',
+    limit: 1,
+    filter,
+  });
+  const [webhook] = await transaction.query(
+    webhookTable.insert({ ...row, position: cursorText(last) }),
+  );
   const id = webhook!.Id as number;
-  return { ...insertSecret, values: [id, sealer.seal(createSecret(), id), JSON.stringify(webhook)] };
+  return {
+    ...insertSecret,
+    values: [id, sealer.seal(createSecret(), id), JSON.stringify(webhook)],
+  };
 }
 
-const lockWebhooks = { name: 'lock_webhooks', text: 'lock table webhooks in share row exclusive mode', values: [] };
+const lockWebhooks = {
+  name: 'lock_webhooks',
+  text: 'lock table webhooks in share row exclusive mode',
+  values: [],
+};
 const countWebhooks = { name: 'count_webhooks', text: 'select count(*) from webhooks', values: [] };
 const insertSecret = {
   name: 'insert_webhook_secret',

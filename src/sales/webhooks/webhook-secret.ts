@@ -21,10 +21,14 @@ export function createTenantKey(secrets: SecretBox, tenantGuid: string): Buffer 
 }
 
 /**
- * The key is sealed by the master key, and itself seals the secrets: a change of the master key needs no tenant's
- * database.
+ * The key is sealed by the master key, and itself seals the secrets: a change of the master key
+ * needs no tenant's database.
  */
-export function openTenantKey(secrets: SecretBox, tenantGuid: string, sealedKey: Uint8Array): SecretSealer {
+export function openTenantKey(
+  secrets: SecretBox,
+  tenantGuid: string,
+  sealedKey: Uint8Array,
+): SecretSealer {
   const key = new SealingKey(secrets.open(sealedKey, owners.webhookKey(tenantGuid)));
   const ownerOf = (webhookId: number): string => `webhook:${tenantGuid}:${webhookId}`;
   return {

@@ -26,7 +26,10 @@ export interface WebhookServices {
   now: () => number;
 }
 
-/** The condition for the webhook that a path names. @throws {Problem} `not_found`; 403 without the scope `All` */
+/**
+ * The condition for the webhook that a path names.
+ * @throws {Problem} `not_found`; 403 without the scope `All`
+ */
 export function webhookCondition(id: string | undefined, context: RequestContext): Condition {
   requireScopeAll(context.caller);
   const parsed = pathId(id, maxInt32);
@@ -35,11 +38,11 @@ export function webhookCondition(id: string | undefined, context: RequestContext
 }
 
 /**
- * Makes a change of webhooks in a transaction. The control database gets the tenant before, so that a process which is
- * killed after the change leaves no webhook that nobody serves.
+ * Makes a change of webhooks in a transaction. The control database gets the tenant before, so
+ * that a process which is killed after the change leaves no webhook that nobody serves.
  * @param change gets what seals the secrets of the tenant
- * @returns the row of the statement. If it has the column `Sealed`, in base64, of the webhook `Id`, it gets the
- *   `Secret`
+ * @returns the row of the statement. If it has the column `Sealed`, in base64, of the webhook
+ *   `Id`, it gets the `Secret`
  */
 export async function changeWebhooks(
   { secrets, webhooks }: WebhookServices,
@@ -47,12 +50,17 @@ export async function changeWebhooks(
   change: (transaction: TenantTransaction, sealer: SecretSealer) => Promise<Statement>,
 ): Promise<RowValues | undefined> {
   const { id, guid } = context.tenant;
-  const sealedKey = await storeSealed(secrets, () => webhooks.queue.activate(id, () => createTenantKey(secrets, guid)));
+  const sealedKey = await storeSealed(secrets, () =>
+    webhooks.queue.activate(id, () => createTenantKey(secrets, guid)),
+  );
   const sealer = openTenantKey(secrets, guid, sealedKey);
   const [row] = await context.write(transaction => change(transaction, sealer));
   webhooks.wake(guid);
   if (!row?.Sealed) return row;
-  return { ...row, Secret: sealer.open(Buffer.from(row.Sealed as string, 'base64'), row.Id as number) };
+  return {
+    ...row,
+    Secret: sealer.open(Buffer.from(row.Sealed as string, 'base64'), row.Id as number),
+  };
 }
 
 /** The properties of a webhook that a transaction has locked. */
@@ -68,8 +76,15 @@ export interface LockedWebhook extends PlacedWebhook {
 export function changeWebhook(
   services: WebhookServices,
   context: RequestContext,
-  { params, precondition }: { params: { readonly [name: string]: string }; precondition?: Precondition | undefined },
-  change: (webhook: LockedWebhook, transaction: TenantTransaction, sealer: SecretSealer) => Promise<Statement>,
+  {
+    params,
+    precondition,
+  }: { params: { readonly [name: string]: string }; precondition?: Precondition | undefined },
+  change: (
+    webhook: LockedWebhook,
+    transaction: TenantTransaction,
+    sealer: SecretSealer,
+  ) => Promise<Statement>,
 ): Promise<RowValues | undefined> {
   const condition = webhookCondition(params.id, context);
   const stored = { table: webhookTable, onMissing: 'not_found' } as const;

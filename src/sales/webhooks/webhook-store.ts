@@ -9,18 +9,25 @@ const ms = (column: string): string => `(extract(epoch from ${column}) * 1000)::
 const time = (value: string): string => `to_timestamp(${value}::float8 / 1000)`;
 /** The messages, and the changes, that are sent together. */
 export const batchSize = 20;
-/** Attempts of an endpoint: with each 20th batch, those above are deleted, so that it is checked seldom. */
+/**
+ * Attempts of an endpoint: with each 20th batch, those above are deleted, so that it is checked
+ * seldom.
+ */
 const maxDeliveries = 10_000;
 const trimEvery = 20;
 const keptDeliveries = maxDeliveries - trimEvery * 2 * batchSize;
 
-/** SQL: PostgreSQL counts what the connection has written when the statement ends, in place of up to 10 s later. */
+/**
+ * SQL: PostgreSQL counts what the connection has written when the statement ends, in place of
+ * up to 10 s later.
+ */
 const countNow = 'pg_stat_force_next_flush()';
 const countWritten: Statement = preparedStatement(`select ${countNow}`, []);
 
 /**
- * Lets PostgreSQL count what the connection has written, and says whether the database still has what was read up to a
- * place (`isKept`): not if its server was put back to an earlier state.
+ * Lets PostgreSQL count what the connection has written, and says whether the database still
+ * has what was read up to a place (`isKept`): not if its server was put back to an earlier
+ * state.
  * @param place undefined: none was read
  */
 export function countAndCheck(place: Cursor | undefined): Statement {
@@ -29,7 +36,10 @@ export function countAndCheck(place: Cursor | undefined): Statement {
   return preparedStatement(text, [...placeValues(place), place.madeAt]);
 }
 
-/** Deletes attempts that are older than 30 days, or of which there are too many with the next batches. */
+/**
+ * Deletes attempts that are older than 30 days, or of which there are too many with the next
+ * batches.
+ */
 const trim = `
   delete from webhook_deliveries
    where webhook_id = $1 and (select version % ${trimEvery} from moved) = 0
@@ -66,8 +76,9 @@ export const selectDueMessages = (webhookId: number, now: number): Statement =>
 const toldAt = `case when told_at > ${time('$11')} - interval '1 day' then told_at else ${time('$11')} end`;
 
 /**
- * Stores what was done for an endpoint. No row: the endpoint was deleted, disabled or changed since it was read, and
- * nothing is stored. `isToTell`: people are to be told that it was disabled.
+ * Stores what was done for an endpoint. No row: the endpoint was deleted, disabled or changed
+ * since it was read, and nothing is stored. `isToTell`: people are to be told that it was
+ * disabled.
  */
 export const saveProgress = (
   { id, version }: Pick<StoredEndpoint, 'id' | 'version'>,
@@ -76,7 +87,9 @@ export const saveProgress = (
 ): Statement => {
   const { state, position, disable, succeededAt, sent, queued, attempts } = progress;
   // The audit trigger runs for these columns alone, and it alone needs the actor.
-  const disabling = disable ? `, is_enabled = false, disabled_reason = '${disable}', told_at = ${toldAt}` : '';
+  const disabling = disable
+    ? `, is_enabled = false, disabled_reason = '${disable}', told_at = ${toldAt}`
+    : '';
   const statement = preparedStatement(
     `with moved as (
        update webhooks
@@ -97,8 +110,17 @@ export const saveProgress = (
                                                 status integer, error text, response text))
      select version, "isToTell", ${countNow} from moved`,
     [
-      ...[id, version, position, state.failures, state.failingSince, state.nextAttemptAt, succeededAt ?? null],
-      ...[sent, JSON.stringify(queued), JSON.stringify(attempts), now],
+      id,
+      version,
+      position,
+      state.failures,
+      state.failingSince,
+      state.nextAttemptAt,
+      succeededAt ?? null,
+      sent,
+      JSON.stringify(queued),
+      JSON.stringify(attempts),
+      now,
     ],
   );
   return disable ? statement : { ...statement, withActor: () => statement };
@@ -108,7 +130,10 @@ export const saveProgress = (
 export const maxMessages = 1_000;
 
 /** Adds a message. No row: the endpoint has as many as it may have. */
-export const insertMessage = (webhookId: number, { messageId, body, failures, at }: NewMessage): Statement =>
+export const insertMessage = (
+  webhookId: number,
+  { messageId, body, failures, at }: NewMessage,
+): Statement =>
   preparedStatement(
     `insert into webhook_messages (webhook_id, message_id, body, failures, next_attempt_at)
      select $1, $2, $3, $4, ${time('$5')}
@@ -129,7 +154,10 @@ export const retryNow = (webhookId: number, changes: number, now: number): State
     [webhookId, changes, now],
   );
 
-/** The messages about changes whose last attempt since a moment has failed, and which are not tried again. */
+/**
+ * The messages about changes whose last attempt since a moment has failed, and which are not
+ * tried again.
+ */
 export const selectFailed = (webhookId: number, since: Date, limit: number): Statement =>
   preparedStatement(
     `select message_id as "messageId" from webhook_deliveries d
@@ -162,7 +190,10 @@ export const beginGaps: Statement = preparedStatement(
   [],
 );
 
-/** When the last change was made before the data were put in place of others: nobody has changed them since. */
+/**
+ * When the last change was made before the data were put in place of others: nobody has changed
+ * them since.
+ */
 export const selectLastChange = (era: number): Statement =>
   preparedStatement(
     `select ${ms('max(created_at)')} as "at" from (

@@ -1,6 +1,14 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { describeFields, int32, lengths, longId, optionalText, text, timestamp } from '../../lib/http/fields.ts';
+import {
+  describeFields,
+  int32,
+  lengths,
+  longId,
+  optionalText,
+  text,
+  timestamp,
+} from '../../lib/http/fields.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { changeActions } from '../audit/audit-log.ts';
 import { changeSources } from '../events/change-sources.ts';
@@ -29,7 +37,9 @@ const WebhookSchema = defineEntity({
     lastSuccessAt: p.datetime().nullable(),
   },
 });
-/** An endpoint that receives changes: a place in the feed of changes, and where they are sent. */
+/**
+ * An endpoint that receives changes: a place in the feed of changes, and where they are sent.
+ */
 export class Webhook extends WebhookSchema.class {}
 WebhookSchema.setClass(Webhook);
 
@@ -58,7 +68,8 @@ const disabledReasons = ['gone', 'failing', 'rights', 'operator'] as const;
 const fields = {
   Url: 'Where messages are sent, by POST: https, with port 443 or 8443.',
   Description: 'A text about the endpoint; null if there is none.',
-  Resources: 'The resources whose changes are sent. Without it: all whose records the caller may read.',
+  Resources:
+    'The resources whose changes are sent. Without it: all whose records the caller may read.',
   Actions: 'The actions that are sent. Without it: all.',
   Payload: '`thin`: what has changed; `record`: also the record as it is afterwards.',
   IsEnabled: 'Whether messages are sent. An endpoint that is enabled again goes on where it stood.',
@@ -86,9 +97,11 @@ export const webhookView = describeFields(
     DisabledReason:
       'Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), ' +
       '`rights` (its user was disabled, or may not read all that it sends), `operator`; else null.',
-    UserId: 'The number of the user who created it or replaced it last. It sends only what this user may read.',
+    UserId:
+      'The number of the user who created it or replaced it last. It sends only what this user may read.',
     FailingSince: 'The first failure since the last success; null if the last attempt succeeded.',
-    NextAttemptAt: 'When the endpoint sends again the change at which it stands; null if none has failed.',
+    NextAttemptAt:
+      'When the endpoint sends again the change at which it stands; null if none has failed.',
     LastSuccessAt: 'When a message has last arrived.',
     CreatedAt: 'When the endpoint was created.',
   },

@@ -1,30 +1,44 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/** Receivers that the operator trusts, as `host:port`: over http or https, at any port, with any address. */
+/**
+ * Receivers that the operator trusts, as `host:port`: over http or https, at any port, with any
+ * address.
+ */
 export type TrustedReceivers = readonly string[];
 
 const publicPorts = new Set(['', '443', '8443']);
-/** The address at which virtual machines of Azure find their host. It is not private by any standard. */
+/**
+ * The address at which virtual machines of Azure find their host. It is not private by any
+ * standard.
+ */
 const hostOfAzure = '168.63.129.16';
 const globalUnicast = ipaddr.parseCIDR('2000::/3');
 
-/** Returns why nothing is sent to a URL, to complete "the URL …"; undefined for an allowed one. */
+/**
+ * Returns why nothing is sent to a URL, to complete "the URL …"; undefined for an allowed one.
+ */
 export function refusedUrl(text: string, trusted: TrustedReceivers): string | undefined {
   const url = URL.parse(text);
-  if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:')) return 'must be an absolute https URL';
+  if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
+    return 'must be an absolute https URL';
+  }
   if (url.username !== '' || url.password !== '') return 'must have no user name and no password';
   if (url.hash !== '') return 'must have no fragment';
   if (isTrusted(url, trusted)) return undefined;
   if (url.protocol === 'http:') return 'must begin with https://';
   if (!publicPorts.has(url.port)) return 'must have port 443 or 8443';
   const address = addressIn(url);
-  if (address === undefined ? !isPublicName(url.hostname) : !isPublicAddress(address))
+  if (address === undefined ? !isPublicName(url.hostname) : !isPublicAddress(address)) {
     return 'must have a public address';
+  }
   return undefined;
 }
 
-/** Ends of names that no public address ever has: RFC 6761, RFC 6762, RFC 8375, and `internal` by ICANN. */
+/**
+ * Ends of names that no public address ever has: RFC 6761, RFC 6762, RFC 8375, and `internal`
+ * by ICANN.
+ */
 const privateNames = /(^|\.)(localhost|local|internal|home\.arpa|invalid)$/;
 
 /**
@@ -49,9 +63,9 @@ function addressIn({ hostname }: URL): string | undefined {
 }
 
 /**
- * True for an address of the public internet. False for private, loopback, link-local (and with that metadata
- * services), shared (CGNAT), multicast, reserved and unspecified ones, and for those of IPv4 within IPv6 (mapped,
- * NAT64, 6to4).
+ * True for an address of the public internet. False for private, loopback, link-local (and with
+ * that metadata services), shared (CGNAT), multicast, reserved and unspecified ones, and for
+ * those of IPv4 within IPv6 (mapped, NAT64, 6to4).
  */
 export function isPublicAddress(text: string): boolean {
   if (!ipaddr.isValid(text) || text === hostOfAzure) return false;

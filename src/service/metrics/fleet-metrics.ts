@@ -3,7 +3,11 @@ import type { FleetCounts } from '../../control/fleet-counts.ts';
 import { addGauge, addValue } from '../../lib/collectors.ts';
 
 /** The metrics of one number, and where it is; null or undefined: there is none. */
-const values: readonly [name: string, help: string, value: (fleet: FleetCounts) => number | null | undefined][] = [
+const values: readonly [
+  name: string,
+  help: string,
+  value: (fleet: FleetCounts) => number | null | undefined,
+][] = [
   [
     'migration_run_last_start_timestamp_seconds',
     'Start of the newest migration run, in seconds since 1970.',
@@ -29,7 +33,11 @@ const values: readonly [name: string, help: string, value: (fleet: FleetCounts) 
     'When an archive of the tenant with the oldest drill was last restored as a drill, in seconds since 1970; tenants without a drill do not count.',
     ({ backup }) => backup.oldestProofAt,
   ],
-  ['backup_tenants_unarchived', 'Tenants without an archive.', ({ backup }) => backup.tenantsUnarchived],
+  [
+    'backup_tenants_unarchived',
+    'Tenants without an archive.',
+    ({ backup }) => backup.tenantsUnarchived,
+  ],
   [
     'backup_tenants_unproved',
     'Tenants without an archive that a drill has proved.',
@@ -55,8 +63,16 @@ const values: readonly [name: string, help: string, value: (fleet: FleetCounts) 
     'How long a tenant whose webhooks are due has waited for a process to serve them; 0 if none waits.',
     ({ webhooks }) => webhooks.longestWaitSeconds,
   ],
-  ['webhooks_failing', 'Enabled webhooks whose last attempt failed.', ({ webhooks }) => webhooks.failing],
-  ['webhooks_disabled', 'Webhooks that the service has disabled.', ({ webhooks }) => webhooks.disabled],
+  [
+    'webhooks_failing',
+    'Enabled webhooks whose last attempt failed.',
+    ({ webhooks }) => webhooks.failing,
+  ],
+  [
+    'webhooks_disabled',
+    'Webhooks that the service has disabled.',
+    ({ webhooks }) => webhooks.disabled,
+  ],
   ['mails_waiting', 'Mails that no mail server has accepted yet.', ({ mails }) => mails.waiting],
   [
     'mail_longest_wait_seconds',
@@ -66,7 +82,8 @@ const values: readonly [name: string, help: string, value: (fleet: FleetCounts) 
 ];
 
 /**
- * Registers the tenants by state and version, the newest migration run, and the state of backups and webhooks.
+ * Registers the tenants by state and version, the newest migration run, and the state of
+ * backups and webhooks.
  * @param read returns undefined until the counts are known
  */
 export function addFleetMetrics(registry: Registry, read: () => FleetCounts | undefined): void {
@@ -93,11 +110,16 @@ export function addFleetMetrics(registry: Registry, read: () => FleetCounts | un
     name: 'migration_run_last_tenants',
     help: 'Tenants of the newest migration run by outcome.',
     labelNames: ['outcome'],
-    read: () => (read()?.outcomes ?? []).map(({ state, tenants }) => ({ labels: { outcome: state }, value: tenants })),
+    read: () =>
+      (read()?.outcomes ?? []).map(({ state, tenants }) => ({
+        labels: { outcome: state },
+        value: tenants,
+      })),
   });
-  for (const [name, help, value] of values)
+  for (const [name, help, value] of values) {
     addValue(registry, 'gauge', name, help, () => {
       const fleet = read();
       return fleet && value(fleet);
     });
+  }
 }

@@ -1,4 +1,9 @@
-import { type Metric, type MetricObjectWithValues, type MetricValue, Registry } from '@prometheus-io/client';
+import {
+  type Metric,
+  type MetricObjectWithValues,
+  type MetricValue,
+  Registry,
+} from '@prometheus-io/client';
 import type { ChangeFeed } from '../../control/change-feed.ts';
 import type { FleetCounts } from '../../control/fleet-counts.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
@@ -6,7 +11,11 @@ import { addCounter, addGauge, addValue, type Sample } from '../../lib/collector
 import type { RateLimitStore } from '../../lib/http/rate-limit/rate-limit-store.ts';
 import type { UnsentResponses } from '../../lib/http/unsent-responses.ts';
 import type { LogOutput } from '../../lib/log/log-output.ts';
-import { addWebhookMetrics, type DeliveryCounts, type HeldFeed } from '../../sales/webhooks/webhook-metrics.ts';
+import {
+  addWebhookMetrics,
+  type DeliveryCounts,
+  type HeldFeed,
+} from '../../sales/webhooks/webhook-metrics.ts';
 import type { ConnectionBudget } from '../../tenancy/connections/connection-budget.ts';
 import type { TenantDatabases } from '../../tenancy/connections/tenant-databases.ts';
 import type { ResponseCache } from '../../tenancy/response-cache/response-cache.ts';
@@ -42,10 +51,22 @@ export interface MetricsSources {
   schemaVersion: string;
 }
 
-/** Collects the metrics of the process. No label names a tenant, so the number of series is bounded. */
+/**
+ * Collects the metrics of the process. No label names a tenant, so the number of series is
+ * bounded.
+ */
 export function createMetrics(sources: MetricsSources) {
-  const { databases, responseCache, feed, passwords, logOutput, mails, unsentResponses, rateLimitStore, readFleet } =
-    sources;
+  const {
+    databases,
+    responseCache,
+    feed,
+    passwords,
+    logOutput,
+    mails,
+    unsentResponses,
+    rateLimitStore,
+    readFleet,
+  } = sources;
   const registry = new Registry();
   const gauge = addValue.bind(undefined, registry, 'gauge');
   const counter = addValue.bind(undefined, registry, 'counter');
@@ -63,8 +84,16 @@ export function createMetrics(sources: MetricsSources) {
     () => Number(sources.secrets.isReady),
     'min',
   );
-  counter('password_hashes_total', 'Passwords hashed, for verification or to set them.', () => passwords.usage.hashed);
-  gauge('password_hashes_waiting', 'Requests that wait for a password hash.', () => passwords.usage.waiting);
+  counter(
+    'password_hashes_total',
+    'Passwords hashed, for verification or to set them.',
+    () => passwords.usage.hashed,
+  );
+  gauge(
+    'password_hashes_waiting',
+    'Requests that wait for a password hash.',
+    () => passwords.usage.waiting,
+  );
   gauge(
     'large_reads',
     'Large results that are being received from tenant databases, or encoded.',
@@ -85,8 +114,16 @@ export function createMetrics(sources: MetricsSources) {
     'Log lines dropped, because standard output did not accept them.',
     () => logOutput.droppedLines,
   );
-  counter('mails_sent_total', 'Mails that the mail server accepted, or that were written to a file.', () => mails.sent);
-  counter('mails_failed_total', 'Attempts to send a mail that failed; most are repeated.', () => mails.failed);
+  counter(
+    'mails_sent_total',
+    'Mails that the mail server accepted, or that were written to a file.',
+    () => mails.sent,
+  );
+  counter(
+    'mails_failed_total',
+    'Attempts to send a mail that failed; most are repeated.',
+    () => mails.failed,
+  );
   counter(
     'mails_refused_total',
     'Mails that are not tried again, because the mail server refused them, or accepted none of the attempts.',
@@ -104,14 +141,21 @@ export function createMetrics(sources: MetricsSources) {
     return registry.metrics();
   };
   /**
-   * Reads the values of all metrics, which the primary process combines with those of other workers.
+   * Reads the values of all metrics, which the primary process combines with those of other
+   * workers.
    * @param withFleet false leaves out the metrics that are the same in every process
    */
   const read = async (withFleet: boolean): Promise<MetricValues[]> => {
     fleet = withFleet ? await readFleet() : undefined;
     return registry.getMetricsAsJSON();
   };
-  return { count, render, read, contentType: registry.contentType as string, definitions: definitionsOf(registry) };
+  return {
+    count,
+    render,
+    read,
+    contentType: registry.contentType as string,
+    definitions: definitionsOf(registry),
+  };
 }
 
 /**
@@ -127,14 +171,23 @@ export function definitionsOf(registry: Registry): MetricDefinition[] {
   }));
 }
 
-/** Registers the counts and the memory of the response cache, and the state of the change feed that it depends on. */
+/**
+ * Registers the counts and the memory of the response cache, and the state of the change feed
+ * that it depends on.
+ */
 function addCacheMetrics(
   registry: Registry,
   responseCache: Pick<ResponseCache, 'bytes' | 'counts'>,
   feed: Pick<ChangeFeed, 'current'>,
 ): void {
   const counter = (name: keyof ResponseCache['counts'], help: string) =>
-    addValue(registry, 'counter', `response_cache_${name}_total`, help, () => responseCache.counts[name]);
+    addValue(
+      registry,
+      'counter',
+      `response_cache_${name}_total`,
+      help,
+      () => responseCache.counts[name],
+    );
   counter('hits', 'Responses served from memory.');
   counter('misses', 'Cacheable responses that had to be read from a database.');
   const bytes = 'Memory used by cached responses, in bytes.';
@@ -149,16 +202,31 @@ function addCacheMetrics(
   );
 }
 
-/** Registers the counts of each connection budget. The label `server` is host and port of the PostgreSQL server. */
-function addConnectionMetrics(registry: Registry, budgets: ReadonlyMap<string, ConnectionBudget>): void {
+/**
+ * Registers the counts of each connection budget. The label `server` is host and port of the
+ * PostgreSQL server.
+ */
+function addConnectionMetrics(
+  registry: Registry,
+  budgets: ReadonlyMap<string, ConnectionBudget>,
+): void {
   const perServer = (value: (budget: ConnectionBudget) => number) => (): Sample[] =>
     [...budgets].map(([server, budget]) => ({ labels: { server }, value: value(budget) }));
   const gauge = (name: string, help: string, value: (budget: ConnectionBudget) => number) =>
-    addGauge(registry, { name: `database_connections_${name}`, help, labelNames: ['server'], read: perServer(value) });
+    addGauge(registry, {
+      name: `database_connections_${name}`,
+      help,
+      labelNames: ['server'],
+      read: perServer(value),
+    });
   const counter = (name: string, help: string, value: (budget: ConnectionBudget) => number) =>
     addCounter(registry, { name, help, labelNames: ['server'], read: perServer(value) });
 
-  gauge('open', 'Tenant connections to the server, including those being opened or closed.', b => b.usage.open);
+  gauge(
+    'open',
+    'Tenant connections to the server, including those being opened or closed.',
+    b => b.usage.open,
+  );
   gauge('in_use', 'Tenant connections in use by a request.', b => b.usage.inUse);
   gauge('waiting', 'Requests that wait for a connection.', b => b.usage.waiting);
   gauge('limit', 'Maximum tenant connections of this process to the server.', b => b.max);
@@ -168,13 +236,21 @@ function addConnectionMetrics(registry: Registry, budgets: ReadonlyMap<string, C
     'Idle connections of one tenant closed to make room for another tenant.',
     b => b.counts.evicted,
   );
-  counter('database_connection_waits_total', 'Waits for a connection that have ended.', b => b.counts.waits);
+  counter(
+    'database_connection_waits_total',
+    'Waits for a connection that have ended.',
+    b => b.counts.waits,
+  );
   counter(
     'database_connection_wait_seconds_total',
     'Seconds that requests have waited for a connection.',
     b => b.counts.waitedMs / 1_000,
   );
-  counter('database_connections_refused_total', 'Waits that ended without a connection.', b => b.counts.refused);
+  counter(
+    'database_connections_refused_total',
+    'Waits that ended without a connection.',
+    b => b.counts.refused,
+  );
   counter(
     'database_server_full_total',
     'Connections that the server refused because it had no more (SQLSTATE 53300); they are tried again.',

@@ -8,7 +8,8 @@ const misnamed = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
-  // Names that contain their type. Sums of quantiles of several workers would mean nothing, too.
+  // Names that contain their type. Sums of quantiles of several workers would mean nothing,
+  // too.
   'nodejs_eventloop_utilization_summary',
   'nodejs_eventloop_utilization_histogram',
 ];
@@ -23,9 +24,11 @@ export function addNodeMetrics(registry: Registry): void {
   collectDefaultMetrics({ register: registry, eventLoopUtilizationTimeout: neverMs });
   for (const name of misnamed) registry.removeSingleMetric(name);
 
-  // Of several processes, the slowest event loop counts, and the start of the first one, which started the others.
-  for (const { name } of registry.getMetricsAsArray())
+  // Of several processes, the slowest event loop counts, and the start of the first one, which
+  // started the others.
+  for (const { name } of registry.getMetricsAsArray()) {
     if (name.startsWith('nodejs_eventloop_lag_')) setAggregator(registry, name, 'max');
+  }
   setAggregator(registry, 'process_start_time_seconds', 'first');
 }
 
@@ -38,7 +41,9 @@ function setAggregator(registry: Registry, name: string, aggregator: Aggregator)
  * @param schemaVersion of tenants in this build
  */
 export function addBuildMetric(registry: Registry, schemaVersion: string): void {
-  const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
+  const { version } = JSON.parse(
+    readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'),
+  );
   addGauge(registry, {
     name: 'build_info',
     help: 'The build that runs: its version and the schema version of its tenants. The value is 1.',

@@ -77,7 +77,10 @@ export class WorkerMetrics {
   }
 }
 
-/** Returns the metrics of an aggregated registry. They have their values as properties, which their type hides. */
+/**
+ * Returns the metrics of an aggregated registry. They have their values as properties, which
+ * their type hides.
+ */
 function valuesOf(aggregated: ReturnType<typeof Registry.aggregate>): MetricValues[] {
   return aggregated.getMetricsAsArray() as unknown as MetricValues[];
 }

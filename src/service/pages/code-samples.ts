@@ -8,13 +8,18 @@ export interface SampleValues {
   readonly base: string;
   /** By the name of a path parameter. */
   readonly path: Readonly<Record<string, string | number>>;
-  /** The id of a record that DELETE and restore use: nothing refers to it in the demo tenant. */
+  /**
+   * The id of a record that DELETE and restore use: nothing refers to it in the demo tenant.
+   */
   readonly deletedId: number;
 }
 
 const uuid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
 
-/** By resource, ids that differ from the usual ones: by default, the examples read record 1, and delete record 2. */
+/**
+ * By resource, ids that differ from the usual ones: by default, the examples read record 1, and
+ * delete record 2.
+ */
 const ids: Record<string, { id?: number; deletedId?: number }> = {
   User: { id: 3 }, // the administrator and the user of the sample of `register` come first
   Role: { id: 3, deletedId: 3 },
@@ -24,11 +29,12 @@ const ids: Record<string, { id?: number; deletedId?: number }> = {
 };
 
 /**
- * Returns values for the parameters of a group: records of the demo tenant, and the user and the role that the samples
- * of POST create when they are the first ones.
+ * Returns values for the parameters of a group: records of the demo tenant, and the user and
+ * the role that the samples of POST create when they are the first ones.
  */
 export function sampleValues({ name, endpoints }: EndpointGroup, base: string): SampleValues {
-  const stored = endpoints.find(({ method, body }) => method === 'PUT' && body?.example)?.body?.example ?? {};
+  const stored =
+    endpoints.find(({ method, body }) => method === 'PUT' && body?.example)?.body?.example ?? {};
   const { CountryCode, Code, PromoCode = 'SPRING10' } = stored as Record<string, string>;
   const { id = 1, deletedId = 2 } = ids[name] ?? {};
   const path = { id, entityId: 1, code: CountryCode ?? Code ?? 'GB', promoCode: PromoCode };
@@ -42,14 +48,19 @@ export function curlSample(endpoint: Endpoint, values: SampleValues): string {
   const address = endpoint.path.replace(/\{(\w+)\}/g, (_, name) =>
     encodeURIComponent(String(pathValue(endpoint, name, values))),
   );
-  const query = requiredQuery(endpoint).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
+  const query = requiredQuery(endpoint).map(
+    ([name, value]) => `${name}=${encodeURIComponent(value)}`,
+  );
   const options = [
     method === 'GET' || (method === 'POST' && body) ? '' : `-X ${method}`,
     ...credentials(endpoint),
     body ? `-H 'Content-Type: ${body.mediaType}'` : '',
     ...(body ? [sentBody(body)] : []),
   ].filter(Boolean);
-  return [`curl '${base}${address}${query.length > 0 ? `?${query.join('&')}` : ''}'`, ...options].join(' \\\n  ');
+  return [
+    `curl '${base}${address}${query.length > 0 ? `?${query.join('&')}` : ''}'`,
+    ...options,
+  ].join(' \\\n  ');
 }
 
 function credentials({ security, parameters }: Endpoint): string[] {
@@ -75,8 +86,9 @@ export function clientSample(endpoint: Endpoint, values: SampleValues): string {
   if (id === 'postAuthLogout') return 'await office.logout();';
   if (id === 'getDataGenerateToken') return tokenSample(path);
   const [first = 'Id', second = first] = Object.keys(response.body?.schema.properties ?? {});
-  if (response.isList && parameters.some(({ name }) => name === 'filter'))
+  if (response.isList && parameters.some(({ name }) => name === 'filter')) {
     return `for await (const record of office.all(${literal(path)}))\n  console.log(record.${first}, record.${second});`;
+  }
   const shown = response.isList ? 'data.length' : `data${response.mayBeEmpty ? '?' : ''}.${first}`;
   const results = response.body ? '{ data, error }' : '{ error }';
   const options = callOptions(endpoint, values);
@@ -115,17 +127,24 @@ function callOptions(endpoint: Endpoint, values: SampleValues): object {
   };
 }
 
-function pathValue({ method, path, parameters }: Endpoint, name: string, values: SampleValues): string | number {
+function pathValue(
+  { method, path, parameters }: Endpoint,
+  name: string,
+  values: SampleValues,
+): string | number {
   const schema = parameters.find(each => each.name === name && each.in === 'path')?.schema;
   if (schema?.format === 'uuid') return uuid;
-  const isDeleted = name === 'id' && ((method === 'DELETE' && path.endsWith('}')) || path.endsWith('/restore'));
+  const isDeleted =
+    name === 'id' && ((method === 'DELETE' && path.endsWith('}')) || path.endsWith('/restore'));
   return isDeleted ? values.deletedId : (values.path[name] ?? 1);
 }
 
 /** The parameters of the query that an endpoint requires, with their first values. */
 function requiredQuery({ parameters }: Endpoint): [string, string][] {
   const required = ({ in: place, required }: Parameter): boolean => place === 'query' && required;
-  return parameters.filter(required).map(({ name, schema }) => [name, String(schema.enum?.[0] ?? '1')]);
+  return parameters
+    .filter(required)
+    .map(({ name, schema }) => [name, String(schema.enum?.[0] ?? '1')]);
 }
 
 /** Code in place of a value. */

@@ -6,7 +6,13 @@ import { assets, type Content } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
 import { htmlDocument } from '../../lib/html/html-document.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
-import { type Document, documentPage, documentText, pictures, shownDocuments } from './document-page.ts';
+import {
+  type Document,
+  documentPage,
+  documentText,
+  pictures,
+  shownDocuments,
+} from './document-page.ts';
 import { errorsPage, meanings } from './errors-page.ts';
 import { textSections } from './markdown.ts';
 import { openApiDocument, openApiText } from './openapi-document.ts';
@@ -25,14 +31,23 @@ export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<
   };
   const tags = [...new Set(routes.map(({ tag }) => tag))];
   const htmlPage = (render: Content['render']): Content => ({ type: 'html', render });
-  const picture = (path: string): Content => ({ type: 'svg', render: () => documentText(path.slice(1)) });
+  const picture = (path: string): Content => ({
+    type: 'svg',
+    render: () => documentText(path.slice(1)),
+  });
   return new Map<string, Content>([
     ...assets,
     ...accountAssets,
-    ...shownDocuments(site).map((each): [string, Content] => [each.path, htmlPage(() => documentPage(each, site))]),
+    ...shownDocuments(site).map((each): [string, Content] => [
+      each.path,
+      htmlPage(() => documentPage(each, site)),
+    ]),
     ...(site.hasHandbook ? pictures.map((path): [string, Content] => [path, picture(path)]) : []),
     ['/docs/reference', htmlPage(() => referencePage(groups(), site))],
-    ...tags.map((tag): [string, Content] => [pageOf(tag), htmlPage(() => groupPage(tag, groups(), site))]),
+    ...tags.map((tag): [string, Content] => [
+      pageOf(tag),
+      htmlPage(() => groupPage(tag, groups(), site)),
+    ]),
     ['/docs/errors', htmlPage(() => errorsPage(referenceChain(groups()), site))],
     ['/docs/openapi.json', { type: 'json', render: () => openApiText(routes) }],
     ['/docs/search.json', { type: 'json', render: () => searchIndex(groups(), site) }],
@@ -43,25 +58,46 @@ export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<
     ['/swagger/start.js', { type: 'js', render: () => ownFile('explorer.js') }],
     ['/swagger/login.js', { type: 'js', render: () => ownFile('explorer-login.js') }],
     ['/swagger/swagger-ui.css', { type: 'css', render: () => swaggerFile('swagger-ui.css') }],
-    ['/swagger/swagger-ui-bundle.js', { type: 'js', render: () => swaggerFile('swagger-ui-bundle.js') }],
+    [
+      '/swagger/swagger-ui-bundle.js',
+      { type: 'js', render: () => swaggerFile('swagger-ui-bundle.js') },
+    ],
   ]);
 }
 
-/** An entry that search.js searches: title, address, where that is, the words to show below it, and all other words. */
+/**
+ * An entry that search.js searches: title, address, where that is, the words to show below it,
+ * and all other words.
+ */
 type Entry = readonly [title: string, address: string, place: string, shown: string, words: string];
 
 const maxShown = 120; // characters
 
-/** The search index of all pages, as JSON. The browser searches it, so that the search needs no server. */
+/**
+ * The search index of all pages, as JSON. The browser searches it, so that the search needs no
+ * server.
+ */
 async function searchIndex(groups: readonly EndpointGroup[], site: Site): Promise<string> {
   const ofDocuments = await Promise.all(shownDocuments(site).map(documentEntries));
-  return JSON.stringify([...ofDocuments.flat(), ...groups.flatMap(endpointEntries), ...errorEntries()]);
+  return JSON.stringify([
+    ...ofDocuments.flat(),
+    ...groups.flatMap(endpointEntries),
+    ...errorEntries(),
+  ]);
 }
 
 function endpointEntries({ name, page, endpoints }: EndpointGroup): Entry[] {
   return endpoints.map(({ id, method, path, summary, description, body, response }) => {
-    const fields = [body, response.body].flatMap(each => Object.keys(each?.schema.properties ?? {}));
-    return [summary, `${page}#${id}`, `Reference: ${name}`, `${method} ${path}`, wordsOf(`${description} ${fields}`)];
+    const fields = [body, response.body].flatMap(each =>
+      Object.keys(each?.schema.properties ?? {}),
+    );
+    return [
+      summary,
+      `${page}#${id}`,
+      `Reference: ${name}`,
+      `${method} ${path}`,
+      wordsOf(`${description} ${fields}`),
+    ];
   });
 }
 
@@ -73,7 +109,9 @@ function errorEntries(): Entry[] {
 }
 
 async function documentEntries({ file, path, title }: Document): Promise<Entry[]> {
-  const sections = textSections(await documentText(file)).filter(({ heading, text }) => heading || text);
+  const sections = textSections(await documentText(file)).filter(
+    ({ heading, text }) => heading || text,
+  );
   return sections.map(({ id, heading, text }) => [
     heading || title,
     id === '' ? path : `${path}#${id}`,

@@ -3,7 +3,10 @@ import { posix } from 'node:path';
 import { renderDocument } from './markdown.ts';
 import { type PageChain, page, type Site } from './page.ts';
 
-/** The address of the service in the examples of the documents. A rendered page has the real one in its place. */
+/**
+ * The address of the service in the examples of the documents. A rendered page has the real one
+ * in its place.
+ */
 const exampleAddress = 'https://api.example.com';
 
 /** A Markdown file of the repository that the service shows as a page. */
@@ -61,7 +64,11 @@ const operatorPages: readonly Document[] = [
   operatePage('monitoring', 'Monitoring'),
   operatePage('reference', 'Reference'),
   { file: 'docs/deploy.md', path: '/docs/deploy', title: 'Run it in production' },
-  { file: 'docs/what-it-does-not-do.md', path: '/docs/what-it-does-not-do', title: 'What it does not do' },
+  {
+    file: 'docs/what-it-does-not-do.md',
+    path: '/docs/what-it-does-not-do',
+    title: 'What it does not do',
+  },
 ];
 
 export const documents: readonly Document[] = [...guidePages, ...operatorPages];
@@ -71,8 +78,12 @@ export function shownDocuments({ hasHandbook }: Site): readonly Document[] {
   return hasHandbook ? documents : guidePages;
 }
 
-/** The pictures of the handbook, by their path on the service: the same as in the repository. */
-export const pictures: readonly string[] = ['now', 'tenant', 'plan'].map(name => `/docs/pictures/console-${name}.svg`);
+/**
+ * The pictures of the handbook, by their path on the service: the same as in the repository.
+ */
+export const pictures: readonly string[] = ['now', 'tenant', 'plan'].map(
+  name => `/docs/pictures/console-${name}.svg`,
+);
 
 const chains: readonly PageChain[] = [
   { name: 'Guide', pages: guidePages },
@@ -108,11 +119,16 @@ export function documentText(file: string): Promise<string> {
   return readFile(new URL(`../../../${file}`, import.meta.url), 'utf8');
 }
 
-/** `operate/capacity.md#imports` → `/docs/operate/capacity#imports`; a link within the page stays as it is. */
+/**
+ * `operate/capacity.md#imports` → `/docs/operate/capacity#imports`; a link within the page
+ * stays as it is.
+ */
 function servicePath(file: string, target: string): string {
   const [linked = '', anchor] = target.split('#');
   if (linked === '') return target;
   const path = pageOf[posix.join(posix.dirname(file), linked)];
-  if (path === undefined) throw new Error(`${file} links to ${target}, which is no page of the service`);
+  if (path === undefined) {
+    throw new Error(`${file} links to ${target}, which is no page of the service`);
+  }
   return anchor === undefined ? path : `${path}#${anchor}`;
 }

@@ -20,16 +20,23 @@ export const meanings: Record<ProblemCode, string> = {
     'The tenant has as many records of this kind, or as much text in them, as [it may have](/docs/guide/limits).',
   unknown_record: 'The record to change or delete does not exist.',
   unauthorized: 'The request has no access token. Send one.',
-  invalid_token: 'The access token was altered, was revoked, or was not issued by this service. Log in again.',
-  token_expired: 'The access token has expired. Exchange the refresh token, then repeat the request.',
+  invalid_token:
+    'The access token was altered, was revoked, or was not issued by this service. Log in again.',
+  token_expired:
+    'The access token has expired. Exchange the refresh token, then repeat the request.',
   invalid_credentials: 'The e-mail address or the password is wrong, or the account is not active.',
-  invalid_refresh_token: 'The refresh token was used before or has expired, or its session has ended. Log in again.',
-  tenant_required: 'A request without a token needs the guid or the slug of an active tenant in `X-Tenant`.',
+  invalid_refresh_token:
+    'The refresh token was used before or has expired, or its session has ended. Log in again.',
+  tenant_required:
+    'A request without a token needs the guid or the slug of an active tenant in `X-Tenant`.',
   tenant_inactive: 'The tenant is suspended or deleted.',
-  forbidden: 'Your role lacks the permission that `WWW-Authenticate` names, or the endpoint needs the scope `All`.',
+  forbidden:
+    'Your role lacks the permission that `WWW-Authenticate` names, or the endpoint needs the scope `All`.',
   not_found: 'The path does not exist, no record has this key, or the list is empty.',
-  method_not_allowed: 'The path does not support this method. `Allow` names the methods that it supports.',
-  request_timeout: 'The head of a request must arrive within 5 s, the whole request within 15 s. Send it again.',
+  method_not_allowed:
+    'The path does not support this method. `Allow` names the methods that it supports.',
+  request_timeout:
+    'The head of a request must arrive within 5 s, the whole request within 15 s. Send it again.',
   idempotency_in_progress:
     'A request with the same `Idempotency-Key` is still running. Repeat it after `Retry-After` seconds.',
   gone: 'Legacy tokens are switched off for this tenant. Log in instead.',
@@ -41,13 +48,15 @@ export const meanings: Record<ProblemCode, string> = {
   payload_too_large: 'The body is too large. Send less.',
   unsupported_media_type:
     'The body must have the media type that `detail` names, such as `application/json`, in UTF-8, not compressed.',
-  idempotency_key_reused: 'The `Idempotency-Key` was used for another path or body within 24 hours. Use a new one.',
+  idempotency_key_reused:
+    'The `Idempotency-Key` was used for another path or body within 24 hours. Use a new one.',
   rate_limited: 'Too many requests. Wait the number of seconds in `Retry-After`.',
   headers_too_large: 'A request has at most 16 KiB of headers, and at most 100. Send less.',
   internal_error: 'The service has a fault. Report the `traceId` to its operator.',
   not_implemented: 'The service does not support this method anywhere.',
   unavailable: 'A part of the service is down. Repeat the request after `Retry-After` seconds.',
-  migration_pending: "The tenant's database is being upgraded. Repeat the request after `Retry-After` seconds.",
+  migration_pending:
+    "The tenant's database is being upgraded. Repeat the request after `Retry-After` seconds.",
   overloaded: 'The service is too busy. Repeat the request after `Retry-After` seconds.',
 };
 

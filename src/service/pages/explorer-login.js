@@ -1,11 +1,13 @@
-// Runs in the browser: the login of the explorer. Its tokens stay in memory, and a reload ends the session of the page.
+// Runs in the browser: the login of the explorer. Its tokens stay in memory, and a reload ends
+// the session of the page.
 
 /** So long before an access token expires, the next request gets a new one. */
 const marginMs = 60_000;
 
 /**
  * Logs in, and gets new tokens while the page is open.
- * @param onToken receives each new access token; undefined after the logout and at the end of the session
+ * @param onToken receives each new access token; undefined after the logout and at the end of
+ *   the session
  */
 export function createLogin(onToken) {
   let session;
@@ -23,7 +25,11 @@ export function createLogin(onToken) {
   }
 
   function keep(tenant, tokens) {
-    session = tokens && { tenant, ...tokens, expiresAt: Date.now() + lifetimeMs(tokens.accessToken) };
+    session = tokens && {
+      tenant,
+      ...tokens,
+      expiresAt: Date.now() + lifetimeMs(tokens.accessToken),
+    };
     onToken(tokens?.accessToken);
   }
 
@@ -48,7 +54,9 @@ export function createLogin(onToken) {
     },
     /** Puts an access token that is still valid in the place of the one that a request has. */
     async renew(request) {
-      if (!session || request.headers?.Authorization !== `Bearer ${session.accessToken}`) return request;
+      if (!session || request.headers?.Authorization !== `Bearer ${session.accessToken}`) {
+        return request;
+      }
       if (Date.now() > session.expiresAt - marginMs) {
         refreshing ??= refresh().finally(() => (refreshing = undefined));
         await refreshing;
@@ -61,7 +69,9 @@ export function createLogin(onToken) {
 
 /** By the claims of the token, whatever the clock of this machine says. */
 function lifetimeMs(token) {
-  const { iat, exp } = JSON.parse(atob(token.split('.')[1].replaceAll('-', '+').replaceAll('_', '/')));
+  const { iat, exp } = JSON.parse(
+    atob(token.split('.')[1].replaceAll('-', '+').replaceAll('_', '/')),
+  );
   return (exp - iat) * 1_000;
 }
 
@@ -72,7 +82,10 @@ function wordsOf({ code, title, errors }) {
   return field ? `${field[0]} ${field[1][0]}.` : `${title}.`;
 }
 
-/** A Swagger UI plugin: the form above the endpoints. @param login as `createLogin` makes it */
+/**
+ * A Swagger UI plugin: the form above the endpoints.
+ * @param login as `createLogin` makes it
+ */
 export function loginBox(login) {
   return ({ React }) => {
     const { createElement: h, useState } = React;
@@ -83,7 +96,9 @@ export function loginBox(login) {
       const [user, setUser] = useState('');
       const [error, setError] = useState('');
       const [isBusy, setBusy] = useState(false);
-      const [tenant, setTenant] = useState(new URLSearchParams(location.search).get('tenant') ?? '');
+      const [tenant, setTenant] = useState(
+        new URLSearchParams(location.search).get('tenant') ?? '',
+      );
       async function submit(event) {
         event.preventDefault();
         const { email, password } = Object.fromEntries(new FormData(event.target));
@@ -101,13 +116,20 @@ export function loginBox(login) {
         setUser('');
         await login.logOut();
       }
-      if (user)
+      if (user) {
         return h(
           'div',
           { className: 'login', role: 'status' },
-          h('p', null, 'Logged in as ', h('strong', null, user), '. All requests below carry the access token.'),
+          h(
+            'p',
+            null,
+            'Logged in as ',
+            h('strong', null, user),
+            '. All requests below carry the access token.',
+          ),
           h('button', { type: 'button', className: 'btn', onClick: logOut }, 'Log out'),
         );
+      }
       return h(
         'form',
         { className: 'login', onSubmit: submit },
@@ -120,7 +142,8 @@ export function loginBox(login) {
         field('password', 'Password', { type: 'password', autoComplete: 'current-password' }),
         h('button', { className: 'btn execute', disabled: isBusy }, 'Log in'),
         h('p', { role: 'alert' }, error),
-        tenant && h('a', { href: `/reset?tenant=${encodeURIComponent(tenant)}` }, 'Forgot your password?'),
+        tenant &&
+          h('a', { href: `/reset?tenant=${encodeURIComponent(tenant)}` }, 'Forgot your password?'),
       );
     }
     return { components: { LoginBox } };

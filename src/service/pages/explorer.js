@@ -1,12 +1,19 @@
-// Runs in the browser: starts Swagger UI, with the parts of its page replaced that screen readers cannot use.
+// Runs in the browser: starts Swagger UI, with the parts of its page replaced that screen
+// readers cannot use.
 
 import { createLogin, loginBox } from './login.js';
 
-/** A Swagger UI plugin: https://swagger.io/docs/open-source-tools/swagger-ui/customization/plugin-api/ */
+/**
+ * A Swagger UI plugin:
+ * https://swagger.io/docs/open-source-tools/swagger-ui/customization/plugin-api/
+ */
 function accessibleParts({ React }) {
   const { createElement: h, useEffect, useRef } = React;
 
-  /** The page below the header. Swagger UI's own layout has a second `main` and skips a level of headings. */
+  /**
+   * The page below the header. Swagger UI's own layout has a second `main` and skips a level of
+   * headings.
+   */
   function ExplorerLayout({ getComponent, specSelectors }) {
     const part = name => h(getComponent(name, true));
     const status = specSelectors.loadingStatus();
@@ -17,19 +24,27 @@ function accessibleParts({ React }) {
       { className: 'swagger-ui' },
       h('div', { className: 'wrapper' }, part('InfoContainer')),
       h('div', { className: 'wrapper' }, part('LoginBox')),
-      h('div', { className: 'wrapper endpoints' }, h('h2', null, 'Endpoints'), part('AuthorizeBtnContainer')),
+      h(
+        'div',
+        { className: 'wrapper endpoints' },
+        h('h2', null, 'Endpoints'),
+        part('AuthorizeBtnContainer'),
+      ),
       h('div', { className: 'wrapper' }, part('errors'), part('operations')),
     );
   }
 
   /**
-   * The responses of an operation. Each table claims to be a landmark, without a name of its own; and the keyboard does
-   * not reach examples and responses, which scroll when they are long.
+   * The responses of an operation. Each table claims to be a landmark, without a name of its
+   * own; and the keyboard does not reach examples and responses, which scroll when they are
+   * long.
    */
   const accessibleResponses = Responses => props => {
     const box = useRef(null);
     useEffect(() => {
-      for (const table of box.current.querySelectorAll('table[role=region]')) table.removeAttribute('role');
+      for (const table of box.current.querySelectorAll('table[role=region]')) {
+        table.removeAttribute('role');
+      }
       for (const text of box.current.querySelectorAll('pre')) text.tabIndex = 0;
     });
     return h('div', { ref: box }, h(Responses, props));
@@ -39,9 +54,11 @@ function accessibleParts({ React }) {
   const accessibleParameters = Parameters => props => {
     const box = useRef(null);
     useEffect(() => {
-      for (const row of box.current.querySelectorAll('tr[data-param-name]'))
-        for (const list of row.querySelectorAll('select'))
+      for (const row of box.current.querySelectorAll('tr[data-param-name]')) {
+        for (const list of row.querySelectorAll('select')) {
           list.ariaLabel = `${row.dataset.paramName}${list.matches('.examples-select *') ? ', examples' : ''}`;
+        }
+      }
     });
     return h('div', { ref: box }, h(Parameters, props));
   };
@@ -54,7 +71,8 @@ function accessibleParts({ React }) {
       TextArea: Original => props => h(Original, { 'aria-label': 'Request body', ...props }),
       CloseIcon: Original => props =>
         h(Original, { ...props, role: 'img', 'aria-hidden': undefined, 'aria-label': 'Close' }),
-      // The text of each button is its name: a label with other words hides it from speech control.
+      // The text of each button is its name: a label with other words hides it from speech
+      // control.
       Button: Original => props => h(Original, { ...props, 'aria-label': undefined }),
       parameters: accessibleParameters,
       responses: accessibleResponses,
@@ -65,7 +83,10 @@ function accessibleParts({ React }) {
 const login = createLogin(token =>
   token === undefined ? ui.authActions.logout(['bearer']) : ui.preauthorizeApiKey('bearer', token),
 );
-document.documentElement.classList.toggle('dark-mode', matchMedia('(prefers-color-scheme: dark)').matches);
+document.documentElement.classList.toggle(
+  'dark-mode',
+  matchMedia('(prefers-color-scheme: dark)').matches,
+);
 const ui = SwaggerUIBundle({
   url: '/docs/openapi.json',
   dom_id: '#explorer',

@@ -22,10 +22,15 @@ export function renderInline(text: string): Html {
 }
 
 /**
- * Renders a document: headings get ids, code blocks and tables are those of `html.ts`, raw HTML is escaped.
- * @param linkTarget maps the target of each link, and each picture, to its address on the service
+ * Renders a document: headings get ids, code blocks and tables are those of `html.ts`, raw HTML
+ * is escaped.
+ * @param linkTarget maps the target of each link, and each picture, to its address on the
+ *   service
  */
-export function renderDocument(text: string, linkTarget: (target: string) => string): RenderedDocument {
+export function renderDocument(
+  text: string,
+  linkTarget: (target: string) => string,
+): RenderedDocument {
   const sections: [id: string, name: string, parts: Section[]][] = [];
   let heading = '';
   const renderer: RendererObject = {
@@ -39,7 +44,9 @@ export function renderDocument(text: string, linkTarget: (target: string) => str
     },
     code: ({ text }) => `${codeBlock(text, `Code: ${heading}`).html}\n`,
     table({ header, rows }) {
-      const inline = ({ tokens }: Tokens.TableCell): Html => ({ html: this.parser.parseInline(tokens) });
+      const inline = ({ tokens }: Tokens.TableCell): Html => ({
+        html: this.parser.parseInline(tokens),
+      });
       const columns = header.map(({ text }) => text);
       const cells = rows.map(row => row.map(inline));
       return `${table(columns, cells).html}\n`;
@@ -67,8 +74,11 @@ export function textSections(text: string): TextSection[] {
   const sections = [{ id: '', heading: '', text: '' }];
   for (const token of fragments.lexer(text)) {
     const heading = token.type === 'heading' ? token.text.replaceAll('`', '') : '';
-    if (token.type === 'heading' && token.depth > 1) sections.push({ id: headingId(heading), heading, text: '' });
-    else if (token.type !== 'heading') sections.at(-1)!.text += `${plainText(token.raw)}\n`;
+    if (token.type === 'heading' && token.depth > 1) {
+      sections.push({ id: headingId(heading), heading, text: '' });
+    } else if (token.type !== 'heading') {
+      sections.at(-1)!.text += `${plainText(token.raw)}\n`;
+    }
   }
   return sections;
 }
@@ -82,7 +92,9 @@ function plainText(markdown: string): string {
     .trim();
 }
 
-/** The id that code hosts give to a heading, so that one anchor works there and on the service. */
+/**
+ * The id that code hosts give to a heading, so that one anchor works there and on the service.
+ */
 export function headingId(heading: string): string {
   return heading
     .toLowerCase()

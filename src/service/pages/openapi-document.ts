@@ -10,7 +10,10 @@ import { type Json, namedSchemas, toSchema } from './openapi-schemas.ts';
 /** Version of the API contract, not of the build. */
 const version = '1.0.0';
 
-/** The OpenAPI document as JSON text: the one that the service serves and `npm run openapi` prints. */
+/**
+ * The OpenAPI document as JSON text: the one that the service serves and `npm run openapi`
+ * prints.
+ */
 export function openApiText(routes: readonly TenantRoute[]): string {
   return `${JSON.stringify(openApiDocument(routes), null, 2)}\n`;
 }
@@ -46,27 +49,36 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
   };
 }
 
-/** The schemas that a path refers to. The records of a list that takes `include` have a schema of their own. */
+/**
+ * The schemas that a path refers to. The records of a list that takes `include` have a schema
+ * of their own.
+ */
 function usedSchemas(schemas: Json, paths: Json): Json {
   const text = JSON.stringify(paths);
-  const isUsed = ([name]: [string, unknown]): boolean => text.includes(`"#/components/schemas/${name}"`);
+  const isUsed = ([name]: [string, unknown]): boolean =>
+    text.includes(`"#/components/schemas/${name}"`);
 
   return Object.fromEntries(Object.entries(schemas).filter(isUsed));
 }
 
-/** The groups of operations. Each has the description of its list, or of the first of its routes that has one. */
+/**
+ * The groups of operations. Each has the description of its list, or of the first of its routes
+ * that has one.
+ */
 function tags(routes: readonly TenantRoute[]): Json[] {
   const names = [...new Set(routes.map(route => route.tag))];
   return names.map(name => {
     const described = routes.filter(({ tag, description }) => tag === name && description);
-    const { description } = described.find(({ response }) => response instanceof z.ZodArray) ?? described[0] ?? {};
+    const { description } =
+      described.find(({ response }) => response instanceof z.ZodArray) ?? described[0] ?? {};
     return { name, description: tagDescriptions[name] ?? description };
   });
 }
 
 /** Of tags whose routes have several subjects. */
 const tagDescriptions: Record<string, string> = {
-  Authentication: 'Login, sessions, registration, forgotten passwords, and the tokens of API clients.',
+  Authentication:
+    'Login, sessions, registration, forgotten passwords, and the tokens of API clients.',
 };
 
 const securitySchemes = {
@@ -81,7 +93,8 @@ const securitySchemes = {
 };
 
 /**
- * The OpenAPI operation of a route. A route that requires a permission has it in `x-permission`.
+ * The OpenAPI operation of a route. A route that requires a permission has it in
+ * `x-permission`.
  * @param routes all routes, for examples of records
  */
 function operation(route: TenantRoute, routes: readonly TenantRoute[]): Json {
@@ -123,7 +136,9 @@ const requirements: Record<string, Requirement> = {
 /** `GET /api/v1/Countries/code/{code}` → `getCountriesCodeByCode` */
 function operationId({ method, path }: TenantRoute): string {
   const segments = path.replace(/^\/api\/(v1\/)?/, '').split(/[/.-]/);
-  const words = segments.map(text => (text.startsWith(':') ? `By${capitalise(text.slice(1))}` : capitalise(text)));
+  const words = segments.map(text =>
+    text.startsWith(':') ? `By${capitalise(text.slice(1))}` : capitalise(text),
+  );
   return method.toLowerCase() + words.join('');
 }
 
@@ -134,27 +149,45 @@ function capitalise(word: string): string {
 function requestBody({ body, example, upload, method }: TenantRoute): Json {
   if (upload) {
     const { mediaType, example } = upload;
-    return { requestBody: { required: true, content: { [mediaType]: { schema: { type: 'string' }, example } } } };
+    return {
+      requestBody: {
+        required: true,
+        content: { [mediaType]: { schema: { type: 'string' }, example } },
+      },
+    };
   }
   if (!body) return {};
   const isPatch = method === 'PATCH';
   const schema = isPatch ? patchSchema(body) : toSchema(body, 'input');
   const content = { schema, ...(example ? { example } : {}) };
   const mediaTypes = isPatch ? [mergePatch, 'application/json'] : ['application/json'];
-  return { requestBody: { required: true, content: Object.fromEntries(mediaTypes.map(type => [type, content])) } };
+  return {
+    requestBody: {
+      required: true,
+      content: Object.fromEntries(mediaTypes.map(type => [type, content])),
+    },
+  };
 }
 
-/** The schema of a merge patch by a contract: no field is required, and null removes those that may be absent. */
+/**
+ * The schema of a merge patch by a contract: no field is required, and null removes those that
+ * may be absent.
+ */
 function patchSchema(body: z.ZodObject): Json {
   const { required = [], properties, ...rest } = toSchema(body, 'input');
   const isRequired = (name: string) => (required as string[]).includes(name);
-  const patched = Object.entries(properties as Record<string, Json>).map(([name, { default: _, ...property }]) => {
-    if (isRequired(name) || takesNull(body.shape[name])) return [name, property];
-    const { description, ...value } = property;
-    return [
-      name,
-      { description: `${description} Null: as in a new record without it.`, anyOf: [value, { type: 'null' }] },
-    ];
-  });
+  const patched = Object.entries(properties as Record<string, Json>).map(
+    ([name, { default: _, ...property }]) => {
+      if (isRequired(name) || takesNull(body.shape[name])) return [name, property];
+      const { description, ...value } = property;
+      return [
+        name,
+        {
+          description: `${description} Null: as in a new record without it.`,
+          anyOf: [value, { type: 'null' }],
+        },
+      ];
+    },
+  );
   return { ...rest, properties: Object.fromEntries(patched) };
 }

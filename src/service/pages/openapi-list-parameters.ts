@@ -9,7 +9,8 @@ import type { TenantRoute } from '../../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
 
 /**
- * The parameters that a list takes beside those of its own: `limit`, `after`, `sort`, `q`, `filter` and its operators.
+ * The parameters that a list takes beside those of its own: `limit`, `after`, `sort`, `q`,
+ * `filter` and its operators.
  */
 export function listParameters({ list }: TenantRoute): Json[] {
   if (!list) return [];
@@ -47,7 +48,8 @@ const afterParameter = {
 const bomParameter = {
   name: 'bom',
   ...inQuery,
-  description: 'Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it.',
+  description:
+    'Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it.',
   schema: { type: 'boolean', default: false },
 };
 
@@ -72,7 +74,10 @@ function sortParameter(list: ListContract): Json {
     description: `Fields in the order of their weight, descending with \`-\`: of ${names.join(', ')}.`,
     style: 'form',
     explode: false,
-    schema: { type: 'array', items: { type: 'string', enum: names.flatMap(name => [name, `-${name}`]) } },
+    schema: {
+      type: 'array',
+      items: { type: 'string', enum: names.flatMap(name => [name, `-${name}`]) },
+    },
     examples: { ascending: { value: [first] }, descending: { value: [`-${second}`] } },
   };
 }
@@ -85,7 +90,9 @@ function searchParameter({ search }: ListContract): Json {
 
 function equalityParameter(fields: ListField[]): Json {
   const [first] = fields;
-  const properties = Object.fromEntries(fields.map(field => [field.name, oneOrMore(valueSchema(field))]));
+  const properties = Object.fromEntries(
+    fields.map(field => [field.name, oneOrMore(valueSchema(field))]),
+  );
   return {
     name: 'filter',
     ...inQuery,
@@ -95,7 +102,10 @@ function equalityParameter(fields: ListField[]): Json {
     style: 'deepObject',
     explode: true,
     schema: { type: 'object', properties, additionalProperties: false },
-    examples: { none: { value: {} }, one: { value: first ? { [first.name]: kinds[first.kind][1] } : {} } },
+    examples: {
+      none: { value: {} },
+      one: { value: first ? { [first.name]: kinds[first.kind][1] } : {} },
+    },
   };
 }
 

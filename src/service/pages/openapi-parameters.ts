@@ -5,17 +5,34 @@ import { type Json, toSchema } from './openapi-schemas.ts';
 
 /** The parameters of a route: its headers, and those of its path, query and list. */
 export function parameters(route: TenantRoute): Json[] {
-  return [...headers(route), ...pathParameters(route), ...queryParameters(route), ...listParameters(route)];
+  return [
+    ...headers(route),
+    ...pathParameters(route),
+    ...queryParameters(route),
+    ...listParameters(route),
+  ];
 }
 
-function headers({ access, cache, takesIfMatch, list, takesIdempotencyKey, takesLastEventId }: TenantRoute): Json[] {
-  const tenant = access === 'anonymous' ? 'The guid of the tenant, or its slug.' : 'The guid of the tenant.';
+function headers({
+  access,
+  cache,
+  takesIfMatch,
+  list,
+  takesIdempotencyKey,
+  takesLastEventId,
+}: TenantRoute): Json[] {
+  const tenant =
+    access === 'anonymous' ? 'The guid of the tenant, or its slug.' : 'The guid of the tenant.';
   const namesTenant = access === 'anonymous' || access === 'optional';
-  const tag = 'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
-  const known = 'An `ETag` of the response, which the client has. If it is current: 304 without a body.';
+  const tag =
+    'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
+  const known =
+    'An `ETag` of the response, which the client has. If it is current: 304 without a body.';
   const unwanted = 'If the record has this `ETag`, the change is not made: 412.';
-  const count = '`count=exact`: the response says in `Content-Range` how many records the list has in all its pages.';
-  const key = 'A new random value. A request that is repeated with it within 24 hours makes the change once.';
+  const count =
+    '`count=exact`: the response says in `Content-Range` how many records the list has in all its pages.';
+  const key =
+    'A new random value. A request that is repeated with it within 24 hours makes the change once.';
   const event = 'The `id` of the last event that was received: the stream goes on after it.';
   return [
     namesTenant && header('X-Tenant', tenant, { required: access === 'anonymous' }),
@@ -28,7 +45,11 @@ function headers({ access, cache, takesIfMatch, list, takesIdempotencyKey, takes
   ].filter(each => typeof each === 'object');
 }
 
-function header(name: string, description: string, { required = false, ...limits }: Json = {}): Json {
+function header(
+  name: string,
+  description: string,
+  { required = false, ...limits }: Json = {},
+): Json {
   return { name, in: 'header', required, description, schema: { type: 'string', ...limits } };
 }
 
@@ -44,7 +65,9 @@ function pathParameters({ path }: TenantRoute): Json[] {
 
 function pathSchema(name: string, path: string): Json {
   if (/code$/i.test(name)) return { type: 'string' };
-  return path.includes('/sessions/') ? { type: 'string', format: 'uuid' } : { type: 'integer', minimum: 1 };
+  return path.includes('/sessions/')
+    ? { type: 'string', format: 'uuid' }
+    : { type: 'integer', minimum: 1 };
 }
 
 const pathDescriptions: Record<string, string> = {
@@ -66,7 +89,9 @@ const queryDescriptions: Record<string, string> = {
   key: 'Return only entries of the record with this id or code.',
 };
 
-/** A query string holds text only. The types are those of the values that the text stands for. */
+/**
+ * A query string holds text only. The types are those of the values that the text stands for.
+ */
 function queryParameters(route: TenantRoute): Json[] {
   const { query } = route;
   return Object.entries(query?.shape ?? {}).map(([name, field]) => {

@@ -6,11 +6,16 @@ import { requiredPermission, type TenantRoute } from '../../tenancy/define-route
 import { headerReferences } from './openapi-responses.ts';
 import type { Json } from './openapi-schemas.ts';
 
-/** The problems that a route can respond with, as references to the responses of `problemResponses`. */
+/**
+ * The problems that a route can respond with, as references to the responses of
+ * `problemResponses`.
+ */
 export function problemReferences(route: TenantRoute): Json {
   const responses = problemStatuses.flatMap(status => {
     const codes = codesOf(status, route);
-    return codes.length > 0 ? [[status, { $ref: `#/components/responses/${nameOf(status, codes)}` }]] : [];
+    return codes.length > 0
+      ? [[status, { $ref: `#/components/responses/${nameOf(status, codes)}` }]]
+      : [];
   });
   return Object.fromEntries(responses);
 }
@@ -18,11 +23,12 @@ export function problemReferences(route: TenantRoute): Json {
 /** The responses that `problemReferences` refers to. Routes with the same codes share them. */
 export function problemResponses(routes: readonly TenantRoute[]): Json {
   const responses: Json = {};
-  for (const status of problemStatuses)
+  for (const status of problemStatuses) {
     for (const route of routes) {
       const codes = codesOf(status, route);
       if (codes.length > 0) responses[nameOf(status, codes)] ??= problemResponse(status, codes);
     }
+  }
   return responses;
 }
 
@@ -39,7 +45,10 @@ function problemResponse(status: ProblemStatus, codes: readonly ProblemCode[]): 
   const example = {
     ...problemBody(code, '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e'),
     ...(code === 'validation_failed'
-      ? { errors: { CountryName: ['is required'] }, errorCodes: { CountryName: [{ code: 'required' }] } }
+      ? {
+          errors: { CountryName: ['is required'] },
+          errorCodes: { CountryName: [{ code: 'required' }] },
+        }
       : {}),
   };
   const schema = { allOf: [{ $ref: '#/components/schemas/Problem' }, narrowed] };
@@ -68,12 +77,27 @@ export const problemSchema = {
   required: ['type', 'title', 'status', 'code', 'traceId'],
   additionalProperties: false,
   properties: {
-    type: { type: 'string', format: 'uri-reference', description: 'The page that explains the code.' },
+    type: {
+      type: 'string',
+      format: 'uri-reference',
+      description: 'The page that explains the code.',
+    },
     title: { type: 'string', description: 'The problem in a few words. The text may change.' },
     status: { type: 'integer', description: 'The status of the response.' },
-    code: { type: 'string', enum: Object.keys(problems), description: 'What is wrong. A code keeps its meaning.' },
-    traceId: { type: 'string', format: 'uuid', description: 'The `X-Request-Id`. Report it with the problem.' },
-    detail: { type: 'string', description: 'What is wrong with this request, as text that may change.' },
+    code: {
+      type: 'string',
+      enum: Object.keys(problems),
+      description: 'What is wrong. A code keeps its meaning.',
+    },
+    traceId: {
+      type: 'string',
+      format: 'uuid',
+      description: 'The `X-Request-Id`. Report it with the problem.',
+    },
+    detail: {
+      type: 'string',
+      description: 'What is wrong with this request, as text that may change.',
+    },
     errors: {
       type: 'object',
       description: 'What is wrong, by field name.',
@@ -90,12 +114,23 @@ export const problemSchema = {
           required: ['code'],
           additionalProperties: false,
           properties: {
-            code: { type: 'string', enum: fieldErrorCodes, description: 'What is wrong with the field.' },
+            code: {
+              type: 'string',
+              enum: fieldErrorCodes,
+              description: 'What is wrong with the field.',
+            },
             min: { type: 'number', description: 'The least value or length that is accepted.' },
             max: { type: 'number', description: 'The greatest value or length that is accepted.' },
             expected: { type: 'string', description: 'The type that is accepted.' },
-            values: { type: 'array', items: { type: 'string' }, description: 'The values that are accepted.' },
-            deleted: { type: 'boolean', description: 'Whether the record with this code is marked as deleted.' },
+            values: {
+              type: 'array',
+              items: { type: 'string' },
+              description: 'The values that are accepted.',
+            },
+            deleted: {
+              type: 'boolean',
+              description: 'Whether the record with this code is marked as deleted.',
+            },
           },
         },
       },
@@ -104,12 +139,19 @@ export const problemSchema = {
 };
 
 /** Every status that a problem of a documented route can have. */
-const problemStatuses = [400, 401, 403, 404, 408, 409, 410, 412, 413, 415, 422, 429, 500, 503] as const;
+const problemStatuses = [
+  400, 401, 403, 404, 408, 409, 410, 412, 413, 415, 422, 429, 500, 503,
+] as const;
 type ProblemStatus = (typeof problemStatuses)[number];
 
 /** The codes with which a route can respond with a status, in the order of `problems`. */
 function codesOf(status: ProblemStatus, route: TenantRoute): ProblemCode[] {
-  const codes = new Set<ProblemCode>([...general, ...ofAccess(route), ...ofInput(route), ...(route.problems ?? [])]);
+  const codes = new Set<ProblemCode>([
+    ...general,
+    ...ofAccess(route),
+    ...ofInput(route),
+    ...(route.problems ?? []),
+  ]);
   const all = Object.keys(problems) as ProblemCode[];
   return all.filter(code => codes.has(code) && problems[code].status === status);
 }
@@ -125,7 +167,14 @@ function ofAccess(route: TenantRoute): ProblemCode[] {
   if (access === 'anonymous') return ['tenant_required', 'tenant_inactive'];
   if (access === 'client') return ['unauthorized', 'tenant_inactive', 'gone'];
   return [
-    ...(['unauthorized', 'invalid_token', 'token_expired', 'tenant_required', 'tenant_inactive', 'gone'] as const),
+    ...([
+      'unauthorized',
+      'invalid_token',
+      'token_expired',
+      'tenant_required',
+      'tenant_inactive',
+      'gone',
+    ] as const),
     ...(requiredPermission(route) ? (['forbidden'] as const) : []),
   ];
 }
@@ -137,10 +186,13 @@ function ofInput(route: TenantRoute): ProblemCode[] {
   if (body || upload) codes.push('request_timeout', 'payload_too_large', 'unsupported_media_type');
   if (takesIfMatch) codes.push('precondition_failed');
   if (takesIdempotencyKey) codes.push('idempotency_in_progress', 'idempotency_key_reused');
-  // A complete list of reference data responds with 404 when it is empty. Other lists are then `[]`.
-  const isCompleteList = response instanceof z.ZodArray && cache === 'revalidate' && query?.shape.limit === undefined;
+  // A complete list of reference data responds with 404 when it is empty. Other lists are then
+  // `[]`.
+  const isCompleteList =
+    response instanceof z.ZodArray && cache === 'revalidate' && query?.shape.limit === undefined;
   const endsSession = path.includes('/sessions/'); // ending an unknown one succeeds
-  const isMissing = path.includes(':') && !endsSession && !route.problems?.includes('unknown_record');
+  const isMissing =
+    path.includes(':') && !endsSession && !route.problems?.includes('unknown_record');
   if (isCompleteList || isMissing) codes.push('not_found');
   return codes;
 }

@@ -17,7 +17,9 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
     ...(route.hasCursor ? ['Link', 'Next-Cursor'] : []),
     ...(route.takesIdempotencyKey ? ['Idempotency-Replayed'] : []),
   );
-  const example = isJson(contentType) ? responseExample(response, routes) : eventExample(route, routes);
+  const example = isJson(contentType)
+    ? responseExample(response, routes)
+    : eventExample(route, routes);
   const content = {
     [mediaTypeOf(contentType)]: {
       schema: responseSchema(response, list?.includes),
@@ -32,7 +34,10 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
 
 const responseReference = (name: string): Json => ({ $ref: `#/components/responses/${name}` });
 
-/** The headers of a response, beside those that every response has, as references to `responseHeaders`. */
+/**
+ * The headers of a response, beside those that every response has, as references to
+ * `responseHeaders`.
+ */
 export function headerReferences(...names: string[]): Json {
   const all = [
     'X-Request-Id',
@@ -43,7 +48,9 @@ export function headerReferences(...names: string[]): Json {
     'RateLimit-Reset',
     ...names,
   ];
-  return Object.fromEntries(all.map(name => [name, { $ref: `#/components/headers/${name.replace(/^X-|-/g, '')}` }]));
+  return Object.fromEntries(
+    all.map(name => [name, { $ref: `#/components/headers/${name.replace(/^X-|-/g, '')}` }]),
+  );
 }
 
 /** The responses without a body, which all routes share. */
@@ -56,11 +63,13 @@ export const emptyResponses = {
 };
 
 /**
- * A list as CSV, for `Accept: text/csv`. It stands beside `content`: with a second media type there,
- * generated clients take each list for a list or a text, and no program compiles that reads it.
+ * A list as CSV, for `Accept: text/csv`. It stands beside `content`: with a second media type
+ * there, generated clients take each list for a list or a text, and no program compiles that
+ * reads it.
  */
 function csvContent({ columns }: NonNullable<TenantRoute['list']>): Json {
-  const description = 'All records that the filters match: a header with the names of the fields, then a row for each.';
+  const description =
+    'All records that the filters match: a header with the names of the fields, then a row for each.';
   return {
     'x-other-content': {
       'text/csv': { schema: { type: 'string', description }, example: `${columns.join(',')}\r\n` },
@@ -74,7 +83,10 @@ export const responseHeaders = {
     description: 'The id of this request. A problem repeats it as `traceId`.',
     schema: { type: 'string', format: 'uuid' },
   },
-  Location: { description: 'The path of the new record.', schema: { type: 'string', format: 'uri-reference' } },
+  Location: {
+    description: 'The path of the new record.',
+    schema: { type: 'string', format: 'uri-reference' },
+  },
   ETag: {
     description: 'Send it back as `If-None-Match` of a read, or as `If-Match` of a change.',
     schema: { type: 'string' },
@@ -86,7 +98,8 @@ export const responseHeaders = {
     schema: { type: 'string' },
   },
   NextCursor: {
-    description: 'The place after the page, also after an empty one: send it as `after`, now or later.',
+    description:
+      'The place after the page, also after an empty one: send it as `after`, now or later.',
     schema: { type: 'string' },
   },
   ContentRange: {
@@ -111,20 +124,42 @@ export const responseHeaders = {
     description: 'The number of requests that the client may send in a period.',
     schema: { type: 'integer' },
   },
-  RateLimitRemaining: { description: 'The number that is left of them.', schema: { type: 'integer' } },
-  RateLimitReset: { description: 'The number of seconds until more are left.', schema: { type: 'integer' } },
+  RateLimitRemaining: {
+    description: 'The number that is left of them.',
+    schema: { type: 'integer' },
+  },
+  RateLimitReset: {
+    description: 'The number of seconds until more are left.',
+    schema: { type: 'integer' },
+  },
   IdempotencyReplayed: {
-    description: '`true` if an earlier request with the same `Idempotency-Key` has made the change.',
+    description:
+      '`true` if an earlier request with the same `Idempotency-Key` has made the change.',
     schema: { type: 'string', enum: ['true'] },
   },
-  PreferenceApplied: { description: 'The part of `Prefer` that was followed.', schema: { type: 'string' } },
+  PreferenceApplied: {
+    description: 'The part of `Prefer` that was followed.',
+    schema: { type: 'string' },
+  },
   ContentDisposition: { description: 'Of CSV: the name of the file.', schema: { type: 'string' } },
-  AcceptPatch: { description: 'Of `PATCH`: the media type of its body.', schema: { type: 'string' } },
-  RetryAfter: { description: 'The number of seconds to wait.', schema: { type: 'integer', minimum: 1 } },
-  WWWAuthenticate: { description: 'What is missing or wrong in the credentials.', schema: { type: 'string' } },
+  AcceptPatch: {
+    description: 'Of `PATCH`: the media type of its body.',
+    schema: { type: 'string' },
+  },
+  RetryAfter: {
+    description: 'The number of seconds to wait.',
+    schema: { type: 'integer', minimum: 1 },
+  },
+  WWWAuthenticate: {
+    description: 'What is missing or wrong in the credentials.',
+    schema: { type: 'string' },
+  },
 };
 
-/** An example of a response, made from its schema, and from the example of the request that creates such a record. */
+/**
+ * An example of a response, made from its schema, and from the example of the request that
+ * creates such a record.
+ */
 function responseExample(response: z.ZodType, routes: readonly TenantRoute[]): unknown {
   const item = itemOf(response);
   const example = exampleOf(toSchema(item, 'output'), '', createdAs(item, routes));
@@ -143,7 +178,8 @@ function eventExample(route: TenantRoute, routes: readonly TenantRoute[]): strin
 /** The example body of the route that creates records with this view. */
 function createdAs(view: z.ZodType, routes: readonly TenantRoute[]): Json {
   const title = view.meta()?.title;
-  const creates = ({ status, response }: TenantRoute): boolean => status === 201 && response?.meta()?.title === title;
+  const creates = ({ status, response }: TenantRoute): boolean =>
+    status === 201 && response?.meta()?.title === title;
   return (title && (routes.find(creates)?.example as Json | undefined)) || {};
 }
 
@@ -159,13 +195,14 @@ function exampleOf(schema: Json, name: string, known: Json = {}): unknown {
   if (Array.isArray(schema.enum)) return schema.enum[0];
   if (isNullable(schema)) return null;
   const { type, format, properties, items } = schema;
-  if (type === 'object')
+  if (type === 'object') {
     return Object.fromEntries(
       Object.entries((properties ?? {}) as Record<string, Json>).map(([key, property]) => [
         key,
         exampleOf(property, key, known),
       ]),
     );
+  }
   if (type === 'array') return items === undefined ? [] : [exampleOf(items as Json, '')];
   if (type === 'integer' || type === 'number') return 1;
   if (type === 'boolean') return false;

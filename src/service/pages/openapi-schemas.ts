@@ -17,7 +17,13 @@ export function namedSchemas(routes: readonly TenantRoute[]): Json {
 
 const includedFields: Record<Include, z.ZodRawShape> = {
   etag: { ETag: z.string().optional().describe('The `ETag` of the record, with `include=etag`.') },
-  user: { UserName: z.string().nullable().optional().describe('The name of the user, with `include=user`.') },
+  user: {
+    UserName: z
+      .string()
+      .nullable()
+      .optional()
+      .describe('The name of the user, with `include=user`.'),
+  },
 };
 
 /**
@@ -27,7 +33,9 @@ const includedFields: Record<Include, z.ZodRawShape> = {
 export function responseSchema(response: z.ZodType, includes: readonly Include[] = []): Json {
   const item = itemOf(response);
   if (includes.length > 0 && item instanceof z.ZodObject) {
-    const extended = item.extend(Object.assign({}, ...includes.map(include => includedFields[include])));
+    const extended = item.extend(
+      Object.assign({}, ...includes.map(include => includedFields[include])),
+    );
     return { type: 'array', items: toSchema(extended, 'output') };
   }
   const name = item.meta()?.title;
@@ -47,7 +55,8 @@ export function toSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
     target: 'draft-2020-12',
     unrepresentable: 'any',
     override: ({ jsonSchema }) => {
-      if (jsonSchema.format === 'date-time') delete jsonSchema.pattern; // long, and the format says the same
+      // long, and the format says the same
+      if (jsonSchema.format === 'date-time') delete jsonSchema.pattern;
     },
   }) as Json;
   return rest;

@@ -43,8 +43,8 @@ const navigation = [
 ] as const;
 
 /**
- * A complete HTML page: header, list of sections, body. It needs no script: search.js adds the search, docs.js copy
- * buttons and tabs. The style sheets fit it to phones and dark mode.
+ * A complete HTML page: header, list of sections, body. It needs no script: search.js adds the
+ * search, docs.js copy buttons and tabs. The style sheets fit it to phones and dark mode.
  */
 export function page({ site, path, title, chain, sections, body }: Page): string {
   return htmlDocument({
@@ -89,8 +89,8 @@ ${previous ? to(previous, 'prev', 'Previous') : ''}${next ? to(next, 'next', 'Ne
 }
 
 /**
- * The header of every page: the links to all pages, with that of the page itself marked, and the search, which
- * search.js shows.
+ * The header of every page: the links to all pages, with that of the page itself marked, and
+ * the search, which search.js shows.
  */
 export function header(path: string, { hasHandbook }: Site): Html {
   const shown = navigation.filter(([href]) => hasHandbook || href !== handbookPath);
@@ -103,5 +103,9 @@ export function header(path: string, { hasHandbook }: Site): Html {
 
 /** The page of the header that a page belongs to. */
 function partOf(path: string): string {
-  return [...navigation].map(([href]) => href).findLast(href => path === href || path.startsWith(`${href}/`)) ?? '';
+  return (
+    [...navigation]
+      .map(([href]) => href)
+      .findLast(href => path === href || path.startsWith(`${href}/`)) ?? ''
+  );
 }

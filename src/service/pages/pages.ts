@@ -1,7 +1,12 @@
 import type { Context, Middleware } from 'koa';
 import { accountAssets } from '../../accounts/account-pages/account-assets.ts';
 import { problem } from '../../lib/errors.ts';
-import { type Content, contentSecurityPolicy, mediaTypes, sharedAssets } from '../../lib/html/assets.ts';
+import {
+  type Content,
+  contentSecurityPolicy,
+  mediaTypes,
+  sharedAssets,
+} from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
 import { Representation } from '../../lib/http/representation.ts';
 import { sendRepresentation } from '../../lib/http/send-response.ts';
@@ -16,8 +21,8 @@ const movedPages: Readonly<Record<string, string>> = { '/': '/docs' };
 export type ShownDocumentation = 'public' | 'api' | 'off';
 
 /**
- * Serves the documentation: pages, style sheet, OpenAPI document and Swagger UI. The paths match exactly. They need no
- * tenant and no user, and the content depends on neither.
+ * Serves the documentation: pages, style sheet, OpenAPI document and Swagger UI. The paths
+ * match exactly. They need no tenant and no user, and the content depends on neither.
  * @param base address under which clients reach the service, for the examples
  */
 export function documentationPages(
@@ -26,7 +31,8 @@ export function documentationPages(
   shown: ShownDocumentation,
 ): Middleware {
   const site = { base, hasHandbook: shown === 'public' };
-  const contents = shown === 'off' ? new Map([...sharedAssets, ...accountAssets]) : contentsByPath(routes, site);
+  const contents =
+    shown === 'off' ? new Map([...sharedAssets, ...accountAssets]) : contentsByPath(routes, site);
   const rendered = new Map<string, Promise<Representation>>();
 
   return async function serveDocumentation(ctx, next) {
@@ -56,7 +62,10 @@ export function documentationPages(
   };
 }
 
-/** True for a path outside the API that a browser shows. All other clients get a problem, also for an unknown path. */
+/**
+ * True for a path outside the API that a browser shows. All other clients get a problem, also
+ * for an unknown path.
+ */
 function isForPerson(ctx: Context): boolean {
   return !/^\/api(\/|$)/.test(ctx.path) && ctx.accepts('json', 'html') === 'html';
 }

@@ -42,9 +42,10 @@ function parameterTables({ parameters }: Endpoint): Html {
 
 function requestBody({ body }: Endpoint): Html | undefined {
   if (!body) return undefined;
-  if (!isJson(body.mediaType))
+  if (!isJson(body.mediaType)) {
     return html`<h3>Request body</h3><p>A file: ${body.mediaType}.</p>
 ${codeBlock(String(body.example), 'An example of the file')}`;
+  }
   return html`<h3>Request body</h3>${propertyTable(body.schema, { isInput: true })}`;
 }
 
@@ -90,17 +91,30 @@ function parameterTable(parameters: readonly Parameter[]): Html {
   );
 }
 
-/** Name, type and description of each property of an object; for input, also whether it is required and its limits. */
+/**
+ * Name, type and description of each property of an object; for input, also whether it is
+ * required and its limits.
+ */
 function propertyTable(schema: Schema, { isInput }: { isInput: boolean }): Html {
   return table(['Field', 'Type', 'Meaning'], propertyRows(schema, isInput, ''));
 }
 
 /** The properties of objects in a list come after the list, with its name before theirs. */
-function propertyRows({ properties = {}, required = [] }: Schema, isInput: boolean, prefix: string): Html[][] {
+function propertyRows(
+  { properties = {}, required = [] }: Schema,
+  isInput: boolean,
+  prefix: string,
+): Html[][] {
   return Object.entries(properties).flatMap(([name, schema]) => {
     const description = [schema.description ?? '', isInput ? limitText(schema) : ''];
-    const own = row(`${prefix}${name}`, schema, { required: isInput && required.includes(name), description });
-    return [own, ...(schema.items ? propertyRows(schema.items, isInput, `${prefix}${name}[].`) : [])];
+    const own = row(`${prefix}${name}`, schema, {
+      required: isInput && required.includes(name),
+      description,
+    });
+    return [
+      own,
+      ...(schema.items ? propertyRows(schema.items, isInput, `${prefix}${name}[].`) : []),
+    ];
   });
 }
 
@@ -113,7 +127,11 @@ interface RowOptions {
 function row(name: string, schema: Schema, { place, required, description }: RowOptions): Html[] {
   const flag = required ? html` <span class="required">required</span>` : '';
   const type = [place, typeText(schema)].filter(Boolean).join(', ');
-  return [html`<code>${name}</code>${flag}`, html`${type}`, renderInline(description.filter(Boolean).join(' '))];
+  return [
+    html`<code>${name}</code>${flag}`,
+    html`${type}`,
+    renderInline(description.filter(Boolean).join(' ')),
+  ];
 }
 
 function typeText({ type, anyOf, format, enum: values, items, const: only }: Schema): string {
@@ -125,10 +143,21 @@ function typeText({ type, anyOf, format, enum: values, items, const: only }: Sch
   return [type].flat().filter(Boolean).join(' or ') || 'any';
 }
 
-const formatNames: Record<string, string> = { 'date-time': 'time', uuid: 'UUID', email: 'e-mail address' };
+const formatNames: Record<string, string> = {
+  'date-time': 'time',
+  uuid: 'UUID',
+  email: 'e-mail address',
+};
 
 /** `At most 50 characters.`, `From 1 to 9. By default 1.` */
-function limitText({ maxLength, minimum, maximum, maxItems, default: value, anyOf }: Schema): string {
+function limitText({
+  maxLength,
+  minimum,
+  maximum,
+  maxItems,
+  default: value,
+  anyOf,
+}: Schema): string {
   const inner = anyOf?.[0] ?? {}; // of a nullable field, the schema of its values
   const maxCharacters = maxLength ?? inner.maxLength;
   const [from, to] = [minimum ?? inner.minimum, maximum ?? inner.maximum].map(shown);
@@ -153,7 +182,10 @@ const overview = { path: '/docs/reference', title: 'Overview' };
 /** The pages of the reference, in the order in which they are read. */
 export function referenceChain(groups: readonly EndpointGroup[]): PageChain {
   const pages = groups.map(({ page, name }) => ({ path: page, title: name }));
-  return { name: 'Reference', pages: [overview, ...pages, { path: '/docs/errors', title: 'Errors' }] };
+  return {
+    name: 'Reference',
+    pages: [overview, ...pages, { path: '/docs/errors', title: 'Errors' }],
+  };
 }
 
 /** The page of a group of endpoints. */
@@ -166,7 +198,14 @@ export function groupPage(tag: string, groups: readonly EndpointGroup[], site: S
 ${renderFragment(description)}
 ${endpoints.map(endpoint => endpointSection(endpoint, values))}`;
   const sections = endpoints.map(({ id, summary }) => [id, summary] as const);
-  return page({ site, path: group.page, title: name, chain: referenceChain(groups), sections, body });
+  return page({
+    site,
+    path: group.page,
+    title: name,
+    chain: referenceChain(groups),
+    sections,
+    body,
+  });
 }
 
 /** Every endpoint in a line, grouped as on the pages that describe them. */
@@ -178,7 +217,14 @@ the <a href="/docs/openapi.json">OpenAPI document</a> describes them for program
 Those in TypeScript use <code>office</code>, an instance of the client: see
 <a href="/docs/guide/first-call">First call</a>.</p>
 ${groups.map(groupLines)}`;
-  return page({ site, path: overview.path, title: 'Reference', chain: referenceChain(groups), sections: [], body });
+  return page({
+    site,
+    path: overview.path,
+    title: 'Reference',
+    chain: referenceChain(groups),
+    sections: [],
+    body,
+  });
 }
 
 function groupLines({ name, page, description, endpoints }: EndpointGroup): Html {

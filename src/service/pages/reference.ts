@@ -19,7 +19,10 @@ export interface Schema {
   maxItems?: number;
 }
 
-/** An OpenAPI operation with what the pages of the reference show of it, its references resolved. */
+/**
+ * An OpenAPI operation with what the pages of the reference show of it, its references
+ * resolved.
+ */
 export interface Endpoint {
   /** The operation's id, which is the anchor on its page. */
   readonly id: string;
@@ -87,7 +90,10 @@ interface Document {
   components: { schemas: Record<string, Schema>; responses: Record<string, { content: Content }> };
 }
 
-/** Reads the groups of endpoints, in the order of the tags. @param openApi the OpenAPI document of the service */
+/**
+ * Reads the groups of endpoints, in the order of the tags.
+ * @param openApi the OpenAPI document of the service
+ */
 export function endpointGroups(openApi: object): EndpointGroup[] {
   const document = openApi as Document;
   return document.tags.map(({ name, description }) => ({
@@ -107,7 +113,13 @@ export function pageOf(tag: string): string {
   return `/docs/reference/${tag.replace(/(?<=[a-z])(?=[A-Z])/g, '-').toLowerCase()}`;
 }
 
-function endpoint(method: string, path: string, operation: Operation, shared: string, document: Document): Endpoint {
+function endpoint(
+  method: string,
+  path: string,
+  operation: Operation,
+  shared: string,
+  document: Document,
+): Endpoint {
   const { operationId: id, summary, description, parameters, responses, requestBody } = operation;
   const [mediaType, content] = Object.entries(requestBody?.content ?? {})[0] ?? [];
   return {
@@ -115,7 +127,9 @@ function endpoint(method: string, path: string, operation: Operation, shared: st
     method: method.toUpperCase(),
     path,
     summary,
-    description: description.startsWith(shared) ? description.slice(shared.length).trim() : description,
+    description: description.startsWith(shared)
+      ? description.slice(shared.length).trim()
+      : description,
     parameters,
     security: operation.security ?? document.security,
     body: mediaType === undefined || !content ? undefined : { mediaType, ...content },
@@ -126,8 +140,12 @@ function endpoint(method: string, path: string, operation: Operation, shared: st
   };
 }
 
-function successResponse(responses: Operation['responses'], { components }: Document): SuccessResponse {
-  const [status = '', response] = Object.entries(responses).find(([each]) => each.startsWith('2')) ?? [];
+function successResponse(
+  responses: Operation['responses'],
+  { components }: Document,
+): SuccessResponse {
+  const [status = '', response] =
+    Object.entries(responses).find(([each]) => each.startsWith('2')) ?? [];
   const resolve = (schema: Schema | undefined): Schema =>
     components.schemas[schema?.$ref?.split('/').at(-1) ?? ''] ?? schema ?? {};
   const json = response?.content?.['application/json'];
@@ -144,7 +162,9 @@ function successResponse(responses: Operation['responses'], { components }: Docu
 }
 
 function problemCodes(reference: string, { components }: Document): string[] {
-  const schema = components.responses[reference.split('/').at(-1) ?? '']?.content['application/problem+json']?.schema;
+  const schema =
+    components.responses[reference.split('/').at(-1) ?? '']?.content['application/problem+json']
+      ?.schema;
   const code = schema?.allOf?.map(({ properties }) => properties?.code).find(each => each?.enum);
   return (code?.enum ?? []) as string[];
 }

@@ -31,13 +31,18 @@ const readersWords = {
   upgrade: 'downtime',
 };
 const synonyms = Map.groupBy(
-  Object.entries(readersWords).flatMap(([word, others]) => others.split(' ').map(other => [other, word])),
+  Object.entries(readersWords).flatMap(([word, others]) =>
+    others.split(' ').map(other => [other, word]),
+  ),
   ([other]) => other,
 );
 
 addSearch();
 
-/** The search of the header. It loads its index when it first gets the focus, and needs no server after that. */
+/**
+ * The search of the header. It loads its index when it first gets the focus, and needs no
+ * server after that.
+ */
 function addSearch() {
   const input = document.querySelector('#search-text');
   const results = document.querySelector('#search-results');
@@ -54,8 +59,11 @@ function addSearch() {
     if (event.key === '/' && !event.target.closest('input, textarea, select')) {
       event.preventDefault();
       input.focus();
-    } else if (event.key === 'Escape') close();
-    else if (results.contains(event.target) || event.target === input) move(event);
+    } else if (event.key === 'Escape') {
+      close();
+    } else if (results.contains(event.target) || event.target === input) {
+      move(event);
+    }
   });
   document.addEventListener('click', ({ target }) => {
     if (!results.parentElement.contains(target) || target.closest('#search-results a')) close();
@@ -90,11 +98,17 @@ function addSearch() {
 function toItem([title, address, place, shown]) {
   const heading = create('strong', { textContent: title });
   const where = create('span', { textContent: place });
-  const link = create('a', { href: address, children: [heading, where, create('small', { textContent: shown })] });
+  const link = create('a', {
+    href: address,
+    children: [heading, where, create('small', { textContent: shown })],
+  });
   return create('li', { children: [link] });
 }
 
-/** The entries that have every term, or a synonym of it, the best first: those with it in their title or address. */
+/**
+ * The entries that have every term, or a synonym of it, the best first: those with it in their
+ * title or address.
+ */
 function rank(entries, terms) {
   const scored = entries.map(entry => {
     const texts = entry.map(text => text.toLowerCase());

@@ -14,8 +14,9 @@ export interface DemoLogin {
 }
 
 /**
- * Returns the login of the demo user. The first start stores the password as `demo-password` in the data folder, where
- * only its owner can read it; later starts read it there, and check that the user still has it.
+ * Returns the login of the demo user. The first start stores the password as `demo-password` in
+ * the data folder, where only its owner can read it; later starts read it there, and check that
+ * the user still has it.
  */
 export async function demoLogin(
   { control }: Installation,
@@ -30,6 +31,11 @@ export async function demoLogin(
   const stored = created?.password ?? (await readFile(path, 'utf8').catch(() => '')).trim();
   const { em } = await control();
   const user = await em.fork().findOne(User, { tenant: tenant.id, email });
-  const isValid = stored !== '' && user !== null && (await passwords.verify(user.passwordHash, stored));
-  return { tenant: { guid: tenant.guid, slug: tenant.slug }, email, password: isValid ? stored : undefined };
+  const isValid =
+    stored !== '' && user !== null && (await passwords.verify(user.passwordHash, stored));
+  return {
+    tenant: { guid: tenant.guid, slug: tenant.slug },
+    email,
+    password: isValid ? stored : undefined,
+  };
 }

@@ -2,7 +2,10 @@ import { exitCodes, type StopSignal } from '../../lib/runtime/signals.ts';
 
 const maxCleanUpMs = 3_000;
 
-/** Returns true after a signal that ended the start: errors that follow from it need not be reported. */
+/**
+ * Returns true after a signal that ended the start: errors that follow from it need not be
+ * reported.
+ */
 export function isEndedBySignal(): boolean {
   return Object.values<unknown>(exitCodes).includes(process.exitCode);
 }
@@ -11,7 +14,10 @@ export function isEndedBySignal(): boolean {
  * Ends the process at one of the signals, without waiting for the start to finish.
  * @returns a function that ends this
  */
-export function exitOnSignals(signals: readonly StopSignal[], cleanUp: () => Promise<void>): () => void {
+export function exitOnSignals(
+  signals: readonly StopSignal[],
+  cleanUp: () => Promise<void>,
+): () => void {
   const handlers = signals.map(signal => {
     const code = exitCodes[signal];
     const handler = (): void => {

@@ -1,7 +1,10 @@
 import type { Logger } from 'pino';
 import { describeError } from '../../lib/log/describe-error.ts';
 
-/** Logs errors that nothing handled. The exit code is 1 after one, also when the process was stopping already. */
+/**
+ * Logs errors that nothing handled. The exit code is 1 after one, also when the process was
+ * stopping already.
+ */
 export function onFault(log: Logger, stop: () => void): void {
   process.on('uncaughtException', error => {
     process.exitCode = 1;
@@ -10,7 +13,10 @@ export function onFault(log: Logger, stop: () => void): void {
   });
 }
 
-/** Never throws, whatever was thrown: an error in the handler of uncaught errors would end the process at once. */
+/**
+ * Never throws, whatever was thrown: an error in the handler of uncaught errors would end the
+ * process at once.
+ */
 function logFault(log: Logger, error: unknown): void {
   try {
     log.fatal({ event: 'fault', err: describeError(error) }, 'an error was not handled');

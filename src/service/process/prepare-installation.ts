@@ -4,7 +4,11 @@ import { createPasswords } from '../../accounts/auth/passwords.ts';
 import { closeIdleConnections } from '../../control/control-pool.ts';
 import { type Installation, openControl } from '../../control/installation.ts';
 import type { Config } from '../../lib/config/config.ts';
-import { unverifiedHost, unverifiedRedisHost, unverifiedText } from '../../lib/postgres/unverified-host.ts';
+import {
+  unverifiedHost,
+  unverifiedRedisHost,
+  unverifiedText,
+} from '../../lib/postgres/unverified-host.ts';
 import { requireControlHead } from '../../operator/fleet/control-database/control-head.ts';
 import { provisionDemoTenant } from '../../operator/fleet/lifecycle/demo-records.ts';
 import { readManifest } from '../../operator/fleet/lifecycle/manifest.ts';
@@ -21,7 +25,8 @@ export interface PreparedInstallation {
 }
 
 /**
- * Checks an installation, and on the embedded PostgreSQL brings it to the version of this build, with a demo tenant.
+ * Checks an installation, and on the embedded PostgreSQL brings it to the version of this
+ * build, with a demo tenant.
  * @throws {OperatorError} when the service cannot run on it
  */
 export async function prepareInstallation(
@@ -30,11 +35,16 @@ export async function prepareInstallation(
   log: Logger,
 ): Promise<PreparedInstallation> {
   const prepared = await prepare(installation, config, log);
-  if (config.processes > 1) await closeIdleConnections(installation.pool, 0); // the workers have their own
+  // the workers have their own
+  if (config.processes > 1) await closeIdleConnections(installation.pool, 0);
   return prepared;
 }
 
-async function prepare(installation: Installation, config: Config, log: Logger): Promise<PreparedInstallation> {
+async function prepare(
+  installation: Installation,
+  config: Config,
+  log: Logger,
+): Promise<PreparedInstallation> {
   await requireControlHead(installation);
   await warnOfUnverifiedHosts(installation, config, log);
   if (!installation.embedded) {
@@ -48,15 +58,24 @@ async function prepare(installation: Installation, config: Config, log: Logger):
 
 /** Provisions the demo tenant and migrates all tenants to head. */
 async function provisionDemo(installation: Installation, folder: string): Promise<DemoLogin> {
-  const manifest = await readManifest(fileURLToPath(new URL('../../../tenants/demo.json', import.meta.url)));
+  const manifest = await readManifest(
+    fileURLToPath(new URL('../../../tenants/demo.json', import.meta.url)),
+  );
   const passwords = createPasswords();
   const provisioned = await provisionDemoTenant(installation, passwords, manifest);
-  const failed = (await migrateTenants(installation)).outcomes.filter(outcome => outcome.state === 'failed');
-  for (const { slug, error } of failed) console.error(`Tenant ${slug} could not be migrated: ${error}`);
+  const failed = (await migrateTenants(installation)).outcomes.filter(
+    outcome => outcome.state === 'failed',
+  );
+  for (const { slug, error } of failed) {
+    console.error(`Tenant ${slug} could not be migrated: ${error}`);
+  }
   return demoLogin(installation, passwords, provisioned, manifest.admin.email, folder);
 }
 
-/** Opens the embedded control database with the login of the service: it has the same rights as in production. */
+/**
+ * Opens the embedded control database with the login of the service: it has the same rights as
+ * in production.
+ */
 async function withServiceLogin(operator: Installation, config: Config): Promise<Installation> {
   // Other processes on the same embedded PostgreSQL derive the same password.
   const password = operator.secrets.mac('service_login').toString('base64url');
@@ -65,7 +84,10 @@ async function withServiceLogin(operator: Installation, config: Config): Promise
   return openControl({ ...operator, controlUrl }, config, operator.member);
 }
 
-/** One line for all PostgreSQL servers and Redis: their connections carry every secret of the tenants. */
+/**
+ * One line for all PostgreSQL servers and Redis: their connections carry every secret of the
+ * tenants.
+ */
 async function warnOfUnverifiedHosts(
   { statements, controlUrl }: Installation,
   config: Config,
@@ -76,21 +98,28 @@ async function warnOfUnverifiedHosts(
   );
   const urls = [controlUrl, ...rows.map(({ address }) => address)];
   const redisHost = config.redisUrl && unverifiedRedisHost(config.redisUrl);
-  const hosts = new Set([...urls.map(unverifiedHost), redisHost].filter(host => host !== undefined));
-  if (hosts.size > 0)
+  const hosts = new Set(
+    [...urls.map(unverifiedHost), redisHost].filter(host => host !== undefined),
+  );
+  if (hosts.size > 0) {
     log.warn(
       { event: 'unverified_tls', hosts: [...hosts] },
       `${unverifiedText([...hosts].join(', '))}; use sslmode=verify-full for PostgreSQL and rediss:// for Redis`,
     );
+  }
 }
 
-/** The service needs no rights of an operator, and an attacker who takes it over should not get them. */
+/**
+ * The service needs no rights of an operator, and an attacker who takes it over should not get
+ * them.
+ */
 async function warnOfOperatorLogin(installation: Installation, log: Logger): Promise<void> {
-  if (await isOperatorLogin(installation))
+  if (await isOperatorLogin(installation)) {
     log.warn(
       { event: 'operator_login' },
       'the service runs with the login of an operator; make one of its own: bin/backoffice control service-login',
     );
+  }
 }
 
 /** A server that accepts less than the budget refuses connections while requests wait. */
@@ -103,10 +132,11 @@ async function warnOfFewConnections(
     `select sum(case name when 'max_connections' then setting::int else -setting::int end)::int as accepted
        from pg_settings where name in ('max_connections', 'superuser_reserved_connections', 'reserved_connections')`,
   );
-  if (server && server.accepted < connectionBudget)
+  if (server && server.accepted < connectionBudget) {
     log.warn(
       { event: 'few_connections', accepted: server.accepted, connectionBudget },
       `the server of the control database accepts ${server.accepted} connections, CONNECTION_BUDGET is ` +
         `${connectionBudget}: requests will wait and fail; raise max_connections, or lower CONNECTION_BUDGET`,
     );
+  }
 }

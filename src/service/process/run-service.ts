@@ -14,12 +14,21 @@ export interface RunOptions {
   readonly prepared: PreparedInstallation;
   readonly log: Logger;
   readonly output: LogOutput;
-  /** Removes the handlers with which a signal ends the start at once: the service handles signals itself then. */
+  /**
+   * Removes the handlers with which a signal ends the start at once: the service handles
+   * signals itself then.
+   */
   readonly ignoreEarlySignals: () => void;
 }
 
 /** Serves requests in this process, until a signal or a fault ends it. */
-export async function runService({ config, prepared, log, output, ignoreEarlySignals }: RunOptions): Promise<void> {
+export async function runService({
+  config,
+  prepared,
+  log,
+  output,
+  ignoreEarlySignals,
+}: RunOptions): Promise<void> {
   const { installation, demo } = prepared;
   const { stop, ...ports } = await startServer({ config, installation, log, logOutput: output });
   ignoreEarlySignals();
@@ -49,8 +58,13 @@ interface Listening extends Pick<RunOptions, 'config' | 'log' | 'output'> {
 export function reportListening({ config, log, output, ports, demo }: Listening): void {
   const { port, managementPort } = ports;
   const { host, processes } = config;
-  log.info({ event: 'listening', port, managementPort, ...(processes > 1 && { processes }) }, 'listening');
-  if (demo) output.write(`${welcome({ host, port, managementPort, hasProxy: hasProxy() }, demo)}\n`);
+  log.info(
+    { event: 'listening', port, managementPort, ...(processes > 1 && { processes }) },
+    'listening',
+  );
+  if (demo) {
+    output.write(`${welcome({ host, port, managementPort, hasProxy: hasProxy() }, demo)}\n`);
+  }
 }
 
 /** True if this environment, which is probably that of the shell, lets `curl` use a proxy. */
@@ -67,8 +81,8 @@ interface Addresses {
 }
 
 /**
- * Returns the text that `npm start` prints: the addresses of the service and the login of the demo user. Its lines are
- * for Bash, Zsh and Fish.
+ * Returns the text that `npm start` prints: the addresses of the service and the login of the
+ * demo user. Its lines are for Bash, Zsh and Fish.
  */
 export function welcome(
   { host, port, managementPort, hasProxy }: Addresses,

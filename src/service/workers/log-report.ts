@@ -14,15 +14,27 @@ const lines: Record<Report['what'], Line> = {
     'a worker process that was asked to end cut requests off, or failed',
   ],
   killed: ['error', { event: 'worker_killed' }, 'a worker process did not start or end in time'],
-  hung: ['error', { event: 'worker_hung' }, 'a worker process has not answered for 10 s, and is killed'],
-  restarting: ['info', { event: 'restarting' }, 'the worker processes are restarted one after the other'],
+  hung: [
+    'error',
+    { event: 'worker_hung' },
+    'a worker process has not answered for 10 s, and is killed',
+  ],
+  restarting: [
+    'info',
+    { event: 'restarting' },
+    'the worker processes are restarted one after the other',
+  ],
   restarted: ['info', { event: 'restarted' }, 'all worker processes were restarted'],
   restart_queued: [
     'info',
     { event: 'restart_queued' },
     'a restart of the worker processes begins when the present one, or the start, has ended',
   ],
-  restart_ignored: ['info', { event: 'restart_ignored' }, 'the worker processes are stopping: they are not restarted'],
+  restart_ignored: [
+    'info',
+    { event: 'restart_ignored' },
+    'the worker processes are stopping: they are not restarted',
+  ],
   restart_failed: [
     'error',
     { event: 'restart_failed' },
@@ -30,8 +42,15 @@ const lines: Record<Report['what'], Line> = {
   ],
 };
 
-/** Logs what happens to the workers. A line names a worker by its process id, as the lines of the worker do. */
-export function logReport(log: Logger, report: Report, pidOf: (worker: number) => number | undefined): void {
+/**
+ * Logs what happens to the workers. A line names a worker by its process id, as the lines of
+ * the worker do.
+ */
+export function logReport(
+  log: Logger,
+  report: Report,
+  pidOf: (worker: number) => number | undefined,
+): void {
   const { what, worker, end, ...fields } = report;
   const [level, event, text] = lines[what];
   log[level]({ ...event, ...end, ...fields, worker: worker && pidOf(worker) }, text);

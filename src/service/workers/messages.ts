@@ -18,17 +18,23 @@ export type ToPrimary =
   | { readonly type: 'started'; readonly port: number }
   /** The worker cannot start. The text is for the operator. */
   | { readonly type: 'failed'; readonly text: string }
-  /** The worker accepts no more connections because of a fault, and ends when its requests have ended. */
+  /**
+   * The worker accepts no more connections because of a fault, and ends when its requests have
+   * ended.
+   */
   | { readonly type: 'leaving' }
   /** With the reason why the worker is not ready. */
   | { readonly type: 'ready'; readonly id: number; readonly reason?: UnreadyReason | undefined }
   | { readonly type: 'metrics'; readonly id: number; readonly values: MetricValues[] };
 
 /**
- * Returns a message that has a type, and undefined for all others, such as those of `node --watch`. The two sides are
- * of the same build, or of two builds during a restart of the workers: an unknown type is ignored.
+ * Returns a message that has a type, and undefined for all others, such as those of `node
+ * --watch`. The two sides are of the same build, or of two builds during a restart of the
+ * workers: an unknown type is ignored.
  */
-export function readMessage<Message extends ToWorker | ToPrimary>(message: unknown): Message | undefined {
+export function readMessage<Message extends ToWorker | ToPrimary>(
+  message: unknown,
+): Message | undefined {
   const isMessage = typeof message === 'object' && message !== null && 'type' in message;
   return isMessage ? (message as Message) : undefined;
 }

@@ -2,8 +2,9 @@
 const maxUnanswered = 10;
 
 /**
- * Finds workers that hang: those that serve, and answer no ping. It counts pings, and no time. While this process is
- * stopped, or its machine is suspended, it sends none, so its own pause counts against nobody.
+ * Finds workers that hang: those that serve, and answer no ping. It counts pings, and no time.
+ * While this process is stopped, or its machine is suspended, it sends none, so its own pause
+ * counts against nobody.
  */
 export class Pings {
   /** Pings since the last message of each worker that serves. */
@@ -19,7 +20,10 @@ export class Pings {
    * @returns the workers that have left too many unanswered, each of them once
    */
   count(serving: readonly number[]): number[] {
-    const counts = serving.map((worker): [number, number] => [worker, (this.#unanswered.get(worker) ?? 0) + 1]);
+    const counts = serving.map((worker): [number, number] => [
+      worker,
+      (this.#unanswered.get(worker) ?? 0) + 1,
+    ]);
     this.#unanswered = new Map(counts);
     return counts.flatMap(([worker, count]) => (count === maxUnanswered + 1 ? [worker] : []));
   }

@@ -1,9 +1,14 @@
-/** Which workers a restart must still replace, and the one that it replaces now: one at a time. */
+/**
+ * Which workers a restart must still replace, and the one that it replaces now: one at a time.
+ */
 export class RollingRestart {
   /** Another restart was requested meanwhile. */
   again = false;
   readonly #remaining: Set<number>;
-  /** The worker that starts, and the one that it replaces; `undefined` when that has died meanwhile. */
+  /**
+   * The worker that starts, and the one that it replaces; `undefined` when that has died
+   * meanwhile.
+   */
   #replacing: { readonly next: number; previous: number | undefined } | undefined;
 
   constructor(workers: readonly number[]) {
@@ -19,7 +24,10 @@ export class RollingRestart {
     return !this.#replacing && this.#remaining.size === 0;
   }
 
-  /** Returns the next worker to replace; undefined while one is being replaced, or none of the rest serves yet. */
+  /**
+   * Returns the next worker to replace; undefined while one is being replaced, or none of the
+   * rest serves yet.
+   */
   pick(serving: readonly number[]): number | undefined {
     return this.#replacing ? undefined : serving.find(worker => this.#remaining.has(worker));
   }
@@ -35,7 +43,10 @@ export class RollingRestart {
     this.#replacing = undefined;
   }
 
-  /** The worker has died. @returns true if another one that replaces it is starting */
+  /**
+   * The worker has died.
+   * @returns true if another one that replaces it is starting
+   */
   leave(worker: number): boolean {
     this.#remaining.delete(worker);
     if (this.#replacing?.previous !== worker) return false;

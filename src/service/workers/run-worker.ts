@@ -17,15 +17,18 @@ import type { RestartSignal } from './restart-signal.ts';
 import { unrequested } from './worker-process.ts';
 import { startWorkers, type Workers } from './workers.ts';
 
-/** How long open connections may send a further request before a restarted worker closes them. */
+/**
+ * How long open connections may send a further request before a restarted worker closes them.
+ */
 const handOverMs = 5_000;
 
 /**
- * Runs a worker process: serves requests until the primary process asks it to end. It ends at once when the primary
- * process is gone.
+ * Runs a worker process: serves requests until the primary process asks it to end. It ends at
+ * once when the primary process is gone.
  */
 export async function runWorker(): Promise<void> {
-  // The primary process gets the signals too (Ctrl-C, a service manager), and asks all workers to end.
+  // The primary process gets the signals too (Ctrl-C, a service manager), and asks all workers
+  // to end.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => {});
   try {
     await serve();
@@ -79,14 +82,23 @@ async function serve(): Promise<void> {
   process.exit(finished ? process.exitCode : 1);
 }
 
-/** @param embeddedUrl of the control database, if that is on the embedded PostgreSQL, which the primary process uses */
-async function openAsWorker(config: Config, embeddedUrl: string | undefined): Promise<Installation> {
+/**
+ * @param embeddedUrl of the control database, if that is on the embedded PostgreSQL, which the
+ *   primary process uses
+ */
+async function openAsWorker(
+  config: Config,
+  embeddedUrl: string | undefined,
+): Promise<Installation> {
   if (embeddedUrl === undefined) return openInstallation(config, 'service');
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
   return openInstallation({ ...config, databaseUrl: embeddedUrl, masterKey }, 'service');
 }
 
-/** Resolves when the metrics are sent. Never throws: without a response, the primary process uses the last ones. */
+/**
+ * Resolves when the metrics are sent. Never throws: without a response, the primary process
+ * uses the last ones.
+ */
 async function sendMetrics({ metrics }: RunningApi, id: number, withFleet: boolean): Promise<void> {
   const values = await metrics.read(withFleet).catch(() => undefined);
   if (values) await new Promise<void>(resolve => send({ type: 'metrics', id, values }, resolve));
@@ -98,8 +110,8 @@ function send(message: ToPrimary, onSent: () => void = () => {}): void {
 }
 
 /**
- * Runs the primary process: starts the workers, restarts them on SIGHUP, and serves health checks and metrics, until a
- * signal or a fault ends it.
+ * Runs the primary process: starts the workers, restarts them on SIGHUP, and serves health
+ * checks and metrics, until a signal or a fault ends it.
  */
 export async function runWorkers(
   { config, prepared, log, output, ignoreEarlySignals }: RunOptions,
@@ -120,7 +132,13 @@ export async function runWorkers(
   ignoreEarlySignals();
   const stopped = primaryEnd(log, workers, restarts);
   restarts.onRestart(() => workers.restart());
-  reportListening({ config, log, output, demo, ports: { port: workers.port, managementPort: portOf(management) } });
+  reportListening({
+    config,
+    log,
+    output,
+    demo,
+    ports: { port: workers.port, managementPort: portOf(management) },
+  });
 
   const reason = await stopped;
   log.info({ event: 'stopping', reason }, 'stopping after the running requests');
@@ -132,7 +150,11 @@ export async function runWorkers(
 }
 
 /** Resolves when the process must end: on a signal, or on an error that nothing handled. */
-function primaryEnd(log: Logger, workers: Workers, { stopSignals }: RestartSignal): Promise<StopSignal | 'fault'> {
+function primaryEnd(
+  log: Logger,
+  workers: Workers,
+  { stopSignals }: RestartSignal,
+): Promise<StopSignal | 'fault'> {
   return new Promise(resolve => {
     const abort = (): void => {
       workers.kill();

@@ -4,10 +4,16 @@ export interface ProcessEnd {
   readonly signal: string | null;
 }
 
-/** The next act of the primary process. A worker is named by its number, which no other worker of it gets. */
+/**
+ * The next act of the primary process. A worker is named by its number, which no other worker
+ * of it gets.
+ */
 export type Action =
   | { readonly kind: 'fork'; readonly worker: number }
-  /** Ask the worker to finish its requests and to end; when restarting, to leave new connections to the others. */
+  /**
+   * Ask the worker to finish its requests and to end; when restarting, to leave new connections
+   * to the others.
+   */
   | { readonly kind: 'hand_over' | 'stop' | 'kill'; readonly worker: number }
   /** All workers of the first start serve requests. */
   | { readonly kind: 'serving' }
@@ -26,7 +32,12 @@ export interface Report {
   readonly reason?: string;
 }
 export const report = (report: Report): Action => ({ kind: 'report', report });
-type RestartReport = 'restarting' | 'restarted' | 'restart_queued' | 'restart_ignored' | 'restart_failed';
+type RestartReport =
+  | 'restarting'
+  | 'restarted'
+  | 'restart_queued'
+  | 'restart_ignored'
+  | 'restart_failed';
 
 /** Returns the exit code or the signal in words. */
 export function describeEnd({ code, signal }: ProcessEnd): string {

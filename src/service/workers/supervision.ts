@@ -4,11 +4,12 @@ import { type Action, describeEnd, type ProcessEnd, report } from './supervision
 import { type Worker, WorkerTable } from './worker-table.ts';
 
 /**
- * Decides when workers are started, replaced, restarted and stopped. Has no timers, and no input or output: each method
- * returns what to do now, and `nextAt` says when `tick` must be called. Times are in milliseconds of one clock.
+ * Decides when workers are started, replaced, restarted and stopped. Has no timers, and no
+ * input or output: each method returns what to do now, and `nextAt` says when `tick` must be
+ * called. Times are in milliseconds of one clock.
  *
- *   I1: While running, `processes` is the number of workers that start (other than that of a restart) or serve, and of
- *   forks that wait.
+ *   I1: While running, `processes` is the number of workers that start (other than that of a
+ *   restart) or serve, and of forks that wait.
  *   I2: A restart asks a worker to end only when the new one in its place serves.
  *   I3: At most one worker at a time is replaced by a restart.
  *   I4: While stopping, nothing is forked.
@@ -65,7 +66,10 @@ export class Supervision {
     return [...started, this.#end(previous, 'hand_over', now)];
   }
 
-  /** The worker cannot start, and is about to end. @param text the reason, for the operator */
+  /**
+   * The worker cannot start, and is about to end.
+   * @param text the reason, for the operator
+   */
   onFailed(number: number, text: string): void {
     const worker = this.#workers.get(number);
     if (worker) worker.failure = text;
@@ -78,7 +82,11 @@ export class Supervision {
     this.#workers.ends(number, now);
     this.#died++;
     const delayMs = this.#restart?.leave(number) ? undefined : this.#replaceLater(now);
-    return [report({ what: 'leaving', worker: number, delayMs }), ...this.#forkDue(now), ...this.#continueRestart(now)];
+    return [
+      report({ what: 'leaving', worker: number, delayMs }),
+      ...this.#forkDue(now),
+      ...this.#continueRestart(now),
+    ];
   }
 
   onEnded(number: number, end: ProcessEnd, now: number): Action[] {
@@ -88,7 +96,9 @@ export class Supervision {
     if (this.#phase === 'stopping') return this.#endWhenAlone(end);
     if (worker.state !== 'ending') return this.#replaceDead(number, worker, end, now);
     const reports = end.code === 0 ? [] : [report({ what: 'ended_badly', worker: number, end })];
-    return this.#restart?.replacing?.previous === number ? [...reports, ...this.#endStep(now)] : reports;
+    return this.#restart?.replacing?.previous === number
+      ? [...reports, ...this.#endStep(now)]
+      : reports;
   }
 
   /** Replaces all workers, one after the other. */
@@ -102,7 +112,10 @@ export class Supervision {
     return [report({ what: 'restarting' }), ...this.#continueRestart(now)];
   }
 
-  /** Asks all workers to end. @param exitCode 1 after a fault of the primary process */
+  /**
+   * Asks all workers to end.
+   * @param exitCode 1 after a fault of the primary process
+   */
   stop(now: number, exitCode: 0 | 1 = 0): Action[] {
     if (exitCode === 1) this.#exitCode = 1;
     if (this.#phase === 'stopping') return [];
@@ -116,7 +129,10 @@ export class Supervision {
 
   tick(now: number): Action[] {
     const late = this.#workers.takeLate(now);
-    const kills = late.flatMap((worker): Action[] => [report({ what: 'killed', worker }), { kind: 'kill', worker }]);
+    const kills = late.flatMap((worker): Action[] => [
+      report({ what: 'killed', worker }),
+      { kind: 'kill', worker },
+    ]);
     return [...kills, ...this.#forkDue(now)];
   }
 

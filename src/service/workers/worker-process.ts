@@ -31,7 +31,8 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
   const worker: Worker = cluster.fork();
   const waiting = new Map<number, (reply: Reply | undefined) => void>();
   let lastId = unrequested;
-  const send = (message: ToWorker): void => void worker.send(message, () => {}); // an error: the process has ended
+  // an error: the process has ended
+  const send = (message: ToWorker): void => void worker.send(message, () => {});
   const request = (message: (id: number) => ToWorker): Promise<Reply | undefined> => {
     const id = ++lastId;
     const { promise, resolve } = Promise.withResolvers<Reply | undefined>();
@@ -45,9 +46,13 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
   worker.on('message', (received: unknown) => {
     onHeard();
     const message = readMessage<ToPrimary>(received);
-    if (message?.type === 'metrics' && message.id === unrequested) onLastMetrics(message.values);
-    else if (message?.type === 'metrics' || message?.type === 'ready') waiting.get(message.id)?.(message);
-    else if (message) onMessage(message);
+    if (message?.type === 'metrics' && message.id === unrequested) {
+      onLastMetrics(message.values);
+    } else if (message?.type === 'metrics' || message?.type === 'ready') {
+      waiting.get(message.id)?.(message);
+    } else if (message) {
+      onMessage(message);
+    }
   });
   worker.on('error', () => {}); // 'exit' follows, also when the process could not be started
   worker.on('exit', (code, signal) => {
@@ -63,8 +68,8 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
     /** Asks for a message. */
     ping: () => send({ type: 'read_ready', id: unrequested }),
     /**
-     * Resolves to the reason why the worker is not ready; undefined when it is. No response within a second is a
-     * reason, too.
+     * Resolves to the reason why the worker is not ready; undefined when it is. No response
+     * within a second is a reason, too.
      */
     unreadyReason: async (): Promise<UnreadyReason | undefined> => {
       const reply = await request(id => ({ type: 'read_ready', id }));

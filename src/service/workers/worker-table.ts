@@ -6,11 +6,17 @@ export interface Worker {
   failure?: string;
 }
 
-/** Of a worker: from its fork until it serves; and from the request to end until its end. In milliseconds. */
+/**
+ * Of a worker: from its fork until it serves; and from the request to end until its end. In
+ * milliseconds.
+ */
 export const maxStartMs = 60_000;
 export const maxEndMs = 35_000;
 
-/** The workers of a primary process, by number, and how long each of them may take to start and to end. */
+/**
+ * The workers of a primary process, by number, and how long each of them may take to start and
+ * to end.
+ */
 export class WorkerTable {
   readonly #workers = new Map<number, Worker>();
   #last = 0;
@@ -29,10 +35,15 @@ export class WorkerTable {
   }
 
   in(state: Worker['state']): number[] {
-    return [...this.#workers].filter(([, worker]) => worker.state === state).map(([number]) => number);
+    return [...this.#workers]
+      .filter(([, worker]) => worker.state === state)
+      .map(([number]) => number);
   }
 
-  /** Adds a worker that starts now. @returns its number */
+  /**
+   * Adds a worker that starts now.
+   * @returns its number
+   */
   add(now: number): number {
     this.#workers.set(++this.#last, { state: 'starting', killAt: now + maxStartMs });
     return this.#last;
@@ -58,7 +69,9 @@ export class WorkerTable {
 
   /** Returns the workers that must be killed now, each of them once. */
   takeLate(now: number): number[] {
-    const late = [...this.#workers].filter(([, { killAt }]) => killAt !== undefined && killAt <= now);
+    const late = [...this.#workers].filter(
+      ([, { killAt }]) => killAt !== undefined && killAt <= now,
+    );
     for (const [, worker] of late) worker.killAt = undefined;
     return late.map(([number]) => number);
   }

@@ -13,12 +13,18 @@ export interface Workers {
   /** The port that they listen on. */
   readonly port: number;
   readonly serving: number;
-  /** Resolves to why no worker is ready; undefined while at least one is. One that hangs is replaced. */
+  /**
+   * Resolves to why no worker is ready; undefined while at least one is. One that hangs is
+   * replaced.
+   */
   unreadyReason(): Promise<UnreadyReason | undefined>;
   readonly metrics: { render(): Promise<string>; readonly contentType: string };
   /** Replaces all workers, one after the other. */
   restart(): void;
-  /** Asks all workers to end. @param isFault makes the exit code 1 */
+  /**
+   * Asks all workers to end.
+   * @param isFault makes the exit code 1
+   */
   stop(delayMs: number, isFault: boolean): void;
   /** Ends all workers at once. */
   kill(): void;
@@ -30,7 +36,10 @@ const pingMs = 1_000;
 
 interface WorkerOptions {
   processes: number;
-  /** The URL of the embedded control database; undefined if it is configured, so that workers know it. */
+  /**
+   * The URL of the embedded control database; undefined if it is configured, so that workers
+   * know it.
+   */
   databaseUrl: string | undefined;
   log: Logger;
 }
@@ -44,7 +53,10 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
   const running = new Map<number, WorkerProcess>();
   const pings = new Pings();
   const serving = () => supervision.serving.flatMap(number => running.get(number) ?? []);
-  const metrics = new WorkerMetrics(() => ({ serving: supervision.serving.length, died: supervision.died }));
+  const metrics = new WorkerMetrics(() => ({
+    serving: supervision.serving.length,
+    died: supervision.died,
+  }));
   const started = Promise.withResolvers<Workers>();
   const ended = Promise.withResolvers<0 | 1>();
   let port = 0;

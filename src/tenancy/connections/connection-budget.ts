@@ -7,8 +7,8 @@ import { type WaitCounts, WaitQueue } from './wait-queue.ts';
 
 interface ConnectionBudgetOptions {
   /**
-   * Maximum connections to the server, over all tenants. A connection counts from before it is opened until it is
-   * closed. `setMax` changes it.
+   * Maximum connections to the server, over all tenants. A connection counts from before it is
+   * opened until it is closed. `setMax` changes it.
    */
   max: number;
   /** Maximum connections of one tenant. */
@@ -42,20 +42,26 @@ export interface BudgetCounts extends WaitCounts {
 const serverFullMs = 100;
 
 /**
- * Limits the connections of this process to one PostgreSQL server: never more than `max` over all tenants.
+ * Limits the connections of this process to one PostgreSQL server: never more than `max` over
+ * all tenants.
  *
- *   acquire      A tenant takes an idle connection of its own, or opens one while there is room.
- *   evict        Without room, the budget closes an idle connection of the tenant with the lowest recent usage per
- *                idle connection. So busy tenants stay connected. (If it closed the least recently used connection,
- *                a stream of tenants with one request each would close the connections of all others.) A tenant
- *                that has just made a change keeps its connection, on which webhooks and streams read the change.
+ *   acquire      A tenant takes an idle connection of its own, or opens one while there is
+ *                room.
+ *   evict        Without room, the budget closes an idle connection of the tenant with the
+ *                lowest recent usage per idle connection. So busy tenants stay connected. (If
+ *                it closed the least recently used connection, a stream of tenants with one
+ *                request each would close the connections of all others.) A tenant that has
+ *                just made a change keeps its connection, on which webhooks and streams read
+ *                the change.
  *   connect      Only a few connections are opened at a time (`ConnectLimiter`).
- *   server full  A server may have fewer connections than the budget. When it refuses one, an idle one is evicted, and
- *                the waiters wait until another attempt succeeds.
- *   wait         When all connections are in use, requests wait. The tenant with the fewest connections is served first
- *                (`WaitQueue`), so no tenant keeps more than its share while others wait.
- *   contention   While other tenants are active (`Contention`), a tenant has a lower maximum. With the full maximum,
- *                its queries would occupy the server, and the others would wait there instead of here.
+ *   server full  A server may have fewer connections than the budget. When it refuses one, an
+ *                idle one is evicted, and the waiters wait until another attempt succeeds.
+ *   wait         When all connections are in use, requests wait. The tenant with the fewest
+ *                connections is served first (`WaitQueue`), so no tenant keeps more than its
+ *                share while others wait.
+ *   contention   While other tenants are active (`Contention`), a tenant has a lower maximum.
+ *                With the full maximum, its queries would occupy the server, and the others
+ *                would wait there instead of here.
  */
 export class ConnectionBudget {
   readonly #options: ConnectionBudgetOptions;
@@ -88,7 +94,10 @@ export class ConnectionBudget {
     return this.#max;
   }
 
-  /** Sets the maximum. Idle connections above it are closed at once, and those in use when they are released. */
+  /**
+   * Sets the maximum. Idle connections above it are closed at once, and those in use when they
+   * are released.
+   */
   setMax(max: number): void {
     this.#max = max;
     this.#connections.closeAbove(max);
@@ -109,14 +118,16 @@ export class ConnectionBudget {
   }
 
   /**
-   * Returns a connection of this pool, which the caller must release. The connection is counted before the first
-   * `await`: otherwise concurrent callers could exceed the limit.
-   * @throws {PoolError} `POOL_TIMEOUT` when no connection became free in time, or too many requests wait
+   * Returns a connection of this pool, which the caller must release. The connection is counted
+   * before the first `await`: otherwise concurrent callers could exceed the limit.
+   * @throws {PoolError} `POOL_TIMEOUT` when no connection became free in time, or too many
+   *   requests wait
    */
   async acquire(pool: Pool, deadline?: Deadline): Promise<TenantClient> {
     this.#contention.recordUse(pool);
-    // This is fair to all waiters: waiters of this pool are served first, and waiters of other pools cannot use the
-    // connection. It could only be evicted for them, and `#serve` decided against that when it became idle.
+    // This is fair to all waiters: waiters of this pool are served first, and waiters of other
+    // pools cannot use the connection. It could only be evicted for them, and `#serve` decided
+    // against that when it became idle.
     if (pool.waiting.length === 0 && pool.inUse < this.#maxPerTenant) {
       const client = this.#connections.takeIdle(pool);
       if (client) return this.#use(client);
@@ -126,10 +137,17 @@ export class ConnectionBudget {
     return waiting;
   }
 
-  /** Rejects the waiters of a pool that has ended with `error`, and closes its idle connections. */
+  /**
+   * Rejects the waiters of a pool that has ended with `error`, and closes its idle connections.
+   */
   endPool(pool: Pool, error: Error): void {
-    for (let waiter = this.#waitQueue.dequeue(pool); waiter; waiter = this.#waitQueue.dequeue(pool))
+    for (
+      let waiter = this.#waitQueue.dequeue(pool);
+      waiter;
+      waiter = this.#waitQueue.dequeue(pool)
+    ) {
       waiter.reject(error);
+    }
     this.#connections.closeIdleOf(pool);
   }
 
@@ -144,20 +162,35 @@ export class ConnectionBudget {
     const queue = this.#waitQueue;
     if (queue.length === 0) return;
     this.#serveWaiters();
-    // Waiters may get more connections when the contention ends, and no other event reports that.
-    if (queue.length > 0 && this.#contention.isShared) this.#contention.callWhenOver(() => this.#serve());
+    // Waiters may get more connections when the contention ends, and no other event reports
+    // that.
+    if (queue.length > 0 && this.#contention.isShared) {
+      this.#contention.callWhenOver(() => this.#serve());
+    }
   }
 
-  /** Serves waiters in the order of the queue while there are connections, and makes room for the others. */
+  /**
+   * Serves waiters in the order of the queue while there are connections, and makes room for
+   * the others.
+   */
   #serveWaiters(): void {
-    const [queue, connections, maxPerTenant] = [this.#waitQueue, this.#connections, this.#maxPerTenant];
+    const [queue, connections, maxPerTenant] = [
+      this.#waitQueue,
+      this.#connections,
+      this.#maxPerTenant,
+    ];
     /** For each pool, the number of closing connections whose place it will take. */
     const reserved = new Map<Pool, number>();
     /** Closing connections that make room; those above the maximum do not. */
-    let unreserved = Math.max(0, Math.min(connections.closing, this.#max - (connections.open - connections.closing)));
+    let unreserved = Math.max(
+      0,
+      Math.min(connections.closing, this.#max - (connections.open - connections.closing)),
+    );
     let connectRoom = this.#mayOpen ? connections.connectRoom : 0;
     const demand = (pool: Pool): number =>
-      pool.idle.length > 0 || connectRoom > 0 ? pool.unmetDemand(maxPerTenant) - (reserved.get(pool) ?? 0) : 0;
+      pool.idle.length > 0 || connectRoom > 0
+        ? pool.unmetDemand(maxPerTenant) - (reserved.get(pool) ?? 0)
+        : 0;
 
     for (let pool = queue.nextPool(demand); pool; pool = queue.nextPool(demand)) {
       const client = connections.takeIdle(pool);
@@ -176,7 +209,10 @@ export class ConnectionBudget {
     }
   }
 
-  /** The waiter goes on waiting: another attempt follows after a pause, in the place of an idle connection. */
+  /**
+   * The waiter goes on waiting: another attempt follows after a pause, in the place of an idle
+   * connection.
+   */
   #onServerFull(): void {
     this.#serverFull++;
     this.#connections.evict();
@@ -191,7 +227,9 @@ export class ConnectionBudget {
   }
 
   get #maxPerTenant(): number {
-    return this.#contention.isShared ? this.#options.maxPerTenantShared : this.#options.maxPerTenant;
+    return this.#contention.isShared
+      ? this.#options.maxPerTenantShared
+      : this.#options.maxPerTenant;
   }
 
   #use(client: TenantClient): TenantClient {

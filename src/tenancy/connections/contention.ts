@@ -1,10 +1,15 @@
 const windowMs = 1_000;
 
-/** Detects whether more than one tenant uses a shared resource. If so, each tenant gets a smaller share of it. */
+/**
+ * Detects whether more than one tenant uses a shared resource. If so, each tenant gets a
+ * smaller share of it.
+ */
 export class Contention {
   #latestTenant: unknown;
   #latestAt = Number.NEGATIVE_INFINITY;
-  /** The last time at which a tenant used the resource within `windowMs` after another tenant. */
+  /**
+   * The last time at which a tenant used the resource within `windowMs` after another tenant.
+   */
   #sharedAt = Number.NEGATIVE_INFINITY;
   #end: NodeJS.Timeout | undefined;
 
@@ -20,7 +25,10 @@ export class Contention {
     return this.#sharedForMs > 0;
   }
 
-  /** Calls back once, when `isShared` becomes false if no other tenant comes. Does nothing while a call is due. */
+  /**
+   * Calls back once, when `isShared` becomes false if no other tenant comes. Does nothing while
+   * a call is due.
+   */
   callWhenOver(callback: () => void): void {
     this.#end ??= setTimeout(() => {
       this.#end = undefined;

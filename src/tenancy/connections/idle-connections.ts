@@ -1,6 +1,9 @@
 import type { Pool, TenantClient } from './tenant-client.ts';
 
-/** For so long after a change, the tenant keeps a connection if others can be closed: webhooks and streams read it. */
+/**
+ * For so long after a change, the tenant keeps a connection if others can be closed: webhooks
+ * and streams read it.
+ */
 const changedMs = 1_000;
 
 /** The idle connections to one server. Each can be used by its own tenant only. */
@@ -20,7 +23,9 @@ export class IdleConnections {
     this.#pools.add(client.pool);
   }
 
-  /** Takes the tenant's most recently used connection, whose caches and memory are the warmest. */
+  /**
+   * Takes the tenant's most recently used connection, whose caches and memory are the warmest.
+   */
   take(pool: Pool): TenantClient | undefined {
     let client = pool.idle.pop();
     while (client && !client.isReusable) {
@@ -32,20 +37,26 @@ export class IdleConnections {
   }
 
   /**
-   * Takes the connection that is least likely to be needed: of the tenant with the lowest usage per idle connection. If
-   * every tenant has just made a change, it is the one whose change was first.
+   * Takes the connection that is least likely to be needed: of the tenant with the lowest usage
+   * per idle connection. If every tenant has just made a change, it is the one whose change was
+   * first.
    */
   takeLeastUsed(): TenantClient | undefined {
     const pools = [...this.#pools];
     const changedSince = performance.now() - changedMs;
     const unchanged = pools.filter(({ changedAt }) => changedAt < changedSince);
-    const pool = unchanged.length > 0 ? lowest(unchanged, usagePerConnection) : lowest(pools, each => each.changedAt);
+    const pool =
+      unchanged.length > 0
+        ? lowest(unchanged, usagePerConnection)
+        : lowest(pools, each => each.changedAt);
     return pool && this.take(pool);
   }
 
   /** Takes the connections that became idle before `moment`, a value of `performance.now()`. */
   takeIdleSince(moment: number): TenantClient[] {
-    const clients = [...this.#pools].flatMap(({ idle }) => idle.filter(({ idleSince }) => idleSince < moment));
+    const clients = [...this.#pools].flatMap(({ idle }) =>
+      idle.filter(({ idleSince }) => idleSince < moment),
+    );
     for (const client of clients) this.remove(client);
     return clients;
   }
@@ -59,7 +70,8 @@ export class IdleConnections {
   }
 }
 
-const usagePerConnection = ({ usageScore, idle }: Pool): number => usageScore - Math.log2(idle.length);
+const usagePerConnection = ({ usageScore, idle }: Pool): number =>
+  usageScore - Math.log2(idle.length);
 
 function lowest(pools: readonly Pool[], score: (pool: Pool) => number): Pool | undefined {
   const lowestScore = Math.min(...pools.map(score));

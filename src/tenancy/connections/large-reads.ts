@@ -1,13 +1,22 @@
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 
-/** Large reads of a process that receive and encode their results at the same time, over all tenants. */
+/**
+ * Large reads of a process that receive and encode their results at the same time, over all
+ * tenants.
+ */
 const maxOfProcess = 8;
-/** A read that has received nothing for so long, in ms, takes no memory yet: it lets other tenants go on. */
+/**
+ * A read that has received nothing for so long, in ms, takes no memory yet: it lets other
+ * tenants go on.
+ */
 const maxSilenceMs = 250;
 
 type EndTurn = () => void;
 
-/** Turns that are given in the order in which they are asked for, at most `max` at the same time. */
+/**
+ * Turns that are given in the order in which they are asked for, at most `max` at the same
+ * time.
+ */
 export class Turns {
   readonly #max: number;
   readonly #waiting: (() => void)[] = [];
@@ -21,7 +30,10 @@ export class Turns {
     return this.#running;
   }
 
-  /** Waits for a turn. @returns a function that ends it; a second call does nothing */
+  /**
+   * Waits for a turn.
+   * @returns a function that ends it; a second call does nothing
+   */
   async begin(): Promise<EndTurn> {
     if (this.#running < this.#max) this.#running++;
     else await new Promise<void>(resolve => this.#waiting.push(resolve));
@@ -43,10 +55,11 @@ interface Receiver {
 }
 
 /**
- * Bounds the memory of large results, and what one tenant asks of its server: of the reads that may return or sort many
- * records (`Statement.isHeavy`), a tenant has one at a time, and a process eight. A list of 10 MB takes PostgreSQL and
- * this process some 0.4 s and 30 MB of memory. A turn ends with the work that reads, which encodes the result; what
- * waits to be sent is bounded by `UnsentResponses`. Other reads do not wait.
+ * Bounds the memory of large results, and what one tenant asks of its server: of the reads that
+ * may return or sort many records (`Statement.isHeavy`), a tenant has one at a time, and a
+ * process eight. A list of 10 MB takes PostgreSQL and this process some 0.4 s and 30 MB of
+ * memory. A turn ends with the work that reads, which encodes the result; what waits to be sent
+ * is bounded by `UnsentResponses`. Other reads do not wait.
  */
 export class LargeReads {
   readonly #ofProcess: Turns;

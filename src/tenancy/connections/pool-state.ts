@@ -5,8 +5,8 @@ import type { ExpectedTenant } from './tenant-identity.ts';
 export interface TenantClientOptions extends SessionConfig {
   readonly expected: ExpectedTenant;
   /**
-   * After this many milliseconds without a byte from the server during a query, the connection counts as dead. Longer
-   * than `statement_timeout`.
+   * After this many milliseconds without a byte from the server during a query, the connection
+   * counts as dead. Longer than `statement_timeout`.
    */
   readonly silenceMs: number;
   /** Maximum time to connect and to verify the tenant, in milliseconds. */
@@ -23,7 +23,10 @@ export interface Waiter<Client> {
   readonly forgetDeadline: (() => void) | undefined;
 }
 
-/** The connections of one tenant as the budget, the wait queue and the idle connections count them. */
+/**
+ * The connections of one tenant as the budget, the wait queue and the idle connections count
+ * them.
+ */
 export interface PoolState<Client> {
   readonly options: TenantClientOptions;
   /** Idle connections; the last one was used most recently. */
@@ -39,12 +42,17 @@ export interface PoolState<Client> {
   readonly ended: boolean;
   /** Sum of `inUse` and `opening`. */
   readonly inUseOrOpening: number;
-  /** Returns how many more connections the waiters need, within a maximum. Closing connections still count. */
+  /**
+   * Returns how many more connections the waiters need, within a maximum. Closing connections
+   * still count.
+   */
   unmetDemand(max: number): number;
   /** Called with the duration of each use of a connection, in milliseconds. */
   readonly onUsed: (ms: number) => void;
   /** How often the tenant asks for connections; see `TenantPool`. */
   readonly usageScore: number;
-  /** When a connection was last used for a change that others read next, by `performance.now()`. */
+  /**
+   * When a connection was last used for a change that others read next, by `performance.now()`.
+   */
   changedAt: number;
 }

@@ -11,7 +11,10 @@ interface Waiting {
 
 interface QueryGroupsOptions<Item> {
   connect: () => Promise<TenantClient>;
-  /** Runs a group on a connection, and settles its items. If it rejects, those that are not settled are rejected. */
+  /**
+   * Runs a group on a connection, and settles its items. If it rejects, those that are not
+   * settled are rejected.
+   */
   run: (client: TenantClient, group: readonly Item[]) => Promise<void>;
   /** Items with the same key can be in one group. */
   keyOf: (item: Item) => string;
@@ -19,14 +22,18 @@ interface QueryGroupsOptions<Item> {
   maxGroupSize: (item: Item) => number;
 }
 
-/** An item with less time left is alone in its group: its deadline destroys the connection of the whole group. */
+/**
+ * An item with less time left is alone in its group: its deadline destroys the connection of
+ * the whole group.
+ */
 const minTimeLeftMs = 1_000;
 const maxWaiting = 2_000; // as in the queue for connections
 
 /**
- * Groups of queries of one tenant, each of which uses one connection: those of one key that arrive in one turn of the
- * event loop, or wait for a connection at the same time. Each group waits for a connection of its own, so no query
- * waits for those of another key. An item whose deadline has passed is not run.
+ * Groups of queries of one tenant, each of which uses one connection: those of one key that
+ * arrive in one turn of the event loop, or wait for a connection at the same time. Each group
+ * waits for a connection of its own, so no query waits for those of another key. An item whose
+ * deadline has passed is not run.
  */
 export class QueryGroups<Item extends Waiting> {
   readonly #options: QueryGroupsOptions<Item>;
@@ -42,9 +49,10 @@ export class QueryGroups<Item extends Waiting> {
   }
 
   /**
-   * Adds the item to a group, which asks for its connection at the end of this turn of the event loop, so that the
-   * items of the turn are in one group. The first of all groups asks at once: a client that is alone would gain nothing
-   * by the delay. Rejects the item with `POOL_TIMEOUT` when too many wait.
+   * Adds the item to a group, which asks for its connection at the end of this turn of the
+   * event loop, so that the items of the turn are in one group. The first of all groups asks at
+   * once: a client that is alone would gain nothing by the delay. Rejects the item with
+   * `POOL_TIMEOUT` when too many wait.
    */
   add(item: Item): void {
     if (this.#waiting >= maxWaiting) {
@@ -92,11 +100,15 @@ export class QueryGroups<Item extends Waiting> {
     if (this.#open.get(key) === group) this.#open.delete(key);
   }
 
-  /** Returns the items of a group that can run together now. Those that cannot get groups of their own. */
+  /**
+   * Returns the items of a group that can run together now. Those that cannot get groups of
+   * their own.
+   */
   #split(group: readonly Item[]): Item[] {
     const together: Item[] = [];
     const mayJoin = (item: Item, [first]: Item[]): boolean =>
-      !first || (together.length < this.#options.maxGroupSize(first) && hasTime(item) && hasTime(first));
+      !first ||
+      (together.length < this.#options.maxGroupSize(first) && hasTime(item) && hasTime(first));
     for (const item of group) {
       if (item.deadline?.passed) item.reject(new DeadlineError());
       else if (mayJoin(item, together)) together.push(item);

@@ -11,9 +11,14 @@ export interface ServerBudgetsOptions {
   controlIdentity?: string | undefined;
   /** Connections to the control database that this process wants, with the change feed. */
   controlConnections: number;
-  /** Maximum connections to one PostgreSQL server, over all processes, tenants and the control database. */
+  /**
+   * Maximum connections to one PostgreSQL server, over all processes, tenants and the control
+   * database.
+   */
   connectionBudget: number;
-  /** Maximum connections of one tenant; a third of that while other tenants use the server too. */
+  /**
+   * Maximum connections of one tenant; a third of that while other tenants use the server too.
+   */
   tenantConnections: number;
   /** Maximum wait for a connection, and maximum time to open one, in milliseconds. */
   acquireTimeoutMs: number;
@@ -29,13 +34,18 @@ export class ServerBudgets {
   readonly #options: ServerBudgetsOptions;
   readonly #controlServer: string;
   readonly #budgets = new Map<string, ConnectionBudget>();
-  /** By the identity of a server, the address that identifies its budget: the first one that was used. */
+  /**
+   * By the identity of a server, the address that identifies its budget: the first one that was
+   * used.
+   */
   readonly #addresses = new Map<string, string>();
 
   constructor(options: ServerBudgetsOptions) {
     this.#options = options;
     this.#controlServer = serverAddress(options.controlUrl);
-    if (options.controlIdentity !== undefined) this.#addresses.set(options.controlIdentity, this.#controlServer);
+    if (options.controlIdentity !== undefined) {
+      this.#addresses.set(options.controlIdentity, this.#controlServer);
+    }
   }
 
   /** The connection budget of each server, by host and port. */
@@ -54,7 +64,10 @@ export class ServerBudgets {
     return total;
   }
 
-  /** Maximum connections of the pool of the control database at this moment, without the change feed. */
+  /**
+   * Maximum connections of the pool of the control database at this moment, without the change
+   * feed.
+   */
   get maxControl(): number {
     return this.#shareOf(this.#controlServer).control - 1;
   }
@@ -65,12 +78,18 @@ export class ServerBudgets {
     return this.#budgets.get(server) ?? this.#create(server);
   }
 
-  /** Takes the share that the last beat gives. Closes idle connections above it; those in use after their request. */
+  /**
+   * Takes the share that the last beat gives. Closes idle connections above it; those in use
+   * after their request.
+   */
   update(): void {
     for (const [server, budget] of this.#budgets) budget.setMax(this.#shareOf(server).tenants);
   }
 
-  /** Closes an idle connection to the server of the control database, which has no room for one to that. */
+  /**
+   * Closes an idle connection to the server of the control database, which has no room for one
+   * to that.
+   */
   makeRoomForControl(): void {
     this.#budgets.get(this.#controlServer)?.evict();
   }

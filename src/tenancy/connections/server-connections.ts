@@ -3,7 +3,10 @@ import { IdleConnections } from './idle-connections.ts';
 import { type Pool, TenantClient } from './tenant-client.ts';
 
 interface ServerConnectionsOptions {
-  /** Called when a waiter may be served: a connection became idle or was closed, or another one may be opened. */
+  /**
+   * Called when a waiter may be served: a connection became idle or was closed, or another one
+   * may be opened.
+   */
   onChange: () => void;
   /** Called when opening a connection failed, before `onChange`. */
   onOpenFailed: (pool: Pool, error: unknown) => void;
@@ -11,7 +14,10 @@ interface ServerConnectionsOptions {
 
 const sweepEveryMs = 5_000;
 
-/** The connections of this process to one server: opens, closes and counts them, and holds the idle ones. */
+/**
+ * The connections of this process to one server: opens, closes and counts them, and holds the
+ * idle ones.
+ */
 export class ServerConnections {
   readonly #options: ServerConnectionsOptions;
   readonly #idle = new IdleConnections(client => this.#close(client));
@@ -54,13 +60,18 @@ export class ServerConnections {
     return this.#idle.take(pool);
   }
 
-  /** Keeps an unused connection as idle. Closes it if its pool has ended or it is not reusable. */
+  /**
+   * Keeps an unused connection as idle. Closes it if its pool has ended or it is not reusable.
+   */
   keep(client: TenantClient): void {
     if (client.pool.ended || !client.isReusable) this.#close(client);
     else this.#idle.add(client);
   }
 
-  /** Opens a connection, which is idle afterwards. Counts it before the first `await`; never rejects. */
+  /**
+   * Opens a connection, which is idle afterwards. Counts it before the first `await`; never
+   * rejects.
+   */
   async openFor(pool: Pool): Promise<void> {
     this.#open++;
     pool.opening++;
@@ -68,7 +79,8 @@ export class ServerConnections {
     const endConnecting = this.#connectLimiter.begin();
     let client: TenantClient | undefined;
     try {
-      const opened = new TenantClient(pool); // may throw: reads the certificate files that the URL names
+      // may throw: reads the certificate files that the URL names
+      const opened = new TenantClient(pool);
       client = opened;
       opened.once('end', () => this.#onEnd(opened));
       await opened.open();
@@ -84,7 +96,10 @@ export class ServerConnections {
     this.#options.onChange();
   }
 
-  /** Closes the idle connection that is least likely to be needed. @returns false when no connection is idle */
+  /**
+   * Closes the idle connection that is least likely to be needed.
+   * @returns false when no connection is idle
+   */
   evict(): boolean {
     const client = this.#idle.takeLeastUsed();
     if (!client) return false;
@@ -93,14 +108,19 @@ export class ServerConnections {
     return true;
   }
 
-  /** Closes idle connections, the least likely to be needed first, until at most `max` are open and not closing. */
+  /**
+   * Closes idle connections, the least likely to be needed first, until at most `max` are open
+   * and not closing.
+   */
   closeAbove(max: number): void {
     while (this.#open - this.#closing > max && this.evict());
   }
 
   /** Closes the idle connections of a pool. */
   closeIdleOf(pool: Pool): void {
-    for (let client = this.#idle.take(pool); client; client = this.#idle.take(pool)) this.#close(client);
+    for (let client = this.#idle.take(pool); client; client = this.#idle.take(pool)) {
+      this.#close(client);
+    }
   }
 
   /** Resolves when no connection is open. Every pool must have ended. */
@@ -118,7 +138,9 @@ export class ServerConnections {
     client.close();
   }
 
-  /** Only now has the server closed the connection, and another one may be opened in its place. */
+  /**
+   * Only now has the server closed the connection, and another one may be opened in its place.
+   */
   #onEnd(client: TenantClient): void {
     const { pool } = client;
     if (client.closing) {
@@ -138,12 +160,15 @@ export class ServerConnections {
 }
 
 const maxConnecting = 8;
-/** Opening a connection takes 5 ms, or 20 ms on a busy server. One that does not finish must not block the others. */
+/**
+ * Opening a connection takes 5 ms, or 20 ms on a busy server. One that does not finish must not
+ * block the others.
+ */
 const maxCountedMs = 250;
 
 /**
- * Limits how many connections are opened at a time. Opening a connection evicts a useful one, and a busy server opens
- * many no faster than a few.
+ * Limits how many connections are opened at a time. Opening a connection evicts a useful one,
+ * and a busy server opens many no faster than a few.
  */
 class ConnectLimiter {
   readonly #onRoom: () => void;

@@ -1,10 +1,16 @@
-/** Connections that one task of a command has open at the same time, one of them to the control database. */
+/**
+ * Connections that one task of a command has open at the same time, one of them to the control
+ * database.
+ */
 const taskConnections = 4;
 /** The least that a process can work with on the server of the control database. */
 const minOnControlServer = 4;
 /** The same on another server. */
 const minOnServer = 2;
-/** Of the control database: one for its statements, one more for those that wait, and the change feed. */
+/**
+ * Of the control database: one for its statements, one more for those that wait, and the change
+ * feed.
+ */
 const minControl = 3;
 const minReserve = 6;
 
@@ -22,8 +28,8 @@ export function reserveOf(budget: number): number {
 }
 
 /**
- * Returns how many tasks of a command run at the same time: the first one always, and each further one whose connections
- * fit in the reserve.
+ * Returns how many tasks of a command run at the same time: the first one always, and each
+ * further one whose connections fit in the reserve.
  * @param max `--concurrency`
  */
 export function taskLimit(budget: number, max: number): number {
@@ -41,7 +47,10 @@ interface ShareOptions {
   maxControl: number;
 }
 
-/** Returns the share of a process: its part of the budget less the reserve, and never less than the minimum. */
+/**
+ * Returns the share of a process: its part of the budget less the reserve, and never less than
+ * the minimum.
+ */
 export function shareOf({ budget, services, hasControl, maxControl }: ShareOptions): Share {
   const part = Math.floor((budget - reserveOf(budget)) / services);
   if (!hasControl) return { control: 0, tenants: Math.max(minOnServer, part) };
@@ -59,7 +68,10 @@ export function minimumShare(hasControl: boolean): Share {
     : { control: 0, tenants: minOnServer };
 }
 
-/** The share of a process that the others may not count any more: the connection on which it beats, and the feed. */
+/**
+ * The share of a process that the others may not count any more: the connection on which it
+ * beats, and the feed.
+ */
 export function lostShare(hasControl: boolean): Share {
   return { control: hasControl ? 2 : 0, tenants: 0 };
 }

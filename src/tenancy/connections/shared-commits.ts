@@ -33,22 +33,30 @@ interface SharedCommitsOptions {
 }
 
 const maxGroupSize = 8;
-/** Changes that are committed alone after a group that failed: while many are refused, few are made twice. */
+/**
+ * Changes that are committed alone after a group that failed: while many are refused, few are
+ * made twice.
+ */
 const aloneAfterFailure = 64;
 
 /**
- * Commits changes of one tenant together: those that arrive in one turn of the event loop, or wait for a connection at
- * the same time. A commit waits for the disk, and each transaction wakes a process of the server twice, which together
- * costs more than the insert and its audit entry.
+ * Commits changes of one tenant together: those that arrive in one turn of the event loop, or
+ * wait for a connection at the same time. A commit waits for the disk, and each transaction
+ * wakes a process of the server twice, which together costs more than the insert and its audit
+ * entry.
  *
  * Each change behaves as if it were alone:
  *
- *   1. Each statement sets its actor before the triggers of its rows run, so each audit entry names its own request.
- *   2. When a statement fails or waits for a lock, the transaction is rolled back, and each change is made again on a
- *      connection of its own. So no change fails or waits because of another one.
- *   3. A change is never made twice: it is made again only if PostgreSQL reported that the transaction failed.
- *   4. A change whose deadline has passed is not sent. If it passes later, the connection is destroyed, and the outcome
- *      of all its changes is unknown, as that of a single one. So a change with little time left is committed alone.
+ *   1. Each statement sets its actor before the triggers of its rows run, so each audit entry
+ *      names its own request.
+ *   2. When a statement fails or waits for a lock, the transaction is rolled back, and each
+ *      change is made again on a connection of its own. So no change fails or waits because of
+ *      another one.
+ *   3. A change is never made twice: it is made again only if PostgreSQL reported that the
+ *      transaction failed.
+ *   4. A change whose deadline has passed is not sent. If it passes later, the connection is
+ *      destroyed, and the outcome of all its changes is unknown, as that of a single one. So a
+ *      change with little time left is committed alone.
  */
 export class SharedCommits {
   readonly #options: SharedCommitsOptions;
@@ -66,7 +74,10 @@ export class SharedCommits {
     });
   }
 
-  /** Makes a change. @returns the rows of its statement */
+  /**
+   * Makes a change.
+   * @returns the rows of its statement
+   */
   change(change: SingleChange): Promise<RowValues[]> {
     return new Promise((resolve, reject) => {
       this.#groups.add({ ...change, resolve, reject });
@@ -93,14 +104,19 @@ export class SharedCommits {
   }
 }
 
-/** A statement that waits for a lock longer than this, in ms, does not hold up the others of its transaction. */
+/**
+ * A statement that waits for a lock longer than this, in ms, does not hold up the others of its
+ * transaction.
+ */
 const lockTimeoutMs = 50;
 const begin = `begin; set local lock_timeout = ${lockTimeoutMs}`;
 
 /**
  * Executes statements, each of which sets its actor, in one transaction and one packet.
- * @returns the rows of each statement; undefined when one of them failed, so that none has changed anything
- * @throws {Problem} `outcomeUnknown` when the commit may have taken effect without a confirmation
+ * @returns the rows of each statement; undefined when one of them failed, so that none has
+ *   changed anything
+ * @throws {Problem} `outcomeUnknown` when the commit may have taken effect without a
+ *   confirmation
  */
 async function commitTogether(
   client: TenantClient,
@@ -123,9 +139,12 @@ async function commitTogether(
     await client.sendTogether(send);
   } catch (error) {
     if (!wasAlive) throw error;
-    // If `begin` alone failed, each statement that was executed has been a transaction by itself.
+    // If `begin` alone failed, each statement that was executed has been a transaction by
+    // itself.
     const isUncertain = !isBegun && executed > 0;
-    if (isUncertain || mayBeCommitted(error, executed === statements.length)) throw outcomeUnknown(error);
+    if (isUncertain || mayBeCommitted(error, executed === statements.length)) {
+      throw outcomeUnknown(error);
+    }
     return undefined;
   }
   if (!isCommitted) throw new Error('the transaction had failed and was rolled back');

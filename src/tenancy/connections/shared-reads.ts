@@ -31,26 +31,32 @@ const slowMs = 100;
 const rememberMs = 10_000;
 
 /**
- * Reads of one tenant that share a connection: those of one statement that arrive in one turn of the event loop, or
- * wait for a connection at the same time. They are sent in one packet, and PostgreSQL executes one after the other. To
- * acquire a connection, to send on it and to wake its process costs more than to read a record.
+ * Reads of one tenant that share a connection: those of one statement that arrive in one turn
+ * of the event loop, or wait for a connection at the same time. They are sent in one packet,
+ * and PostgreSQL executes one after the other. To acquire a connection, to send on it and to
+ * wake its process costs more than to read a record.
  *
  * Each read behaves as if it were alone:
  *
  *   1. Each is a transaction by itself, so one that fails does not fail the others.
- *   2. Reads of one connection are of one statement, which is short: it finds few records by an index. So a read waits
- *      for others for less than a millisecond, or for a lock on a table that it reads itself.
- *   3. A statement can be slow all the same, when many records match one of its conditions and few match all. After
- *      100 ms, the reads behind the one that runs are made again, each on a connection of its own, and the first rows
- *      count. For a while, reads of the statement are alone.
- *   4. When the connection is lost or cannot be opened, or is destroyed because the deadline of another read has
- *      passed, a read is made again on a connection of its own. A read with little time left does not share a
- *      connection (`QueryGroups`).
+ *   2. Reads of one connection are of one statement, which is short: it finds few records by an
+ *      index. So a read waits for others for less than a millisecond, or for a lock on a table
+ *      that it reads itself.
+ *   3. A statement can be slow all the same, when many records match one of its conditions and
+ *      few match all. After 100 ms, the reads behind the one that runs are made again, each on
+ *      a connection of its own, and the first rows count. For a while, reads of the statement
+ *      are alone.
+ *   4. When the connection is lost or cannot be opened, or is destroyed because the deadline of
+ *      another read has passed, a read is made again on a connection of its own. A read with
+ *      little time left does not share a connection (`QueryGroups`).
  */
 export class SharedReads {
   readonly #options: SharedReadsOptions;
   readonly #groups: QueryGroups<Waiting>;
-  /** The time until which the reads of a statement are alone, by `performance.now()`. Bounded as the names are. */
+  /**
+   * The time until which the reads of a statement are alone, by `performance.now()`. Bounded as
+   * the names are.
+   */
   readonly #aloneUntil = new Map<string, number>();
 
   constructor(options: SharedReadsOptions) {
@@ -92,7 +98,8 @@ export class SharedReads {
         waiting.resolve(await readOn(client, waiting));
       } catch (error) {
         if (!running.has(waiting)) return; // it is made again
-        const isDestroyed = error instanceof PoolError && group.some(({ deadline }) => deadline?.passed);
+        const isDestroyed =
+          error instanceof PoolError && group.some(({ deadline }) => deadline?.passed);
         if (isDestroyed) readAgain(waiting);
         else waiting.reject(error);
       } finally {

@@ -9,7 +9,10 @@ import type { PoolState } from './pool-state.ts';
 import { verifyTenant } from './tenant-identity.ts';
 
 const maxCloseMs = 1_000;
-/** SQLSTATEs after which the server closes the connection, or its prepared statements are no longer valid. */
+/**
+ * SQLSTATEs after which the server closes the connection, or its prepared statements are no
+ * longer valid.
+ */
 const fatalStates = /^(57P|25P0[34]|08|0A000|26000)/;
 
 /** The connections of one tenant. */
@@ -25,7 +28,10 @@ export class TenantClient extends SessionClient {
   idleSince = 0;
   /** Statements that the server has executed. The commit of the last one may still follow. */
   executed = 0;
-  /** True when the server was a standby when the connection was opened: it may lack commits of the primary. */
+  /**
+   * True when the server was a standby when the connection was opened: it may lack commits of
+   * the primary.
+   */
   isStandby = false;
   /** True once `close` has been called. */
   closing = false;
@@ -43,7 +49,8 @@ export class TenantClient extends SessionClient {
   constructor(pool: Pool) {
     super(pool.options);
     this.pool = pool;
-    this.on('error', () => (this.#isFailing = true)); // the running query rejects, and `end` follows in any case
+    // the running query rejects, and `end` follows in any case
+    this.on('error', () => (this.#isFailing = true));
     this.connection.on('errorMessage', ({ code }: { code?: string }) => {
       if (fatalStates.test(code ?? '')) this.#isFailing = true;
     });
@@ -61,7 +68,10 @@ export class TenantClient extends SessionClient {
     return this.#stream.bytesRead;
   }
 
-  /** True when the next request may use the connection: it is alive, and not inside a transaction. */
+  /**
+   * True when the next request may use the connection: it is alive, and not inside a
+   * transaction.
+   */
   get isReusable(): boolean {
     return this.isAlive && this.getTransactionStatus() === 'I';
   }
@@ -73,23 +83,32 @@ export class TenantClient extends SessionClient {
   async open(): Promise<void> {
     const { expected, silenceMs, openMs } = this.pool.options;
     this.openingAt = performance.now();
-    // The error is created when the timer fires. An error created here would capture this stack, and with it retain the
-    // connection whose end caused this one to be opened, which retains the one before it, and so on.
-    const giveUp = () => this.abort(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
+    // The error is created when the timer fires. An error created here would capture this
+    // stack, and with it retain the connection whose end caused this one to be opened, which
+    // retains the one before it, and so on.
+    const giveUp = () =>
+      this.abort(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
     const timer = setTimeout(giveUp, openMs);
     try {
       await this.logIn();
-      const [, { isStandby }] = await Promise.all([this.setSession(), verifyTenant(this, expected)]);
+      const [, { isStandby }] = await Promise.all([
+        this.setSession(),
+        verifyTenant(this, expected),
+      ]);
       this.isStandby = isStandby;
     } finally {
       clearTimeout(timer);
     }
     this.openedAt = performance.now();
     const stream = this.#stream;
-    // A listener, because a callback of `setTimeout` is called once only, and an idle connection is silent too.
+    // A listener, because a callback of `setTimeout` is called once only, and an idle
+    // connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
-      // Without the code of a lost connection, which would cause a retry that takes as long again.
-      if (this.#onRelease) this.abort(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
+      // Without the code of a lost connection, which would cause a retry that takes as long
+      // again.
+      if (this.#onRelease) {
+        this.abort(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
+      }
     });
   }
 
@@ -98,8 +117,11 @@ export class TenantClient extends SessionClient {
     if (statement.name === '') return (await this.query<RowValues>(statement)).rows;
     try {
       return await new Promise((resolve, reject) => {
-        const settle = (error: Error | null, rows: RowValues[]) => (error ? reject(error) : resolve(rows));
-        this.query(new PreparedQuery(statement, this.#described, settle) as unknown as pg.Submittable);
+        const settle = (error: Error | null, rows: RowValues[]) =>
+          error ? reject(error) : resolve(rows);
+        this.query(
+          new PreparedQuery(statement, this.#described, settle) as unknown as pg.Submittable,
+        );
       });
     } catch (error) {
       Error.captureStackTrace(error as Error); // that of the caller, instead of that of the socket
@@ -107,7 +129,10 @@ export class TenantClient extends SessionClient {
     }
   }
 
-  /** Sends several queries in one packet. When it resolves or rejects, none of the queries is still running. */
+  /**
+   * Sends several queries in one packet. When it resolves or rejects, none of the queries is
+   * still running.
+   */
   async sendTogether<Queries extends readonly Promise<unknown>[] | []>(send: () => Queries) {
     this.#stream.cork();
     let queries: Queries;
@@ -127,7 +152,10 @@ export class TenantClient extends SessionClient {
     return this;
   }
 
-  /** Destroys the connection if it is still in use when the deadline of one of its requests passes. */
+  /**
+   * Destroys the connection if it is still in use when the deadline of one of its requests
+   * passes.
+   */
   endAt(deadline: Deadline): void {
     const forget = deadline.onPass(() => {
       this.abort(new PoolError('ETIMEDOUT', 'the request reached its deadline'));
@@ -139,13 +167,18 @@ export class TenantClient extends SessionClient {
   release(): void {
     const onRelease = this.#onRelease;
     this.#onRelease = undefined;
-    for (let forget = this.#forgetDeadlines.pop(); forget; forget = this.#forgetDeadlines.pop()) forget();
+    for (let forget = this.#forgetDeadlines.pop(); forget; forget = this.#forgetDeadlines.pop()) {
+      forget();
+    }
     if (!onRelease) return;
     this.pool.onUsed(performance.now() - this.#usedSince);
     onRelease();
   }
 
-  /** Asks the server to close the connection. `end` is emitted when it has, after `maxCloseMs` at the latest. */
+  /**
+   * Asks the server to close the connection. `end` is emitted when it has, after `maxCloseMs`
+   * at the latest.
+   */
   close(): void {
     this.closing = true;
     const timer = setTimeout(() => this.#stream.destroy(), maxCloseMs).unref();
@@ -159,9 +192,10 @@ export class TenantClient extends SessionClient {
   }
 
   /**
-   * Releases a connection that died in use. A single query rejects, and its caller releases the connection at once. But
-   * Kysely releases the connection of a transaction only after COMMIT or ROLLBACK, and on a dead connection both fail:
-   * without this, the connection would count against the budget for as long as the process lives.
+   * Releases a connection that died in use. A single query rejects, and its caller releases the
+   * connection at once. But Kysely releases the connection of a transaction only after COMMIT
+   * or ROLLBACK, and on a dead connection both fail: without this, the connection would count
+   * against the budget for as long as the process lives.
    */
   #onEnd(): void {
     this.ended = true;

@@ -10,9 +10,15 @@ import type { TenantFences } from './tenant-fences.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
 interface TenantDatabasesOptions extends ServerBudgetsOptions {
-  /** Has the metadata of a tenant database. Its own database does not exist, so a use by mistake reaches no data. */
+  /**
+   * Has the metadata of a tenant database. Its own database does not exist, so a use by mistake
+   * reaches no data.
+   */
   orm: MikroORM;
-  /** The last tenant migration of this build. A tenant whose schema the build cannot serve is refused. */
+  /**
+   * The last tenant migration of this build. A tenant whose schema the build cannot serve is
+   * refused.
+   */
   head: string;
   /** Called with the duration of each use of a connection of a tenant, in milliseconds. */
   onUsed?: (guid: string, ms: number) => void;
@@ -50,7 +56,8 @@ export class TenantDatabases {
     if (tenant.status !== 'active') throw problem('tenant_inactive');
     if (!canServe(this.#options.head, tenant)) throw problem('migration_pending');
     if (this.#isClosed) throw problem('unavailable');
-    // The URL is part of the key: after a change of address or password, new connections are opened and verified.
+    // The URL is part of the key: after a change of address or password, new connections are
+    // opened and verified.
     const key = `${tenant.guid} ${tenant.databaseUrl}`;
     let driver = this.#open.get(key);
     if (!driver) {
@@ -71,11 +78,15 @@ export class TenantDatabases {
     return keys.flatMap(key => this.#open.peek(key)?.pool ?? []);
   }
 
-  /** The fence of the tenant is lifted: opens the pool of its database, and forgets those that it had before. */
+  /**
+   * The fence of the tenant is lifted: opens the pool of its database, and forgets those that
+   * it had before.
+   */
   releasePools({ guid, databaseUrl }: TenantRecord): void {
-    for (const key of [...this.#open.keys()].filter(each => each.startsWith(`${guid} `)))
+    for (const key of [...this.#open.keys()].filter(each => each.startsWith(`${guid} `))) {
       if (key === `${guid} ${databaseUrl}`) this.#open.peek(key)?.pool.release();
       else this.#open.delete(key);
+    }
   }
 
   /** Returns the most recently used database on a server; undefined when none is open there. */
@@ -85,7 +96,10 @@ export class TenantDatabases {
     return undefined;
   }
 
-  /** Opens no more databases, and closes every connection; a connection in use is closed when it is released. */
+  /**
+   * Opens no more databases, and closes every connection; a connection in use is closed when it
+   * is released.
+   */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#open.clear();

@@ -17,9 +17,9 @@ import { TenantTransaction } from './tenant-transaction.ts';
 import { traceConnect, traceQuery } from './trace-steps.ts';
 
 /**
- * MikroORM's connection of a tenant's driver; its pool acquires connections from the budget. `close` ends the pool
- * permanently, whereas MikroORM's own connection would open a new pool for the next query. A transaction that is under
- * way finishes on the connection that it has.
+ * MikroORM's connection of a tenant's driver; its pool acquires connections from the budget.
+ * `close` ends the pool permanently, whereas MikroORM's own connection would open a new pool
+ * for the next query. A transaction that is under way finishes on the connection that it has.
  */
 class TenantConnection extends BoundConnection {
   pool!: TenantPool;
@@ -60,9 +60,9 @@ interface Change extends Omit<SingleChange, 'change'> {
 }
 
 /**
- * One tenant's MikroORM driver. All tenants share the metadata of one MikroORM; only the driver and its pool are the
- * tenant's own. It uses protected members of MikroORM, so MikroORM's version is pinned, and a test checks
- * `current_database()` for each kind of access.
+ * One tenant's MikroORM driver. All tenants share the metadata of one MikroORM; only the driver
+ * and its pool are the tenant's own. It uses protected members of MikroORM, so MikroORM's
+ * version is pinned, and a test checks `current_database()` for each kind of access.
  */
 export class TenantDriver extends PostgreSqlDriver {
   declare protected readonly connection: TenantConnection;
@@ -115,14 +115,17 @@ export class TenantDriver extends PostgreSqlDriver {
   }
 
   /**
-   * Makes one change in a transaction that carries the actor; changes of one statement share it with others. A request
-   * that is traced has a transaction of its own. @returns the rows of the statement
+   * Makes one change in a transaction that carries the actor; changes of one statement share it
+   * with others. A request that is traced has a transaction of its own.
+   * @returns the rows of the statement
    */
   async change(change: Change): Promise<RowValues[]> {
     const { change: statement, ...rest } = change;
     const isAlone = typeof statement === 'function' || !statement.withActor || rest.deadline?.trace;
     try {
-      return await (isAlone ? this.#changeAlone(change) : this.#sharedCommits.change({ ...rest, change: statement }));
+      return await (isAlone
+        ? this.#changeAlone(change)
+        : this.#sharedCommits.change({ ...rest, change: statement }));
     } finally {
       if (!rest.isUnfed) this.#onChanged();
     }
@@ -148,12 +151,18 @@ export class TenantDriver extends PostgreSqlDriver {
     );
   }
 
-  /** Creates an entity manager on this database. It ignores the entity manager of MikroORM's async context. */
+  /**
+   * Creates an entity manager on this database. It ignores the entity manager of MikroORM's
+   * async context.
+   */
   entityManager(): EntityManager {
     return this.createEntityManager(false) as EntityManager;
   }
 
-  async #withClient<T>(query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
+  async #withClient<T>(
+    query: (client: TenantClient) => Promise<T>,
+    deadline?: Deadline,
+  ): Promise<T> {
     const client = await traceConnect(deadline?.trace, () => this.pool.connect(deadline));
     try {
       return await query(client);

@@ -42,13 +42,15 @@ const pollMs = 5;
 const retryMs = 1_000;
 
 /**
- * The fences of tenants whose databases are being replaced, as by a move, in one process. While the fence of a tenant
- * is closed, its requests wait for a connection, and cached responses are served; then they go on in the tenant's new
- * database, or in the old one again. The operator's command ends the connections of the old database whatever this
- * process does: a process that confirms the fence merely saves its requests from failing.
+ * The fences of tenants whose databases are being replaced, as by a move, in one process. While
+ * the fence of a tenant is closed, its requests wait for a connection, and cached responses are
+ * served; then they go on in the tenant's new database, or in the old one again. The operator's
+ * command ends the connections of the old database whatever this process does: a process that
+ * confirms the fence merely saves its requests from failing.
  *
- * A process that has missed a fence, because it was stopped, finds that its connections are gone and that the old
- * database refuses it. It reads the control database then (`locate`), and its requests wait or go on as above.
+ * A process that has missed a fence, because it was stopped, finds that its connections are
+ * gone and that the old database refuses it. It reads the control database then (`locate`), and
+ * its requests wait or go on as above.
  */
 export class TenantFences {
   readonly #options: TenantFencesOptions;
@@ -82,7 +84,8 @@ export class TenantFences {
   }
 
   /**
-   * Returns the connections of a tenant in the database that it has now; waits while its fence is closed.
+   * Returns the connections of a tenant in the database that it has now; waits while its fence
+   * is closed.
    * @throws {PoolError} `POOL_FENCED` when the fence was closed for too long
    */
   async locate(guid: string, deadline?: Deadline): Promise<TenantPool> {
@@ -95,7 +98,8 @@ export class TenantFences {
 
   async #wait(fence: ClosedFence): Promise<TenantRecord> {
     const timeout = Promise.withResolvers<never>();
-    const giveUp = () => timeout.reject(new PoolError('POOL_FENCED', 'the database of the tenant is being replaced'));
+    const giveUp = () =>
+      timeout.reject(new PoolError('POOL_FENCED', 'the database of the tenant is being replaced'));
     const timer = setTimeout(giveUp, this.#options.maxWaitMs);
     try {
       return await Promise.race([fence.lifted, timeout.promise]);
@@ -108,10 +112,13 @@ export class TenantFences {
     const { store } = this.#options;
     const found = await store.read(key);
     const closed = found.filter(fence => fence.closed);
-    for (const guid of key === '*' ? [...this.#closed.keys()] : [key])
+    for (const guid of key === '*' ? [...this.#closed.keys()] : [key]) {
       if (!closed.some(fence => fence.guid === guid)) this.#lift(guid);
+    }
     for (const fence of closed) this.#close(fence);
-    for (const fence of found) this.#acknowledge(fence).catch(error => this.#reportFailure(fence.guid, error));
+    for (const fence of found) {
+      this.#acknowledge(fence).catch(error => this.#reportFailure(fence.guid, error));
+    }
   }
 
   #close({ guid, id }: TenantFence): void {
@@ -135,7 +142,10 @@ export class TenantFences {
     fence.lift(this.#loadReleased(guid));
   }
 
-  /** Reads the record of a tenant whose fence is not closed, and lets requests use the pool of its database. */
+  /**
+   * Reads the record of a tenant whose fence is not closed, and lets requests use the pool of
+   * its database.
+   */
   async #loadReleased(guid: string): Promise<TenantRecord> {
     const { loadTenant, databases } = this.#options;
     const record = await loadTenant(guid);
@@ -144,7 +154,10 @@ export class TenantFences {
     return record;
   }
 
-  /** Confirms a fence: at once if it only begins; if it is closed, once no connection of the tenant exists. */
+  /**
+   * Confirms a fence: at once if it only begins; if it is closed, once no connection of the
+   * tenant exists.
+   */
   async #acknowledge(fence: TenantFence): Promise<void> {
     const { databases, store } = this.#options;
     const isCurrent = (): boolean => this.#closed.get(fence.guid)?.id === fence.id;
@@ -169,6 +182,9 @@ export class TenantFences {
       { event: 'fence_failed', tenant: key, err: describeError(error) },
       'the fence of a tenant could not be read or confirmed; requests of the tenant may fail while it is moved',
     );
-    setTimeout(() => this.refresh(key).catch(next => this.#reportFailure(key, next)), retryMs).unref();
+    setTimeout(
+      () => this.refresh(key).catch(next => this.#reportFailure(key, next)),
+      retryMs,
+    ).unref();
   }
 }

@@ -2,7 +2,10 @@ import type pg from 'pg';
 import { canServe, type SchemaVersion } from '../../control/schema-version.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 
-/** The facts that a new connection must find inside the database: the tenant, and a schema that the build can serve. */
+/**
+ * The facts that a new connection must find inside the database: the tenant, and a schema that
+ * the build can serve.
+ */
 export interface ExpectedTenant {
   readonly guid: string;
   /** The last tenant migration of this build. */
@@ -27,23 +30,35 @@ interface Identity extends SchemaVersion {
 }
 
 /**
- * Verifies that a connection leads to the database of the expected tenant, whose schema this build can serve.
+ * Verifies that a connection leads to the database of the expected tenant, whose schema this
+ * build can serve.
  * @returns whether its server is a standby
  * @throws {TenantIdentityError | TenantVersionError}
  */
-export async function verifyTenant(client: pg.Client, expected: ExpectedTenant): Promise<{ isStandby: boolean }> {
+export async function verifyTenant(
+  client: pg.Client,
+  expected: ExpectedTenant,
+): Promise<{ isStandby: boolean }> {
   const identity = client.query<Identity>(
     `select guid, schema_version as "schemaVersion", compatible_from as "compatibleFrom",
             pg_is_in_recovery() as "isStandby" from tenant_identity`,
   );
   const { rows } = await identity.catch(error => {
     const state = sqlState(error);
-    if (state === '42P01') throw new TenantIdentityError('the database has no identity', { cause: error });
-    if (state === '42703') throw new TenantVersionError('the database has no version', { cause: error });
+    if (state === '42P01') {
+      throw new TenantIdentityError('the database has no identity', { cause: error });
+    }
+    if (state === '42703') {
+      throw new TenantVersionError('the database has no version', { cause: error });
+    }
     throw error;
   });
   const [found] = rows;
-  if (found?.guid !== expected.guid) throw new TenantIdentityError('the database belongs to another tenant');
-  if (!canServe(expected.head, found)) throw new TenantVersionError(`the database is at ${found.schemaVersion}`);
+  if (found?.guid !== expected.guid) {
+    throw new TenantIdentityError('the database belongs to another tenant');
+  }
+  if (!canServe(expected.head, found)) {
+    throw new TenantVersionError(`the database is at ${found.schemaVersion}`);
+  }
   return found;
 }

@@ -6,17 +6,21 @@ import type { TenantClient } from './tenant-client.ts';
 
 const usageHalfLifeMs = 30_000;
 /**
- * Error codes which say that the tenant may have another database now: the database of the pool belongs to another
- * tenant, is gone or refuses the login, or the fence of the tenant closed while a request waited for a connection.
+ * Error codes which say that the tenant may have another database now: the database of the pool
+ * belongs to another tenant, is gone or refuses the login, or the fence of the tenant closed
+ * while a request waited for a connection.
  */
 const leftStates = /^(TENANT_IDENTITY|3D000|28000|POOL_FENCED)$/;
 
-/** Returns the connections that take the place of a pool, once the fence of its tenant is lifted. */
+/**
+ * Returns the connections that take the place of a pool, once the fence of its tenant is
+ * lifted.
+ */
 export type Relocate = (deadline?: Deadline) => Promise<TenantPool>;
 
 /**
- * The connections of one tenant, all acquired from the budget of its server. It has the methods of a `pg.Pool` that
- * Kysely, and so MikroORM, calls: `connect` and `end`.
+ * The connections of one tenant, all acquired from the budget of its server. It has the methods
+ * of a `pg.Pool` that Kysely, and so MikroORM, calls: `connect` and `end`.
  */
 export class TenantPool implements PoolState<TenantClient> {
   readonly options: TenantClientOptions;
@@ -34,7 +38,8 @@ export class TenantPool implements PoolState<TenantClient> {
   #isHeld = false;
 
   /**
-   * @param relocate called when the database may not be the tenant's any more; absent: it always is
+   * @param relocate called when the database may not be the tenant's any more; absent: it
+   *   always is
    * @param onUsed called with the duration of each use of a connection, in milliseconds
    */
   constructor(
@@ -68,8 +73,9 @@ export class TenantPool implements PoolState<TenantClient> {
   }
 
   /**
-   * The logarithm (base 2) of an exponentially decaying count of uses: a use counts half as much every 30 s. Only
-   * comparable with the score of another pool: instead of decaying old uses, newer uses weigh more.
+   * The logarithm (base 2) of an exponentially decaying count of uses: a use counts half as
+   * much every 30 s. Only comparable with the score of another pool: instead of decaying old
+   * uses, newer uses weigh more.
    */
   get usageScore(): number {
     return this.#usageScore;
@@ -98,13 +104,16 @@ export class TenantPool implements PoolState<TenantClient> {
   }
 
   /**
-   * Lets requests wait until the fence of the tenant is lifted, also those that wait for a connection. Connections are
-   * closed as soon as they are not in use.
+   * Lets requests wait until the fence of the tenant is lifted, also those that wait for a
+   * connection. Connections are closed as soon as they are not in use.
    */
   hold(): void {
     if (this.#isHeld) return;
     this.#isHeld = true;
-    this.budget.endPool(this, new PoolError('POOL_FENCED', 'the database of the tenant is being replaced'));
+    this.budget.endPool(
+      this,
+      new PoolError('POOL_FENCED', 'the database of the tenant is being replaced'),
+    );
   }
 
   /** The fence is lifted, and the tenant keeps this database. */
@@ -122,7 +131,8 @@ export class TenantPool implements PoolState<TenantClient> {
   async #acquire(deadline?: Deadline): Promise<TenantClient> {
     if (this.#isClosed) throw closedError();
     const weight = performance.now() / usageHalfLifeMs;
-    const [larger, smaller] = this.#usageScore > weight ? [this.#usageScore, weight] : [weight, this.#usageScore];
+    const [larger, smaller] =
+      this.#usageScore > weight ? [this.#usageScore, weight] : [weight, this.#usageScore];
     this.#usageScore = larger + Math.log2(1 + 2 ** (smaller - larger));
     const client = await this.budget.acquire(this, deadline);
     if (deadline) client.endAt(deadline);

@@ -23,7 +23,10 @@ interface TenantReadsOptions {
   turns: Turns;
 }
 
-/** The reads of one tenant. If the connection of a read is lost meanwhile, it reads once more on another one. */
+/**
+ * The reads of one tenant. If the connection of a read is lost meanwhile, it reads once more on
+ * another one.
+ */
 export class TenantReads {
   readonly #withClient: TenantReadsOptions['withClient'];
   readonly #large: LargeReads;
@@ -40,15 +43,23 @@ export class TenantReads {
   }
 
   /**
-   * Returns the rows. Reads of a short statement share a connection with others. A request that is traced reads alone.
+   * Returns the rows. Reads of a short statement share a connection with others. A request that
+   * is traced reads alone.
    */
   read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
     const isAlone = !select.isShort || deadline?.trace;
     return isAlone ? this.#readAlone(select, deadline) : this.#shared.read({ select, deadline });
   }
 
-  /** Returns the rows of a statement that may read many records; undefined when PostgreSQL has ended it after `ms`. */
-  async readWithin(select: Statement, ms: number, deadline?: Deadline): Promise<RowValues[] | undefined> {
+  /**
+   * Returns the rows of a statement that may read many records; undefined when PostgreSQL has
+   * ended it after `ms`.
+   */
+  async readWithin(
+    select: Statement,
+    ms: number,
+    deadline?: Deadline,
+  ): Promise<RowValues[] | undefined> {
     try {
       return await this.#run(select, client => rowsWithin(client, select, ms), deadline);
     } catch (error) {
@@ -71,7 +82,11 @@ export class TenantReads {
   }
 
   /** Runs a query on a connection of its own, in its turn if the statement is heavy. */
-  #run<T>(select: Statement, query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
+  #run<T>(
+    select: Statement,
+    query: (client: TenantClient) => Promise<T>,
+    deadline?: Deadline,
+  ): Promise<T> {
     const run = (client: TenantClient) => traceQuery(deadline?.trace, select, () => query(client));
     if (!select.isHeavy) return this.#retryOnce(run, deadline);
     return this.#large.run(
@@ -80,7 +95,10 @@ export class TenantReads {
     );
   }
 
-  async #retryOnce<T>(query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
+  async #retryOnce<T>(
+    query: (client: TenantClient) => Promise<T>,
+    deadline?: Deadline,
+  ): Promise<T> {
     try {
       return await this.#withClient(query, deadline);
     } catch (error) {
@@ -91,7 +109,11 @@ export class TenantReads {
 }
 
 /** Returns the rows of a statement, which PostgreSQL ends after `ms` with SQLSTATE 57014. */
-async function rowsWithin(client: TenantClient, select: Statement, ms: number): Promise<RowValues[]> {
+async function rowsWithin(
+  client: TenantClient,
+  select: Statement,
+  ms: number,
+): Promise<RowValues[]> {
   const [, , rows] = await client.sendTogether(() => [
     client.query('begin read only'),
     client.query(`set local statement_timeout = ${ms}`),

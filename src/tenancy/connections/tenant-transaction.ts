@@ -6,8 +6,8 @@ import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
 import type { TenantClient } from './tenant-client.ts';
 
 /**
- * The transaction of one change. It begins with its first query, and carries the actor, who is named in the audit log.
- * Queries that can be sent together leave in one packet.
+ * The transaction of one change. It begins with its first query, and carries the actor, who is
+ * named in the audit log. Queries that can be sent together leave in one packet.
  */
 export class TenantTransaction {
   readonly #client: TenantClient;
@@ -38,8 +38,10 @@ export class TenantTransaction {
   }
 
   /**
-   * Executes a statement and commits. @returns the rows of the statement
-   * @throws {Problem} `outcomeUnknown` when the connection was lost or ended before the server confirmed the commit
+   * Executes a statement and commits.
+   * @returns the rows of the statement
+   * @throws {Problem} `outcomeUnknown` when the connection was lost or ended before the server
+   *   confirmed the commit
    */
   async commit(statement: Statement): Promise<RowValues[]> {
     if (!this.#begun && statement.withActor) return this.#execute(statement.withActor(this.#actor));
@@ -51,7 +53,10 @@ export class TenantTransaction {
       isExecuted = true;
       return rows;
     };
-    const [rows, { command }] = await this.#send(() => [execute(), this.#client.query('commit')]).catch(error => {
+    const [rows, { command }] = await this.#send(() => [
+      execute(),
+      this.#client.query('commit'),
+    ]).catch(error => {
       throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
     });
     if (command !== 'COMMIT') throw new Error('the transaction had failed and was rolled back');
@@ -59,8 +64,9 @@ export class TenantTransaction {
   }
 
   /**
-   * Executes a statement that is the whole transaction. It takes two thirds of the time of four statements in one
-   * packet. The triggers that need the actor run for each row, after the statement has set it.
+   * Executes a statement that is the whole transaction. It takes two thirds of the time of four
+   * statements in one packet. The triggers that need the actor run for each row, after the
+   * statement has set it.
    */
   async #execute(statement: Statement): Promise<RowValues[]> {
     const { isAlive: wasAlive, executed } = this.#client;
@@ -77,19 +83,26 @@ export class TenantTransaction {
   }
 
   /**
-   * Sends queries; the first call also begins the transaction, in the same packet. If `begin` alone failed, the queries
-   * would run outside of a transaction, and without the actor, which is set for the transaction only: triggers of the
-   * audit log and of the activities refuse a change without an actor.
+   * Sends queries; the first call also begins the transaction, in the same packet. If `begin`
+   * alone failed, the queries would run outside of a transaction, and without the actor, which
+   * is set for the transaction only: triggers of the audit log and of the activities refuse a
+   * change without an actor.
    */
   async #send<Queries extends readonly Promise<unknown>[] | []>(send: () => Queries) {
     if (this.#begun) return this.#client.sendTogether(send);
     this.#begun = true;
-    const begin = () => [this.#client.query('begin'), this.#client.query({ ...setActor, values: [this.#actor] })];
+    const begin = () => [
+      this.#client.query('begin'),
+      this.#client.query({ ...setActor, values: [this.#actor] }),
+    ];
     const [, , ...results] = await this.#client.sendTogether(() => [...begin(), ...send()]);
     return results as { -readonly [Index in keyof Queries]: Awaited<Queries[Index]> };
   }
 
-  /** A Kysely for MikroORM that uses this connection only, and neither begins nor ends a transaction. */
+  /**
+   * A Kysely for MikroORM that uses this connection only, and neither begins nor ends a
+   * transaction.
+   */
   #asKysely(): Kysely<unknown> {
     const query = async (...args: Parameters<TenantClient['query']>) =>
       (await this.#send(() => [this.#client.query(...args) as unknown as Promise<unknown>]))[0];

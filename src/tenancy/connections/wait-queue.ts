@@ -16,12 +16,18 @@ const maxWaiters = 2_000; // a longer queue only delays every request
 /** Closing one connection and opening another costs many times what a request does. */
 const idleAdvantageMs = 50;
 
-/** True while no connection of a pool is in use: those that it opens wait for the server, not for one another. */
+/**
+ * True while no connection of a pool is in use: those that it opens wait for the server, not
+ * for one another.
+ */
 function isUnanswered(pool: Pool): boolean {
   return pool.inUse === 0 && pool.opening > 0;
 }
 
-/** The requests that wait for a connection to one server, and the order in which pools are served. */
+/**
+ * The requests that wait for a connection to one server, and the order in which pools are
+ * served.
+ */
 export class WaitQueue {
   readonly counts: WaitCounts = { waits: 0, waitedMs: 0, refused: 0 };
   /** The pools that have a waiter. */
@@ -30,7 +36,10 @@ export class WaitQueue {
   readonly #onTimeout: () => void;
   #length = 0;
 
-  /** @param onTimeout called after a waiter timed out: the connection being opened for it can serve another waiter */
+  /**
+   * @param onTimeout called after a waiter timed out: the connection being opened for it can
+   *   serve another waiter
+   */
   constructor(maxWaitMs: number, onTimeout: () => void) {
     this.#maxWaitMs = maxWaitMs;
     this.#onTimeout = onTimeout;
@@ -41,8 +50,8 @@ export class WaitQueue {
   }
 
   /**
-   * @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the maximum wait; `ETIMEDOUT` after
-   *   that if the server has not answered
+   * @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the maximum
+   *   wait; `ETIMEDOUT` after that if the server has not answered
    * @throws {DeadlineError} when `deadline` passes
    */
   enqueue(pool: Pool, deadline?: Deadline): Promise<TenantClient> {
@@ -58,7 +67,13 @@ export class WaitQueue {
           : new PoolError('POOL_TIMEOUT', 'no connection became free in time');
       const timer = setTimeout(() => giveUp(timeoutError()), this.#maxWaitMs);
       const forgetDeadline = deadline?.onPass(() => giveUp(new DeadlineError()));
-      const waiter: Waiter<TenantClient> = { resolve, reject, since: performance.now(), timer, forgetDeadline };
+      const waiter: Waiter<TenantClient> = {
+        resolve,
+        reject,
+        since: performance.now(),
+        timer,
+        forgetDeadline,
+      };
       this.#length++;
       pool.waiting.push(waiter);
       this.#pools.add(pool);
@@ -73,9 +88,9 @@ export class WaitQueue {
   }
 
   /**
-   * Returns the pool to serve next: of the pools with an unmet demand, the one with the fewest connections in use or
-   * being opened; of equals, the one whose first waiter came first. A pool with an idle connection counts as 50 ms
-   * earlier.
+   * Returns the pool to serve next: of the pools with an unmet demand, the one with the fewest
+   * connections in use or being opened; of equals, the one whose first waiter came first. A
+   * pool with an idle connection counts as 50 ms earlier.
    */
   nextPool(unmetDemand: (pool: Pool) => number): Pool | undefined {
     let next: Pool | undefined;
@@ -88,11 +103,14 @@ export class WaitQueue {
   }
 
   /**
-   * Refuses the last waiter of the pool with the most waiters, so that one tenant cannot fill the queue for the others.
+   * Refuses the last waiter of the pool with the most waiters, so that one tenant cannot fill
+   * the queue for the others.
    */
   #makeRoom(pool: Pool): void {
     let longest = pool;
-    for (const each of this.#pools) if (each.waiting.length > longest.waiting.length) longest = each;
+    for (const each of this.#pools) {
+      if (each.waiting.length > longest.waiting.length) longest = each;
+    }
     const last = longest.waiting.at(-1);
     if (longest === pool || !last) throw new PoolError('POOL_TIMEOUT', queueFull);
     this.#refuse(longest, last, new PoolError('POOL_TIMEOUT', queueFull));

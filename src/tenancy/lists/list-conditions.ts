@@ -8,21 +8,24 @@ import { camelCase } from '../../lib/runtime/casing.ts';
 type Columns = Pick<TableStatements, 'sourceOf'>;
 
 /**
- * Returns the conditions of the filters and the search text of a request. Values are never part of the SQL.
+ * Returns the conditions of the filters and the search text of a request. Values are never part
+ * of the SQL.
  * @returns `searches` apart: conditions that no index in the order of the page helps
  */
 export function listConditions(
   { contract: { search, hasTrigrams }, filters, q }: ListQuery,
   columns: Columns,
 ): { conditions: Condition[]; searches: Condition[] } {
-  const conditionOf = (filter: Filter) => filterCondition(filter, columns.sourceOf(camelCase(filter.field.name)));
+  const conditionOf = (filter: Filter) =>
+    filterCondition(filter, columns.sourceOf(camelCase(filter.field.name)));
   const searches = filters.filter(isSearch).map(conditionOf);
   if (q !== undefined) {
     const sources = search.map(({ name }) => columns.sourceOf(camelCase(name)));
     const addresses = search
       .filter(({ kind }) => kind === 'email')
       .map(({ name }) => columns.sourceOf(camelCase(name)));
-    const [sql, ...values] = hasTrigrams && q.length >= minTrigram ? findText(sources, q) : readText(sources, q);
+    const [sql, ...values] =
+      hasTrigrams && q.length >= minTrigram ? findText(sources, q) : readText(sources, q);
     // `xn--bcher-kva` is not in the text of `bücher`, which stands for both.
     if (addresses.length > 0 && /xn--/i.test(q)) {
       const [inAddress, ...parts] = readText(addresses, emailPart(q));
@@ -44,9 +47,9 @@ function findText(sources: readonly string[], text: string): Condition {
 }
 
 /**
- * The same condition for texts without an index, in half the time: compares all texts as one, with `textSeparator`
- * between them. For an ASCII text, only ASCII letters need to be changed to lower case, and `İ`, whose lower case is
- * `i`.
+ * The same condition for texts without an index, in half the time: compares all texts as one,
+ * with `textSeparator` between them. For an ASCII text, only ASCII letters need to be changed
+ * to lower case, and `İ`, whose lower case is `i`.
  */
 function readText(sources: readonly string[], text: string): Condition {
   const joined = sources.map(sql => `coalesce(${sql}, '')`).join(` || '${textSeparator}' || `);
@@ -58,8 +61,9 @@ function readText(sources: readonly string[], text: string): Condition {
 const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);
 
 /**
- * True for a condition that no index in the order of the page helps with. One is `null`: records without a value are
- * often the oldest, and a page of the newest would read all others before them.
+ * True for a condition that no index in the order of the page helps with. One is `null`:
+ * records without a value are often the oldest, and a page of the newest would read all others
+ * before them.
  */
 function isSearch({ field, operator, values }: Filter): boolean {
   if (operator === 'null') return values.includes('true');
@@ -71,7 +75,8 @@ function filterCondition({ field, operator, values }: Filter, sql: string): Cond
   const [value = ''] = values;
   if (operator === 'null') return [`${sql} is ${value === 'true' ? '' : 'not '}null`];
   if (field.kind === 'timestamp') return timestampCondition(sql, operator, values);
-  // A text that no list is sorted by has no index but that of its trigrams, which finds patterns of `like`.
+  // A text that no list is sorted by has no index but that of its trigrams, which finds
+  // patterns of `like`.
   const hasPattern = field.kind === 'text' && !field.isSortable;
   switch (operator) {
     case 'equal':
@@ -89,10 +94,14 @@ function filterCondition({ field, operator, values }: Filter, sql: string): Cond
 const comparisons = { gte: '>=', lte: '<=', gt: '>', lt: '<' };
 
 /**
- * Compares a timestamp as responses show it: without the microseconds within a millisecond. Each value stands for the
- * whole millisecond that begins with it.
+ * Compares a timestamp as responses show it: without the microseconds within a millisecond.
+ * Each value stands for the whole millisecond that begins with it.
  */
-function timestampCondition(sql: string, operator: Filter['operator'], values: readonly string[]): Condition {
+function timestampCondition(
+  sql: string,
+  operator: Filter['operator'],
+  values: readonly string[],
+): Condition {
   const end = `?::timestamptz + interval '1 millisecond'`;
   const [value = ''] = values;
   switch (operator) {

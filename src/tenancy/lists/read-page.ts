@@ -19,13 +19,15 @@ export async function readList(
   if (query) return readPage(query, source);
 
   const { table, conditions, reads, toResponse } = source;
-  const rows = await reads.read(table.selectJson(conditions, { ...plain, isRowPerRecord: toResponse !== undefined }));
+  const rows = await reads.read(
+    table.selectJson(conditions, { ...plain, isRowPerRecord: toResponse !== undefined }),
+  );
   return Representation.ofList(textsOf(rows as unknown as ListedRecord[], toResponse));
 }
 
 /**
- * Returns what a request asks of a list: a page, or the list as CSV. Reads one record more than the page has, to know
- * whether there are more.
+ * Returns what a request asks of a list: a page, or the list as CSV. Reads one record more than
+ * the page has, to know whether there are more.
  */
 export async function readPage(query: ListQuery, source: ListSource): Promise<Page | ListExport> {
   if (query.isExport) return exportList(query, source);
@@ -34,7 +36,9 @@ export async function readPage(query: ListQuery, source: ListSource): Promise<Pa
   const records = rows.slice(0, limit);
   const last = records.length < rows.length ? records.at(-1) : undefined;
   const total = query.isCounted ? await countRecords(query, source) : undefined;
-  const count = query.isCounted ? { length: records.length, isFirst: query.after === undefined, total } : undefined;
+  const count = query.isCounted
+    ? { length: records.length, isFirst: query.after === undefined, total }
+    : undefined;
   const include = await includer(query, source, records);
   const representation = await Representation.ofList(textsOf(records, source.toResponse, include));
   return new Page(representation, { next: last && nextPath(query, last.keys), count });
@@ -49,20 +53,24 @@ function* textsOf(
   for (const { json } of records) yield include(toResponse(json));
 }
 
-/** The size of a piece to aim at, in characters: the memory of an export that its client does not read. */
+/**
+ * The size of a piece to aim at, in characters: the memory of an export that its client does
+ * not read.
+ */
 const pieceLength = 128 * 1024;
 const firstRecords = 20;
 /**
- * Records of 32 KB, the largest, that follow small ones then make a piece as large as the largest
- * page (`UnsentResponses`).
+ * Records of 32 KB, the largest, that follow small ones then make a piece as large as the
+ * largest page (`UnsentResponses`).
  */
 const maxRecords = 500;
 
 /**
- * Exports a list as CSV: the fields of the view in the header, then every record that the filters match, or as many as
- * `limit` says. Each piece is a page of its own, so that no connection and no transaction stays open while the client
- * receives the pieces before it. A record that exists, and keeps its sorted fields, from the beginning to the end
- * occurs once; a record that is created, deleted or changed meanwhile may occur or not.
+ * Exports a list as CSV: the fields of the view in the header, then every record that the
+ * filters match, or as many as `limit` says. Each piece is a page of its own, so that no
+ * connection and no transaction stays open while the client receives the pieces before it. A
+ * record that exists, and keeps its sorted fields, from the beginning to the end occurs once; a
+ * record that is created, deleted or changed meanwhile may occur or not.
  */
 async function exportList(query: ListQuery, source: ListSource): Promise<ListExport> {
   const pieces = new ExportPieces(query, source);
@@ -70,7 +78,10 @@ async function exportList(query: ListQuery, source: ListSource): Promise<ListExp
   return new ListExport(query.path.split('/').at(-1) ?? 'list', () => pieces.next());
 }
 
-/** Reads the pieces of an export. It holds no piece that it has returned, and nothing that it was made of. */
+/**
+ * Reads the pieces of an export. It holds no piece that it has returned, and nothing that it
+ * was made of.
+ */
 class ExportPieces {
   readonly #query: ListQuery;
   readonly #source: ListSource;
@@ -126,8 +137,9 @@ class ExportPieces {
 }
 
 /**
- * Returns a function that adds to the JSON text of a record what the request includes: `ETag`, the tag that a read of
- * the record has; `UserName`, the name of the user that `UserId` stands for, or null.
+ * Returns a function that adds to the JSON text of a record what the request includes: `ETag`,
+ * the tag that a read of the record has; `UserName`, the name of the user that `UserId` stands
+ * for, or null.
  */
 async function includer(
   { includes }: ListQuery,
@@ -147,21 +159,31 @@ async function includer(
   };
 }
 
-/** The `UserId` of a record. It is the first text of this form, because all fields before it are numbers and times. */
+/**
+ * The `UserId` of a record. It is the first text of this form, because all fields before it are
+ * numbers and times.
+ */
 function userIdOf(json: string): number | undefined {
   const [, digits] = /"UserId":(\d+)/.exec(json.slice(0, 200)) ?? [];
   return digits === undefined ? undefined : Number(digits);
 }
 
-/** More records are not counted. So many take PostgreSQL some 20 ms where an index or the table alone has them. */
+/**
+ * More records are not counted. So many take PostgreSQL some 20 ms where an index or the table
+ * alone has them.
+ */
 const maxCount = 100_000;
-/** A count ends after so many ms: filters that few of many records match read the whole table. */
+/**
+ * A count ends after so many ms: filters that few of many records match read the whole table.
+ */
 const maxMs = 1_000;
 
 /**
- * Counts the records that the filters of a request match. The counts of a tenant run one after the other, as its large
- * reads do: a tenant that counts without a pause keeps one core of its server busy, not all.
- * @returns undefined when there are more than 100,000, or when the count takes more than a second
+ * Counts the records that the filters of a request match. The counts of a tenant run one after
+ * the other, as its large reads do: a tenant that counts without a pause keeps one core of its
+ * server busy, not all.
+ * @returns undefined when there are more than 100,000, or when the count takes more than a
+ *   second
  */
 async function countRecords(query: ListQuery, source: ListSource): Promise<number | undefined> {
   const { table, conditions, reads } = source;

@@ -26,14 +26,17 @@ interface ResponseCacheOptions {
 }
 
 /**
- * The age at which a cached response expires, in ms. Each has a random one in between, so that responses that were read
- * together do not expire together.
+ * The age at which a cached response expires, in ms. Each has a random one in between, so that
+ * responses that were read together do not expire together.
  */
 const minAgeMs = 50_000;
 const maxAgeMs = 60_000;
 /** The response to a change waits at most so long for its announcement, in ms. */
 const maxAnnounceMs = 250;
-/** A commit without a reply may take effect later: its change is announced once more after this time, in ms. */
+/**
+ * A commit without a reply may take effect later: its change is announced once more after this
+ * time, in ms.
+ */
 const announceAgainMs = 10_000;
 
 /**
@@ -56,7 +59,10 @@ const announceAgainMs = 10_000;
  *     commit, is bounded by age.
  */
 export class ResponseCache {
-  /** Counts since the start of the process: responses served from memory, and responses that were read. */
+  /**
+   * Counts since the start of the process: responses served from memory, and responses that
+   * were read.
+   */
   readonly counts = { hits: 0, misses: 0 };
   readonly #feed: ChangeFeed;
   readonly #announce: Announce;
@@ -86,8 +92,10 @@ export class ResponseCache {
   }
 
   /**
-   * Reads a response, or waits for the same read of another request, and stores it if its rows may be cached.
-   * @param read gets a deadline when requests share the read, and none when it is the request's own
+   * Reads a response, or waits for the same read of another request, and stores it if its rows
+   * may be cached.
+   * @param read gets a deadline when requests share the read, and none when it is the request's
+   *   own
    * @throws what `toResponse` throws
    */
   async load(
@@ -146,7 +154,10 @@ export class ResponseCache {
     }
   }
 
-  /** Removes what this process has, and announces the change. Resolves after 250 ms at the latest; never rejects. */
+  /**
+   * Removes what this process has, and announces the change. Resolves after 250 ms at the
+   * latest; never rejects.
+   */
   async #invalidate(key: string): Promise<void> {
     this.#store.drop(key);
     await within(this.#announce(changeTopics.responses, key), maxAnnounceMs).catch(() => {});
@@ -154,7 +165,10 @@ export class ResponseCache {
 }
 
 /** @throws what `toResponse` throws */
-export async function represent(rows: RowValues[], toResponse: ToResponse): Promise<Representation> {
+export async function represent(
+  rows: RowValues[],
+  toResponse: ToResponse,
+): Promise<Representation> {
   const response = await toResponse(rows);
   return response instanceof Representation ? response : Representation.of(response);
 }

@@ -11,8 +11,8 @@ export interface CachedResponse {
 }
 
 /**
- * The cached responses of one resource. A change drops the whole object: a read that began before the change then holds
- * an object that is no longer in the store, and stores nothing.
+ * The cached responses of one resource. A change drops the whole object: a read that began
+ * before the change then holds an object that is no longer in the store, and stores nothing.
  */
 export interface CachedResource<Loading> {
   readonly responses: Map<string, CachedResponse>;
@@ -20,9 +20,15 @@ export interface CachedResource<Loading> {
   readonly loading: Map<string, Promise<Loading>>;
 }
 
-/** Immutable, because `LRUCache` takes the size of an entry when the entry is set: a change of size sets a new one. */
+/**
+ * Immutable, because `LRUCache` takes the size of an entry when the entry is set: a change of
+ * size sets a new one.
+ */
 interface CachedTenant<Loading> {
-  /** The record that the responses were read for. They are not valid for a later record of the same tenant. */
+  /**
+   * The record that the responses were read for. They are not valid for a later record of the
+   * same tenant.
+   */
   readonly record: TenantRecord;
   readonly resources: Map<string, CachedResource<Loading>>;
   readonly bytes: number;
@@ -33,12 +39,17 @@ const overhead = 500;
 /** One tenant takes at most this share of the memory. */
 const tenantShare = 1 / 16;
 
-/** Responses by tenant and resource, in bounded memory. Evicts the least recently used tenant, in O(1). */
+/**
+ * Responses by tenant and resource, in bounded memory. Evicts the least recently used tenant,
+ * in O(1).
+ */
 export class ResponseStore<Loading> {
   readonly #tenants: LRUCache<string, CachedTenant<Loading>>;
   readonly #maxTenantBytes: number;
 
-  /** @param maxBytes limit for all tenants together; one tenant takes at most a sixteenth of it */
+  /**
+   * @param maxBytes limit for all tenants together; one tenant takes at most a sixteenth of it
+   */
   constructor(maxBytes: number) {
     this.#tenants = new LRUCache({ maxSize: maxBytes, sizeCalculation: tenant => tenant.bytes });
     this.#maxTenantBytes = maxBytes * tenantShare;
@@ -69,8 +80,9 @@ export class ResponseStore<Loading> {
   }
 
   /**
-   * Stores a response, if `resource` is still the object that `resource()` returns and the response fits the tenant's
-   * share. A tenant whose responses together exceed its share loses all of them, so that it evicts no other tenant's.
+   * Stores a response, if `resource` is still the object that `resource()` returns and the
+   * response fits the tenant's share. A tenant whose responses together exceed its share loses
+   * all of them, so that it evicts no other tenant's.
    * @returns whether the response is stored now
    */
   set(
@@ -90,14 +102,23 @@ export class ResponseStore<Loading> {
   }
 
   /** Counts memory that a stored response takes beyond what `set` counted. */
-  grow(tenant: TenantRecord, name: string, key: string, response: CachedResponse, bytes: number): void {
+  grow(
+    tenant: TenantRecord,
+    name: string,
+    key: string,
+    response: CachedResponse,
+    bytes: number,
+  ): void {
     const owner = this.#find(tenant);
     if (owner?.resources.get(name)?.responses.get(key) !== response) return;
     response.codedBytes += bytes;
     this.#keepWithinShare(tenant.guid, { ...owner, bytes: owner.bytes + bytes });
   }
 
-  /** Drops the cached responses of a resource (`guid/name`), of a tenant (`guid`), or of all tenants (`*`). */
+  /**
+   * Drops the cached responses of a resource (`guid/name`), of a tenant (`guid`), or of all
+   * tenants (`*`).
+   */
   drop(key: string): void {
     if (key === '*') {
       this.#tenants.clear();

@@ -13,11 +13,14 @@ describe('pages that links in mails lead to', () => {
   const world = use(() => createWorld({ SMTP_URL: mail.url }));
 
   before(async () => {
-    await controlSql(world, `update tenants set name = 'Acme & <Sons>', features = '{selfRegistration}' where id = ?`, [
-      world.acme.id,
-    ]);
+    await controlSql(
+      world,
+      `update tenants set name = 'Acme & <Sons>', features = '{selfRegistration}' where id = ?`,
+      [world.acme.id],
+    );
     await eventually(
-      async () => (await (await world.login(world.acme)).get('/api/v1/auth/me')).body.features.length > 0,
+      async () =>
+        (await (await world.login(world.acme)).get('/api/v1/auth/me')).body.features.length > 0,
     );
   });
 
@@ -30,13 +33,24 @@ describe('pages that links in mails lead to', () => {
   let people = 0;
   const newAddress = (): string => `person${++people}@pages.test`;
 
-  async function invite(tenant: TestTenant, email = newAddress()): Promise<{ email: string; link: URL }> {
+  async function invite(
+    tenant: TestTenant,
+    email = newAddress(),
+  ): Promise<{ email: string; link: URL }> {
     const admin = await world.login(tenant);
-    const body = { Email: email, FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All' };
+    const body = {
+      Email: email,
+      FirstName: 'Nora',
+      LastName: 'Newman',
+      Role: 'Member',
+      Scope: 'All',
+    };
     expect((await admin.post('/api/v1/Users', body)).status).to.equal(201);
     return { email, link: await linkOf(email) };
   }
-  async function open(link: URL | string): Promise<{ status: number; text: string; headers: Headers }> {
+  async function open(
+    link: URL | string,
+  ): Promise<{ status: number; text: string; headers: Headers }> {
     const response = await fetch(link);
     return { status: response.status, text: await response.text(), headers: response.headers };
   }
@@ -46,22 +60,38 @@ describe('pages that links in mails lead to', () => {
     url = world.url,
   ): Promise<{ status: number; text: string }> {
     const { tenant = '', token = '' } = Object.fromEntries(link.searchParams);
-    const body = new URLSearchParams({ ...(tenant && { tenant }), ...(token && { token }), ...fields });
+    const body = new URLSearchParams({
+      ...(tenant && { tenant }),
+      ...(token && { token }),
+      ...fields,
+    });
     const response = await fetch(new URL(link.pathname, url), { method: 'POST', body });
     return { status: response.status, text: await response.text() };
   }
   const logIn = async (tenant: TestTenant, email: string) =>
-    (await world.anonymous.post('/api/v1/auth/login', { email, password }, { 'X-Tenant': tenant.guid })).status;
+    (
+      await world.anonymous.post(
+        '/api/v1/auth/login',
+        { email, password },
+        { 'X-Tenant': tenant.guid },
+      )
+    ).status;
   const chosen = { password, repeated: password };
 
   it('an invited person opens the link, sets a password, and logs in; the link works once', async () => {
     const { email, link } = await invite(world.acme);
     const opened = await open(link);
     expect(opened.status).to.equal(200);
-    expect(opened.text).to.include(email).and.include('Acme &#38; &#60;Sons&#62;').and.not.include('<Sons>');
+    expect(opened.text)
+      .to.include(email)
+      .and.include('Acme &#38; &#60;Sons&#62;')
+      .and.not.include('<Sons>');
     expect((await open(link)).status, 'opening it uses nothing').to.equal(200);
     const done = await send(link, chosen);
-    expect([done.status, /<h1>(.*)<\/h1>/.exec(done.text)?.[1]]).to.deep.equal([200, 'Your password is set']);
+    expect([done.status, /<h1>(.*)<\/h1>/.exec(done.text)?.[1]]).to.deep.equal([
+      200,
+      'Your password is set',
+    ]);
     expect(await logIn(world.acme, email)).to.equal(200);
     expect(await logIn(world.globex, email)).to.equal(401);
 
@@ -88,7 +118,9 @@ describe('pages that links in mails lead to', () => {
     expect(link.pathname).to.equal('/reset');
     expect((await send(link, chosen)).status).to.equal(200);
     expect(await logIn(world.globex, email)).to.equal(200);
-    expect((await send(request, { email: 'no address' })).text).to.include('This is not an e-mail address.');
+    expect((await send(request, { email: 'no address' })).text).to.include(
+      'This is not an e-mail address.',
+    );
   });
 
   it('neither opening the link of a registration nor pressing its button confirms it; who enters the address does', async () => {
@@ -101,13 +133,20 @@ describe('pages that links in mails lead to', () => {
       .and.not.include(email);
     expect(await logIn(world.acme, email)).to.equal(401);
 
-    for (const pressed of [await send(link, {}), await send(link, { email: 'somebody@pages.test' })]) {
+    for (const pressed of [
+      await send(link, {}),
+      await send(link, { email: 'somebody@pages.test' }),
+    ]) {
       expect(pressed.status).to.equal(400);
-      expect(pressed.text).to.include('This is not the address that the mail was sent to.').and.not.include(email);
+      expect(pressed.text)
+        .to.include('This is not the address that the mail was sent to.')
+        .and.not.include(email);
     }
     expect(await logIn(world.acme, email)).to.equal(401);
 
-    expect((await send(link, { email: ` ${email.toUpperCase()} ` })).text).to.include('Your address is confirmed');
+    expect((await send(link, { email: ` ${email.toUpperCase()} ` })).text).to.include(
+      'Your address is confirmed',
+    );
     expect(await logIn(world.acme, email)).to.equal(200);
   });
 
@@ -146,7 +185,9 @@ describe('pages that links in mails lead to', () => {
       expect((await open(wrong)).status, wrong.href).to.equal(400);
       expect((await send(wrong, chosen)).status, wrong.href).to.equal(400);
     }
-    await controlSql(world, `update tenants set status = 'suspended' where id = ?`, [world.acme.id]);
+    await controlSql(world, `update tenants set status = 'suspended' where id = ?`, [
+      world.acme.id,
+    ]);
     await eventually(async () => (await open(link)).status === 400);
     expect((await send(link, chosen)).status).to.equal(400);
     await controlSql(world, `update tenants set status = 'active' where id = ?`, [world.acme.id]);
@@ -156,8 +197,13 @@ describe('pages that links in mails lead to', () => {
   it('pages run no script, load nothing foreign, send no referrer, are not stored, and their tokens are in no log', async () => {
     const { link } = await invite(world.acme);
     const { headers, text } = await open(link);
-    expect(headers.get('content-security-policy')).to.include("default-src 'none'").and.not.include('script-src');
-    expect([headers.get('referrer-policy'), headers.get('cache-control')]).to.deep.equal(['no-referrer', 'no-store']);
+    expect(headers.get('content-security-policy'))
+      .to.include("default-src 'none'")
+      .and.not.include('script-src');
+    expect([headers.get('referrer-policy'), headers.get('cache-control')]).to.deep.equal([
+      'no-referrer',
+      'no-store',
+    ]);
     expect(headers.get('set-cookie')).to.equal(null);
     expect(text).not.to.match(/<script|style=|https?:\/\//);
     await send(link, chosen);
@@ -192,7 +238,9 @@ describe('pages that links in mails lead to', () => {
     expect(text).to.match(/^Content-Type: multipart\/alternative/m);
     expect(text).to.match(/^An administrator of Acme & <Sons> invites you/m);
     expect(text).to.include('An administrator of Acme &#38; &#60;Sons&#62; invites you');
-    expect(text.match(/token=[\w-]{22}\.[\w-]{43}/g)?.length, 'text, button and address').to.equal(3);
+    expect(text.match(/token=[\w-]{22}\.[\w-]{43}/g)?.length, 'text, button and address').to.equal(
+      3,
+    );
   });
 
   it('APP_URL replaces the pages in all links, and the address of a tenant replaces APP_URL in its own', async () => {
@@ -213,22 +261,34 @@ describe('pages that links in mails lead to', () => {
       const headers = { 'X-Tenant': tenant.guid, 'Content-Type': 'application/json' };
       const body = JSON.stringify({ email });
       await fetch(`${url}/api/v1/auth/reset-password`, { method: 'POST', headers, body });
-      return eventually(() => /^https:\S+$/m.exec(readable(mail.messagesTo(email)[earlier]?.content))?.[0]);
+      return eventually(
+        () => /^https:\S+$/m.exec(readable(mail.messagesTo(email)[earlier]?.content))?.[0],
+      );
     };
     const edit = (...values: string[]) =>
       runCommand('scripts/tenant.ts', ['edit', 'globex', ...values], other.environment);
-    expect((await edit('--app-url', 'https://globex.example.com/{action}')).stderr).to.include('{token}');
-    const edited = await edit('--app-url', 'https://globex.example.com/{action}?t={token}', '--json');
+    expect((await edit('--app-url', 'https://globex.example.com/{action}')).stderr).to.include(
+      '{token}',
+    );
+    const edited = await edit(
+      '--app-url',
+      'https://globex.example.com/{action}?t={token}',
+      '--json',
+    );
     expect(JSON.parse(edited.stdout).changes[0]).to.include({ field: 'appUrl', from: 'none' });
     const token = '[\\w-]{22}\\.[\\w-]{43}$';
     expect(await resetLink(other.acme)).to.match(
       new RegExp(`^https://app.example.com/reset#${other.acme.guid}/${token}`),
     );
     await eventually(async () =>
-      new RegExp(`^https://globex.example.com/reset\\?t=${token}`).test(await resetLink(other.globex)),
+      new RegExp(`^https://globex.example.com/reset\\?t=${token}`).test(
+        await resetLink(other.globex),
+      ),
     );
     expect((await edit('--app-url', 'none')).code).to.equal(0);
-    await eventually(async () => (await resetLink(other.globex)).startsWith('https://app.example.com/'));
+    await eventually(async () =>
+      (await resetLink(other.globex)).startsWith('https://app.example.com/'),
+    );
     await other.close();
   });
 });

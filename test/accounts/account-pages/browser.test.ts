@@ -14,9 +14,17 @@ describe('account pages', () => {
       it('by keyboard alone, an invited person sets a password on a page in which axe finds nothing', async () => {
         const [email, password] = ['keyboard@pages.test', 'three quiet rivers'];
         const admin = await world().login(world().acme);
-        const body = { Email: email, FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All' };
+        const body = {
+          Email: email,
+          FirstName: 'Nora',
+          LastName: 'Newman',
+          Role: 'Member',
+          Scope: 'All',
+        };
         expect((await admin.post('/api/v1/Users', body)).status).to.equal(201);
-        const { pathname, search } = new URL(await eventually(() => linkIn(mail.messagesTo(email)[0]?.content)));
+        const { pathname, search } = new URL(
+          await eventually(() => linkIn(mail.messagesTo(email)[0]?.content)),
+        );
         const { page, browserErrors, origins } = await open(pathname + search);
         await expectAccessible(page);
         await submitByKeyboard(page, password, password);

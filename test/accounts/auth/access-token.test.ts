@@ -3,12 +3,23 @@ import { request } from 'node:http';
 import { createServer } from 'node:net';
 import { expect } from 'chai';
 import jwt from 'jsonwebtoken';
-import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../../src/control/token-lifetime.ts';
+import {
+  accessTokenLifetimeSeconds,
+  clockSkewSeconds,
+} from '../../../src/control/token-lifetime.ts';
 import { Random } from '../../simulation/random.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { controlSql, createWorld, type World } from '../../support/world.ts';
-import { activeKey, addKey, claimsOf, encodeSegment, forgeToken, resignToken, type TenantKey } from './forge.ts';
+import {
+  activeKey,
+  addKey,
+  claimsOf,
+  encodeSegment,
+  forgeToken,
+  resignToken,
+  type TenantKey,
+} from './forge.ts';
 import { comparable } from './responses.ts';
 import { addSampleUser } from './sample-users.ts';
 
@@ -48,10 +59,14 @@ type Forgery = [name: string, forge: (forger: Forger) => string];
 
 const algorithms: Forgery[] = [
   ...['none', 'None', 'NONE', 'nOnE'].flatMap((alg): Forgery[] => [
-    [`alg ${alg}, without a signature`, f => `${encodeSegment({ ...f.header, alg })}.${encodeSegment(f.claims)}.`],
+    [
+      `alg ${alg}, without a signature`,
+      f => `${encodeSegment({ ...f.header, alg })}.${encodeSegment(f.claims)}.`,
+    ],
     [
       `alg ${alg}, with a signature`,
-      f => `${encodeSegment({ ...f.header, alg })}.${encodeSegment(f.claims)}.${f.token.split('.')[2]}`,
+      f =>
+        `${encodeSegment({ ...f.header, alg })}.${encodeSegment(f.claims)}.${f.token.split('.')[2]}`,
     ],
   ]),
   ...(['HS256', 'HS384'] as const).map(
@@ -90,7 +105,10 @@ const keys: Forgery[] = [
   ...strangeKids.flatMap((kid): Forgery[] => {
     const name = `kid ${(JSON.stringify(kid) ?? 'missing').slice(0, 30)}`;
     return [
-      [`${name}, signed with the empty key`, f => f.make({ header: { ...f.header, kid }, secret: '' })],
+      [
+        `${name}, signed with the empty key`,
+        f => f.make({ header: { ...f.header, kid }, secret: '' }),
+      ],
       [`${name}, signed with "1"`, f => f.make({ header: { ...f.header, kid }, secret: '1' })],
       [`${name}, signed with the right key`, f => f.make({ header: { ...f.header, kid } })],
     ];
@@ -101,17 +119,34 @@ const keys: Forgery[] = [
     f => f.make({ header: { ...f.header, kid: f.globex.kid }, secret: f.globex.secret }),
   ],
   ["another tenant's key with our kid", f => f.make({ secret: f.globex.secret })],
-  ["our key with another tenant's kid", f => f.make({ header: { ...f.header, kid: f.globex.kid } })],
-  ...['', '1', 'secret', 'changeme', 'password', 'your-256-bit-secret', 'acme', 'acme Ltd', 'sales-back-office'].map(
-    (secret): Forgery => [`signed with "${secret}"`, f => f.make({ secret })],
-  ),
+  [
+    "our key with another tenant's kid",
+    f => f.make({ header: { ...f.header, kid: f.globex.kid } }),
+  ],
+  ...[
+    '',
+    '1',
+    'secret',
+    'changeme',
+    'password',
+    'your-256-bit-secret',
+    'acme',
+    'acme Ltd',
+    'sales-back-office',
+  ].map((secret): Forgery => [`signed with "${secret}"`, f => f.make({ secret })]),
   ["signed with the tenant's guid", f => f.make({ secret: f.acmeGuid })],
   ['signed with the kid', f => f.make({ secret: f.acme.kid })],
   ['signed with 64 zero bytes', f => f.make({ secret: Buffer.alloc(64) })],
-  // Without its first byte: HMAC pads keys with zeros, so without a final zero byte it would be the same key (RFC 2104
-  // §2).
-  ['signed with the right key without its first byte', f => f.make({ secret: f.acme.secret.subarray(1) })],
-  ['signed with the right key in base64', f => f.make({ secret: f.acme.secret.toString('base64') })],
+  // Without its first byte: HMAC pads keys with zeros, so without a final zero byte it would be
+  // the same key (RFC 2104 §2).
+  [
+    'signed with the right key without its first byte',
+    f => f.make({ secret: f.acme.secret.subarray(1) }),
+  ],
+  [
+    'signed with the right key in base64',
+    f => f.make({ secret: f.acme.secret.toString('base64') }),
+  ],
 ];
 
 const headers: Forgery[] = [
@@ -119,7 +154,10 @@ const headers: Forgery[] = [
     [
       ['jku', (f: Forger) => f.listener],
       ['x5u', (f: Forger) => f.listener],
-      ['jwk', (f: Forger) => ({ kty: 'oct', k: f.acme.secret.toString('base64url'), alg: 'HS512' })],
+      [
+        'jwk',
+        (f: Forger) => ({ kty: 'oct', k: f.acme.secret.toString('base64url'), alg: 'HS512' }),
+      ],
       ['x5c', () => ['MIIB']],
       ['crit', () => ['x']],
       ['crit', () => ['exp']],
@@ -145,22 +183,36 @@ const shapes: Forgery[] = [
   ['no signature', f => f.token.split('.').slice(0, 2).join('.')],
   ['an empty signature', f => `${f.token.split('.').slice(0, 2).join('.')}.`],
   ['a signature without its last 4 characters', f => f.token.slice(0, -4)],
-  ['a signature with one bit flipped', f => withSignature(f.token, bytes => (bytes[10] = bytes[10]! ^ 1))],
+  [
+    'a signature with one bit flipped',
+    f => withSignature(f.token, bytes => (bytes[10] = bytes[10]! ^ 1)),
+  ],
   ['a signature with base64 padding', f => `${f.token}==`],
   ['a signature in hexadecimal', f => withSignature(f.token, () => {}, 'hex')],
   [
     "another token's signature",
-    f => [...f.token.split('.').slice(0, 2), f.make({ claims: { ...f.claims, jti: 'x' } }).split('.')[2]].join('.'),
+    f =>
+      [
+        ...f.token.split('.').slice(0, 2),
+        f.make({ claims: { ...f.claims, jti: 'x' } }).split('.')[2],
+      ].join('.'),
   ],
   [
     'a changed payload with the original signature',
-    f => f.token.replace(/\.[^.]+\./, `.${encodeSegment({ ...f.claims, permissions: ['full.manage'] })}.`),
+    f =>
+      f.token.replace(
+        /\.[^.]+\./,
+        `.${encodeSegment({ ...f.claims, permissions: ['full.manage'] })}.`,
+      ),
   ],
   ['1 segment', f => f.token.split('.')[0]!],
   ['2 segments', f => f.token.split('.').slice(1).join('.')],
   ['4 segments', f => `${f.token}.${f.token.split('.')[2]}`],
   ['4 segments, the first empty', f => `.${f.token}`],
-  ['5 segments', f => `${encodeSegment({ alg: 'dir', enc: 'A256GCM', kid: f.acme.kid })}..AAAA.AAAA.AAAA`],
+  [
+    '5 segments',
+    f => `${encodeSegment({ alg: 'dir', enc: 'A256GCM', kid: f.acme.kid })}..AAAA.AAAA.AAAA`,
+  ],
   ['two dots', () => '..'],
   ['one dot', () => '.'],
   ['four dots', () => '....'],
@@ -170,15 +222,23 @@ const shapes: Forgery[] = [
   ['the token in quotes', f => `"${f.token}"`],
   ['a character that is not ASCII at the end', f => `${f.token}\u00a0`],
   ['a line break in base64', f => `${f.token.slice(0, 10)}%0a${f.token.slice(10)}`],
-  ['more than 4 KB, correctly signed', f => f.make({ claims: { ...f.claims, padding: 'x'.repeat(4_000) } })],
+  [
+    'more than 4 KB, correctly signed',
+    f => f.make({ claims: { ...f.claims, padding: 'x'.repeat(4_000) } }),
+  ],
   ['12 KB, correctly signed', f => f.make({ claims: { ...f.claims, padding: 'x'.repeat(9_000) } })],
 ];
 
 const payloads: Forgery[] = [
-  ...['null', '42', '[]', '"s"', 'true', '', 'not json', '{', '[{}]'].flatMap((payload): Forgery[] => [
-    [`payload ${payload || 'empty'}, unsigned`, f => `${encodeSegment(f.header)}.${encodeSegment(payload)}.x`],
-    [`payload ${payload || 'empty'}, correctly signed`, f => f.make({ claims: payload })],
-  ]),
+  ...['null', '42', '[]', '"s"', 'true', '', 'not json', '{', '[{}]'].flatMap(
+    (payload): Forgery[] => [
+      [
+        `payload ${payload || 'empty'}, unsigned`,
+        f => `${encodeSegment(f.header)}.${encodeSegment(payload)}.x`,
+      ],
+      [`payload ${payload || 'empty'}, correctly signed`, f => f.make({ claims: payload })],
+    ],
+  ),
 ];
 
 const claims: Forgery[] = [
@@ -205,7 +265,10 @@ const claims: Forgery[] = [
       ['of another tenant, with our key and kid', f => f.globexGuid],
     ] as [string, (f: Forger) => unknown][]
   ).map(
-    ([name, guid]): Forgery => [`tenant_guid ${name}`, f => f.make({ claims: { ...f.claims, tenant_guid: guid(f) } })],
+    ([name, guid]): Forgery => [
+      `tenant_guid ${name}`,
+      f => f.make({ claims: { ...f.claims, tenant_guid: guid(f) } }),
+    ],
   ),
   ...(
     [
@@ -214,7 +277,12 @@ const claims: Forgery[] = [
       ['missing', () => undefined],
       ['null', () => null],
     ] as [string, (f: Forger) => unknown][]
-  ).map(([name, id]): Forgery => [`tenant_id ${name}`, f => f.make({ claims: { ...f.claims, tenant_id: id(f) } })]),
+  ).map(
+    ([name, id]): Forgery => [
+      `tenant_id ${name}`,
+      f => f.make({ claims: { ...f.claims, tenant_id: id(f) } }),
+    ],
+  ),
   ...(
     [
       [
@@ -272,7 +340,11 @@ const claims: Forgery[] = [
   ),
   [
     'tenant_guid and kid of another tenant, our key',
-    f => f.make({ header: { ...f.header, kid: f.globex.kid }, claims: { ...f.claims, tenant_guid: f.globexGuid } }),
+    f =>
+      f.make({
+        header: { ...f.header, kid: f.globex.kid },
+        claims: { ...f.claims, tenant_guid: f.globexGuid },
+      }),
   ],
   [
     'tenant_guid and key of another tenant, our kid',
@@ -296,17 +368,29 @@ const claims: Forgery[] = [
         secret: f.globex.secret,
       }),
   ],
-  ['sid in upper case', f => f.make({ claims: { ...f.claims, sid: String(f.claims.sid).toUpperCase() } })],
+  [
+    'sid in upper case',
+    f => f.make({ claims: { ...f.claims, sid: String(f.claims.sid).toUpperCase() } }),
+  ],
   ['sid in an array', f => f.make({ claims: { ...f.claims, sid: [f.claims.sid] } })],
   ['sid of another user', f => f.make({ claims: { ...f.claims, sid: f.sessions.otherUser } })],
-  ['sid of a user of another tenant', f => f.make({ claims: { ...f.claims, sid: f.sessions.otherTenant } })],
+  [
+    'sid of a user of another tenant',
+    f => f.make({ claims: { ...f.claims, sid: f.sessions.otherTenant } }),
+  ],
   ['sid of a revoked session', f => f.make({ claims: { ...f.claims, sid: f.sessions.revoked } })],
   [
     'user_guid and sub of another user',
     f => f.make({ claims: { ...f.claims, user_guid: f.otherUserGuid, sub: f.otherUserGuid } }),
   ],
-  ['user_guid of another user, sub unchanged', f => f.make({ claims: { ...f.claims, user_guid: f.otherUserGuid } })],
-  ['sub of another user, user_guid unchanged', f => f.make({ claims: { ...f.claims, sub: f.otherUserGuid } })],
+  [
+    'user_guid of another user, sub unchanged',
+    f => f.make({ claims: { ...f.claims, user_guid: f.otherUserGuid } }),
+  ],
+  [
+    'sub of another user, user_guid unchanged',
+    f => f.make({ claims: { ...f.claims, sub: f.otherUserGuid } }),
+  ],
 ];
 
 const times: Forgery[] = [
@@ -325,27 +409,41 @@ const times: Forgery[] = [
   ].map(
     (exp): Forgery => [
       `exp ${exp}`,
-      f => f.make({ claims: JSON.stringify({ ...f.claims, exp: '@' }).replace('"exp":"@"', `"exp":${exp}`) }),
+      f =>
+        f.make({
+          claims: JSON.stringify({ ...f.claims, exp: '@' }).replace('"exp":"@"', `"exp":${exp}`),
+        }),
     ],
   ),
   ['exp missing', f => f.make({ claims: { ...f.claims, exp: undefined } })],
   ['exp with a fraction', f => f.make({ claims: { ...f.claims, exp: f.now + 300.5 } })],
   ['exp in milliseconds', f => f.make({ claims: { ...f.claims, exp: (f.now + 300) * 1000 } })],
-  ['a lifetime of 10 years', f => f.make({ claims: { ...f.claims, iat: f.now, exp: f.now + 315_360_000 } })],
+  [
+    'a lifetime of 10 years',
+    f => f.make({ claims: { ...f.claims, iat: f.now, exp: f.now + 315_360_000 } }),
+  ],
   [
     'a lifetime that is a minute too long',
-    f => f.make({ claims: { ...f.claims, iat: f.now - 60, exp: f.now + accessTokenLifetimeSeconds } }),
+    f =>
+      f.make({ claims: { ...f.claims, iat: f.now - 60, exp: f.now + accessTokenLifetimeSeconds } }),
   ],
   ['exp before iat', f => f.make({ claims: { ...f.claims, iat: f.now, exp: f.now - 1 } })],
-  ['not valid before an hour from now', f => f.make({ claims: { ...f.claims, nbf: f.now + 3_600 } })],
-  ['issued in the future', f => f.make({ claims: { ...f.claims, iat: f.now + 60, exp: f.now + 600 } })],
+  [
+    'not valid before an hour from now',
+    f => f.make({ claims: { ...f.claims, nbf: f.now + 3_600 } }),
+  ],
+  [
+    'issued in the future',
+    f => f.make({ claims: { ...f.claims, iat: f.now + 60, exp: f.now + 600 } }),
+  ],
   [
     'expired, signed with the wrong key',
     f => f.make({ claims: { ...f.claims, iat: f.now - 2_000, exp: f.now - 1_100 }, secret: 'x' }),
   ],
   [
     'expired, unsigned',
-    f => `${encodeSegment(f.header)}.${encodeSegment({ ...f.claims, iat: f.now - 2_000, exp: f.now - 1_100 })}.x`,
+    f =>
+      `${encodeSegment(f.header)}.${encodeSegment({ ...f.claims, iat: f.now - 2_000, exp: f.now - 1_100 })}.x`,
   ],
 ];
 
@@ -361,10 +459,14 @@ function withSignature(
 }
 
 /** Calls a function with each item, 25 at a time. */
-async function mapInBatches<Item, Result>(items: Item[], call: (item: Item) => Promise<Result>): Promise<Result[]> {
+async function mapInBatches<Item, Result>(
+  items: Item[],
+  call: (item: Item) => Promise<Result>,
+): Promise<Result[]> {
   const results: Result[] = [];
-  for (let at = 0; at < items.length; at += 25)
+  for (let at = 0; at < items.length; at += 25) {
     results.push(...(await Promise.all(items.slice(at, at + 25).map(call))));
+  }
   return results;
 }
 
@@ -404,7 +506,12 @@ describe('access tokens', () => {
       claims,
       now: Math.floor(Date.now() / 1000),
       make: changes =>
-        forgeToken(changes.header ?? header, changes.claims ?? claims, changes.secret ?? acme.secret, changes.hash),
+        forgeToken(
+          changes.header ?? header,
+          changes.claims ?? claims,
+          changes.secret ?? acme.secret,
+          changes.hash,
+        ),
       sessions: {
         otherUser: String(claimsOf(otherUser.tokens!.accessToken).sid),
         otherTenant: String(claimsOf((await world.login(world.globex)).tokens!.accessToken).sid),
@@ -427,7 +534,9 @@ describe('access tokens', () => {
     expect((await bearer(forger.token)).status).to.equal(200);
     expect((await bearer(forger.make({}))).status).to.equal(200);
     const resigned = resignToken(forger.token, {}, forger.acme);
-    expect((await world.anonymous.get(me, { Authorization: `bearer   ${resigned}` })).status).to.equal(200);
+    expect(
+      (await world.anonymous.get(me, { Authorization: `bearer   ${resigned}` })).status,
+    ).to.equal(200);
   });
 
   it('an invalid token is refused with 401, invalid_token and the challenge, without further details', async () => {
@@ -440,7 +549,15 @@ describe('access tokens', () => {
     expect(body).to.include({ status: 401, code: 'invalid_token' });
   });
 
-  for (const [group, forgeries] of Object.entries({ algorithms, keys, headers, shapes, payloads, claims, times })) {
+  for (const [group, forgeries] of Object.entries({
+    algorithms,
+    keys,
+    headers,
+    shapes,
+    payloads,
+    claims,
+    times,
+  })) {
     it(`tokens with forged ${group} all get the same response (${forgeries.length} forgeries)`, async () => {
       const open = world.service.databases.budgets.usage.open;
 
@@ -468,18 +585,22 @@ describe('access tokens', () => {
       .map(last => forger.token.slice(0, -1) + last)
       .filter(token => token !== forger.token);
     expect(variants).to.have.length(63);
-    // At least three variants decode to the same bytes, so this shows that the text itself is compared.
+    // At least three variants decode to the same bytes, so this shows that the text itself is
+    // compared.
     const bytes = (token: string) => Buffer.from(token.split('.')[2]!, 'base64url').toString('hex');
     expect(variants.filter(token => bytes(token) === bytes(forger.token)).length).to.be.at.least(3);
-    for (const response of await mapInBatches(variants, token => bearer(token)))
+    for (const response of await mapInBatches(variants, token => bearer(token))) {
       expect(comparable(response)).to.deep.equal(refusal);
+    }
   });
 
   it('a token with one changed byte is refused (500 random changes)', async () => {
     const random = new Random(20_261_121);
     const original = Buffer.from(forger.token, 'latin1');
     // All bytes that an HTTP header may contain, except white space.
-    const allowed = Array.from({ length: 256 }, (_, byte) => byte).filter(byte => byte > 0x20 && byte !== 0x7f);
+    const allowed = Array.from({ length: 256 }, (_, byte) => byte).filter(
+      byte => byte > 0x20 && byte !== 0x7f,
+    );
 
     const changed = Array.from({ length: 500 }, () => {
       const bytes = Buffer.from(original);
@@ -499,13 +620,15 @@ describe('access tokens', () => {
     const tokens = Array.from({ length: 500 }, () =>
       forger.make({ claims: { ...forger.claims, tenant_guid: randomUUID() } }),
     );
-    for (const response of await mapInBatches(tokens, token => bearer(token)))
+    for (const response of await mapInBatches(tokens, token => bearer(token))) {
       expect(comparable(response)).to.deep.equal(refusal);
+    }
   });
 
   it('a token with nbf is accepted from 30 s before that time', async () => {
     const status = async (nbf: number) =>
-      (await world.anonymous.withToken(forger.make({ claims: { ...forger.claims, nbf } })).get(me)).status;
+      (await world.anonymous.withToken(forger.make({ claims: { ...forger.claims, nbf } })).get(me))
+        .status;
     const now = Math.floor(Date.now() / 1_000);
     expect(await status(now)).to.equal(200);
     expect(await status(now + clockSkewSeconds)).to.equal(200);
@@ -515,7 +638,9 @@ describe('access tokens', () => {
   describe('expiry', () => {
     const expired = (secondsSinceExpiry: number): string => {
       const exp = Math.floor(Date.now() / 1000) - secondsSinceExpiry;
-      return forger.make({ claims: { ...forger.claims, iat: exp - accessTokenLifetimeSeconds, exp } });
+      return forger.make({
+        claims: { ...forger.claims, iat: exp - accessTokenLifetimeSeconds, exp },
+      });
     };
 
     it('an expired token is accepted within the clock skew', async () => {
@@ -565,11 +690,19 @@ describe('access tokens', () => {
     ];
 
     for (const permissions of strange) {
-      const client = world.anonymous.withToken(forger.make({ claims: { ...forger.claims, permissions } }));
-      const { status, body, headers: sent } = await client.post('/api/v1/EntityStatus', { Title: 'Forged' });
+      const client = world.anonymous.withToken(
+        forger.make({ claims: { ...forger.claims, permissions } }),
+      );
+      const {
+        status,
+        body,
+        headers: sent,
+      } = await client.post('/api/v1/EntityStatus', { Title: 'Forged' });
       expect(status, JSON.stringify(permissions)).to.equal(403);
       expect(body.code, JSON.stringify(permissions)).to.equal('forbidden');
-      expect(sent.get('www-authenticate')).to.equal('Bearer error="insufficient_scope", scope="full.manage"');
+      expect(sent.get('www-authenticate')).to.equal(
+        'Bearer error="insufficient_scope", scope="full.manage"',
+      );
     }
 
     const genuine = world.anonymous.withToken(
@@ -579,7 +712,15 @@ describe('access tokens', () => {
   });
 
   it('a request without a Bearer token gets 401 unauthorized and a challenge without an error', async () => {
-    for (const authorization of [undefined, 'Bearer', 'Bearer ', 'Basic x', 'Token x', 'Bearerx y', forger.token]) {
+    for (const authorization of [
+      undefined,
+      'Bearer',
+      'Bearer ',
+      'Basic x',
+      'Token x',
+      'Bearerx y',
+      forger.token,
+    ]) {
       const response = await world.anonymous.get(me, {
         'X-Tenant': world.acme.guid,
         ...(authorization === undefined ? {} : { Authorization: authorization }),
@@ -611,12 +752,19 @@ describe('access tokens', () => {
     }
 
     const basic = ['Authorization', 'Basic YTpi'];
-    const { status } = await withHeaders(world.url, [...basic, ...basic], '/api/Data/GenerateToken');
+    const { status } = await withHeaders(
+      world.url,
+      [...basic, ...basic],
+      '/api/Data/GenerateToken',
+    );
     expect(status, 'an API client').to.equal(400);
   });
 
   it('a header that exceeds the size limit is refused with 431', async () => {
-    const { status } = await withHeaders(world.url, ['Authorization', `Bearer ${'x'.repeat(17_000)}`]);
+    const { status } = await withHeaders(world.url, [
+      'Authorization',
+      `Bearer ${'x'.repeat(17_000)}`,
+    ]);
     expect(status).to.equal(431);
   });
 
@@ -625,18 +773,34 @@ describe('access tokens', () => {
     const disabled = { kid: randomUUID(), secret: randomBytes(64) };
     await addKey(world, world.acme, retiring, 'retiring');
     await addKey(world, world.acme, disabled, 'disabled');
-    await eventually(async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 200, announcedMs);
-    expect(comparable(await bearer(resignToken(forger.token, {}, disabled)))).to.deep.equal(refusal);
-    await controlSql(world, `update signing_keys set status = 'disabled' where kid = ?`, [retiring.kid]);
-    await eventually(async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 401, announcedMs);
+    await eventually(
+      async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 200,
+      announcedMs,
+    );
+    expect(comparable(await bearer(resignToken(forger.token, {}, disabled)))).to.deep.equal(
+      refusal,
+    );
+    await controlSql(world, `update signing_keys set status = 'disabled' where kid = ?`, [
+      retiring.kid,
+    ]);
+    await eventually(
+      async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 401,
+      announcedMs,
+    );
   });
 
   it('a token of a new key is accepted at once, even right after a token of a key that does not exist', async () => {
-    await controlSql(world, 'alter table signing_keys disable trigger user'); // no process is notified of the key
+    // no process is notified of the key
+    await controlSql(world, 'alter table signing_keys disable trigger user');
     try {
       for (let round = 0; round < 3; round++) {
-        const [invented, created] = [0, 1].map(() => ({ kid: randomUUID(), secret: randomBytes(64) }));
-        expect(comparable(await bearer(resignToken(forger.token, {}, invented!)))).to.deep.equal(refusal);
+        const [invented, created] = [0, 1].map(() => ({
+          kid: randomUUID(),
+          secret: randomBytes(64),
+        }));
+        expect(comparable(await bearer(resignToken(forger.token, {}, invented!)))).to.deep.equal(
+          refusal,
+        );
         await addKey(world, world.acme, created!, 'retiring');
         expect((await bearer(resignToken(forger.token, {}, created!))).status).to.equal(200);
       }
@@ -660,9 +824,12 @@ describe('access tokens', () => {
       expect(refused.status, `${size} bytes`).to.equal(503);
       expect(refused.body.code, `${size} bytes`).to.equal('unavailable');
 
-      // An unknown key reloads the tenant at once; the cached tenant is dropped when the notification arrives.
+      // An unknown key reloads the tenant at once; the cached tenant is dropped when the
+      // notification arrives.
       await eventually(async () => (await bearer(globex)).status === 503, announcedMs);
-      expect(world.logs.slice(logged).some(line => line.includes('tenant_secrets_unusable'))).to.equal(true);
+      expect(
+        world.logs.slice(logged).some(line => line.includes('tenant_secrets_unusable')),
+      ).to.equal(true);
       expect((await bearer(forger.token)).status, 'the other tenant').to.equal(200);
 
       await controlSql(world, 'delete from signing_keys where kid = ?', [short.kid]);
@@ -674,12 +841,18 @@ describe('access tokens', () => {
     expect((await bearer(forger.token)).body.tenantGuid).to.equal(world.acme.guid);
     const failures = world.logs
       .map(line => JSON.parse(line))
-      .filter(({ code, status }) => code === 'internal_error' || (status >= 500 && code !== 'unavailable'));
+      .filter(
+        ({ code, status }) =>
+          code === 'internal_error' || (status >= 500 && code !== 'unavailable'),
+      );
     expect(failures).to.deep.equal([]);
   });
 });
 
-/** Sends headers that `fetch` would join or refuse. `rawHeaders` contains names and values in turn. */
+/**
+ * Sends headers that `fetch` would join or refuse. `rawHeaders` contains names and values in
+ * turn.
+ */
 function withHeaders(
   url: string,
   rawHeaders: string[],

@@ -54,7 +54,11 @@ describe('accounts, as the guide says', () => {
     await eventually(async () => (await admin.get('/api/v1/auth/me')).body.features.length > 0);
   });
 
-  const post = (path: string, body: object, tenant: TestTenant = world.acme): Promise<ApiResponse> =>
+  const post = (
+    path: string,
+    body: object,
+    tenant: TestTenant = world.acme,
+  ): Promise<ApiResponse> =>
     world.anonymous.post(`/api/v1/auth/${path}`, body, { 'X-Tenant': tenant.guid });
   const idOf = async (email: string): Promise<number> => {
     const { body } = await admin.get(`${usersPath}?filter[Email]=${encodeURIComponent(email)}`);
@@ -106,7 +110,8 @@ describe('accounts, as the guide says', () => {
       await addSampleUser(world, world.acme, { email, password });
       await addSampleUser(world, world.globex, { email, password: 'another long password' });
     },
-    'active in another company only': email => addSampleUser(world, world.globex, { email, password }),
+    'active in another company only': email =>
+      addSampleUser(world, world.globex, { email, password }),
     disabled: async email => {
       await addSampleUser(world, world.acme, { email, password });
       await disable(email);
@@ -147,13 +152,17 @@ describe('accounts, as the guide says', () => {
   it('the table of the guide has every state, and everything that can be asked', async () => {
     const rows = await readTable('State of the address');
 
-    expect(rows.map(row => row['State of the address']).sort()).to.deep.equal(Object.keys(states).sort());
+    expect(rows.map(row => row['State of the address']).sort()).to.deep.equal(
+      Object.keys(states).sort(),
+    );
     expect(Object.keys(rows[0] ?? {}).slice(1)).to.deep.equal(Object.keys(asks));
   });
 
   for (const [state, bring] of Object.entries(states)) {
     it(`an address that is "${state}" gets the responses and mails of the guide, once and again`, async () => {
-      const row = (await readTable('State of the address')).find(each => each['State of the address'] === state);
+      const row = (await readTable('State of the address')).find(
+        each => each['State of the address'] === state,
+      );
 
       for (const ask of Object.keys(asks)) {
         const cell = row?.[ask] ?? '';
@@ -164,12 +173,17 @@ describe('accounts, as the guide says', () => {
         const id = await idOf(email);
 
         expect(await outcome(ask, email, id), `${ask}, once`).to.equal(first);
-        expect(await outcome(ask, email, id), `${ask}, again`).to.equal(afterwards(state, ask) ?? again);
+        expect(await outcome(ask, email, id), `${ask}, again`).to.equal(
+          afterwards(state, ask) ?? again,
+        );
       }
     });
   }
 
-  /** The second time, an unknown address is one that was invited or registered; the guide has rows for those. */
+  /**
+   * The second time, an unknown address is one that was invited or registered; the guide has
+   * rows for those.
+   */
   function afterwards(state: string, ask: string): string | undefined {
     const wasUnknown = state === 'unknown' || state === 'active in another company only';
     if (wasUnknown && ask === 'Invite') return '201 invitation';
@@ -193,20 +207,24 @@ describe('accounts, as the guide says', () => {
       'Invitation, first password': invite,
       Confirmation: register,
       'New password': async email => {
-        if ((await idOf(email)) === undefined) await addSampleUser(world, world.acme, { email, password });
+        if ((await idOf(email)) === undefined) {
+          await addSampleUser(world, world.acme, { email, password });
+        }
         await post('reset-password', { email });
       },
     };
     const open = async (link: URL): Promise<string> => (await fetch(link)).text();
     const send = async ({ email, link }: Opened, chosen = 'four quiet rivers'): Promise<string> => {
-      const fields = link.pathname === '/confirm' ? { email } : { password: chosen, repeated: chosen };
+      const fields =
+        link.pathname === '/confirm' ? { email } : { password: chosen, repeated: chosen };
       const body = new URLSearchParams({ ...Object.fromEntries(link.searchParams), ...fields });
       return (await fetch(new URL(link.pathname, world.url), { method: 'POST', body })).text();
     };
-    const openedAfter = (change: (opened: Opened) => Promise<unknown>) => async (opened: Opened) => {
-      await change(opened);
-      return open(opened.link);
-    };
+    const openedAfter =
+      (change: (opened: Opened) => Promise<unknown>) => async (opened: Opened) => {
+        await change(opened);
+        return open(opened.link);
+      };
 
     const events: Readonly<Record<string, (opened: Opened) => Promise<string>>> = {
       opened: ({ link }) => open(link),
@@ -221,7 +239,9 @@ describe('accounts, as the guide says', () => {
       'form sent again with another password': async opened => {
         await send(opened);
         const text = await send(opened, 'a password that is not set');
-        expect((await post('login', { email: opened.email, password: 'four quiet rivers' })).status).to.equal(200);
+        expect(
+          (await post('login', { email: opened.email, password: 'four quiet rivers' })).status,
+        ).to.equal(200);
         return text;
       },
       'opened after it was used': openedAfter(opened => send(opened)),
@@ -235,7 +255,9 @@ describe('accounts, as the guide says', () => {
         expect((await admin.delete(`${usersPath}/${await idOf(email)}`)).status).to.equal(204),
       ),
       'opened after the address was corrected': openedAfter(async ({ email }) =>
-        expect((await admin.put(`${usersPath}/${await idOf(email)}`, correction(email))).status).to.equal(200),
+        expect(
+          (await admin.put(`${usersPath}/${await idOf(email)}`, correction(email))).status,
+        ).to.equal(200),
       ),
       'opened for another company': ({ link }) => {
         const foreign = new URL(link);

@@ -18,9 +18,11 @@ describe('expired tokens and users who never confirm', () => {
   const world = use(() => createWorld({ SMTP_URL: mail.url, RATE_LIMIT_MAILS: '3/15m' }));
 
   before(async () => {
-    await controlSql(world, `update tenants set features = '{selfRegistration,legacyTokens}' where id = ?`, [
-      world.acme.id,
-    ]);
+    await controlSql(
+      world,
+      `update tenants set features = '{selfRegistration,legacyTokens}' where id = ?`,
+      [world.acme.id],
+    );
   });
 
   const count = async (table: string): Promise<number> =>
@@ -28,7 +30,12 @@ describe('expired tokens and users who never confirm', () => {
   const account = (path: string, body: object) =>
     world.anonymous.post(`/api/v1/auth/${path}`, body, { 'X-Tenant': world.acme.guid });
   const register = (email: string) =>
-    account('register', { email, password: 'correct horse battery', firstName: 'Nora', lastName: 'Newman' });
+    account('register', {
+      email,
+      password: 'correct horse battery',
+      firstName: 'Nora',
+      lastName: 'Newman',
+    });
 
   it('a 21st legacy token of a client ends the oldest one, and removes up to 100 expired ones', async () => {
     const user = await addSampleUser(world, world.acme);
@@ -39,8 +46,11 @@ describe('expired tokens and users who never confirm', () => {
       expect(status).to.equal(200);
       return body.token;
     };
-    const status = async (token: string) => (await world.anonymous.withToken(token).get('/api/v1/auth/me')).status;
-    await eventually(async () => (await world.anonymous.get('/api/Data/GenerateToken', headers)).status === 200);
+    const status = async (token: string) =>
+      (await world.anonymous.withToken(token).get('/api/v1/auth/me')).status;
+    await eventually(
+      async () => (await world.anonymous.get('/api/Data/GenerateToken', headers)).status === 200,
+    );
     const [first, ...others] = await Promise.all(Array.from({ length: 19 }, generate));
     await controlSql(
       world,
@@ -147,11 +157,14 @@ describe('expired tokens and users who never confirm', () => {
     );
     await mailsSettled(world);
 
-    const [user] = await controlSql<{ id: number; guid: string }>(world, 'select id, guid from users where email = ?', [
-      email,
-    ]);
+    const [user] = await controlSql<{ id: number; guid: string }>(
+      world,
+      'select id, guid from users where email = ?',
+      [email],
+    );
 
-    // Reading deliveries waits for the lock in the transaction of the removal: this holds it after its snapshot.
+    // Reading deliveries waits for the lock in the transaction of the removal: this holds it
+    // after its snapshot.
     const key = randomInt(2 ** 31);
     const { controlUrl } = world.installation;
     await withConnection(controlUrl, client =>
@@ -230,7 +243,9 @@ describe('expired tokens and users who never confirm', () => {
     await mail.waitForToken(another.email);
     await mailsSettled(world);
     expect(mail.messagesTo(email)).to.have.length(3);
-    for (const { status, body } of responses) expect([status, body]).to.deep.equal([202, { status: 'accepted' }]);
+    for (const { status, body } of responses) {
+      expect([status, body]).to.deep.equal([202, { status: 'accepted' }]);
+    }
     const password = { token, newPassword: 'a new password of mine' };
     expect((await account('reset-password', password)).status).to.equal(204);
 
@@ -240,12 +255,17 @@ describe('expired tokens and users who never confirm', () => {
       await mailsSettled(world);
     }
     expect(mail.messagesTo(unknown)).to.have.length(3);
-    const limited = world.logs.map(line => JSON.parse(line)).filter(({ event }) => event === 'mail_limited');
+    const limited = world.logs
+      .map(line => JSON.parse(line))
+      .filter(({ event }) => event === 'mail_limited');
     expect(limited.map(({ kind, tenant }) => [kind, tenant])).to.deep.equal([
       ['reset', world.acme.guid],
       ['registration', world.acme.guid],
     ]);
-    await controlSql(world, `update mail_deliveries set settled_at = settled_at - interval '15 minutes'`);
+    await controlSql(
+      world,
+      `update mail_deliveries set settled_at = settled_at - interval '15 minutes'`,
+    );
     await register(unknown);
     await mail.waitForToken(unknown, 4);
   });

@@ -10,9 +10,16 @@ export interface TenantKey {
   secret: Buffer;
 }
 
-/** Returns the key that signs a tenant's tokens, opened with the secrets of the installation. */
-export async function activeKey({ control, installation }: World, tenant: TestTenant): Promise<TenantKey> {
-  const { kid, secret } = await control.em.fork().findOneOrFail(SigningKey, { tenant: tenant.id, status: 'active' });
+/**
+ * Returns the key that signs a tenant's tokens, opened with the secrets of the installation.
+ */
+export async function activeKey(
+  { control, installation }: World,
+  tenant: TestTenant,
+): Promise<TenantKey> {
+  const { kid, secret } = await control.em
+    .fork()
+    .findOneOrFail(SigningKey, { tenant: tenant.id, status: 'active' });
   return { kid, secret: installation.secrets.open(secret, owners.signingKey(tenant.guid, kid)) };
 }
 
@@ -36,7 +43,9 @@ export async function addKey(
 
 /** Encodes a segment of a token: a string unchanged, anything else as JSON. */
 export function encodeSegment(value: unknown): string {
-  return Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)).toString('base64url');
+  return Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)).toString(
+    'base64url',
+  );
 }
 
 function sign(input: string, secret: string | Buffer, hash = 'sha512'): string {
@@ -44,7 +53,12 @@ function sign(input: string, secret: string | Buffer, hash = 'sha512'): string {
 }
 
 /** Makes a token from any header and payload, valid or not, and signs it. */
-export function forgeToken(header: unknown, payload: unknown, secret: string | Buffer, hash = 'sha512'): string {
+export function forgeToken(
+  header: unknown,
+  payload: unknown,
+  secret: string | Buffer,
+  hash = 'sha512',
+): string {
   const input = `${encodeSegment(header)}.${encodeSegment(payload)}`;
   return `${input}.${sign(input, secret, hash)}`;
 }
@@ -55,6 +69,14 @@ export function claimsOf(token: string): Record<string, unknown> {
 }
 
 /** Returns the token with changed claims, signed with the given key and a correct header. */
-export function resignToken(token: string, changes: Record<string, unknown>, { kid, secret }: TenantKey): string {
-  return forgeToken({ alg: 'HS512', typ: 'at+jwt', kid }, { ...claimsOf(token), ...changes }, secret);
+export function resignToken(
+  token: string,
+  changes: Record<string, unknown>,
+  { kid, secret }: TenantKey,
+): string {
+  return forgeToken(
+    { alg: 'HS512', typ: 'at+jwt', kid },
+    { ...claimsOf(token), ...changes },
+    secret,
+  );
 }

@@ -12,7 +12,8 @@ describe('issuer of access tokens', () => {
   }
 
   async function statusOf(token: string, url = world.url): Promise<number> {
-    return (await fetch(`${url}${statuses}`, { headers: { Authorization: `Bearer ${token}` } })).status;
+    return (await fetch(`${url}${statuses}`, { headers: { Authorization: `Bearer ${token}` } }))
+      .status;
   }
 
   it('an access token of one server is accepted by another one with another PUBLIC_URL', async () => {
@@ -36,7 +37,11 @@ describe('issuer of access tokens', () => {
 
   it('a token that names PUBLIC_URL as its issuer is refused', async () => {
     const token = await tokenOf(world.acme);
-    const forged = resignToken(token, { iss: 'http://backoffice.test' }, await activeKey(world, world.acme));
+    const forged = resignToken(
+      token,
+      { iss: 'http://backoffice.test' },
+      await activeKey(world, world.acme),
+    );
     expect(await statusOf(forged)).to.equal(401);
     expect(await statusOf(token)).to.equal(200);
   });

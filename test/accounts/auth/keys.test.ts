@@ -43,7 +43,11 @@ describe('signing keys', () => {
     secrets.add(accessToken).add(refreshToken);
     return new Client(url, { accessToken, refreshToken });
   };
-  const refresh = async (client: Client, url = client.url, tenant = world.acme): Promise<Client> => {
+  const refresh = async (
+    client: Client,
+    url = client.url,
+    tenant = world.acme,
+  ): Promise<Client> => {
     const { refreshToken } = client.tokens ?? {};
     const response = await world.anonymous
       .at(url)
@@ -59,7 +63,9 @@ describe('signing keys', () => {
   describe('rotation', () => {
     it('eight rotations under load, in two processes, refuse no valid token', async () => {
       const urls = [world.url, otherUrl];
-      const clients = await Promise.all(urls.flatMap(url => [1, 2, 3, 4].map(() => login(world.acme, url))));
+      const clients = await Promise.all(
+        urls.flatMap(url => [1, 2, 3, 4].map(() => login(world.acme, url))),
+      );
       const statusCounts: Record<number, number> = {};
       let calls = 0;
       let stop = false;
@@ -67,7 +73,8 @@ describe('signing keys', () => {
       const load = clients.map(async (first, worker) => {
         let client = first;
         for (let i = 0; !stop; i++) {
-          const { status } = (await unlessLate(() => client.at(urls[(i + worker) % 2] ?? '').get(path))) ?? {};
+          const { status } =
+            (await unlessLate(() => client.at(urls[(i + worker) % 2] ?? '').get(path))) ?? {};
           calls++;
           if (status === undefined) continue;
           statusCounts[status] = (statusCounts[status] ?? 0) + 1;
@@ -97,15 +104,18 @@ describe('signing keys', () => {
 
       expect(seen.size).to.equal(8);
       expect(Object.keys(statusCounts), JSON.stringify(statusCounts)).to.deep.equal(['200']);
-      for (const client of clients) expect(await statuses(client), 'tokens of the first key').to.deep.equal([200, 200]);
+      for (const client of clients) {
+        expect(await statuses(client), 'tokens of the first key').to.deep.equal([200, 200]);
+      }
     });
 
     it('after a rotation every process signs with the new key within 1 s, and the former key verifies', async () => {
       const before = await login();
       const { kid } = await rotateKey(world.installation, 'acme');
       expect(kid).to.not.equal(kidOf(before));
-      for (const url of [world.url, otherUrl])
+      for (const url of [world.url, otherUrl]) {
         await eventually(async () => kidOf(await login(world.acme, url)) === kid, announcedMs);
+      }
       expect(await statuses(before)).to.deep.equal([200, 200]);
       const [former, present] = (await keys()).slice(-2);
       expect(former).to.include({ kid: kidOf(before), status: 'retiring' });
@@ -116,14 +126,18 @@ describe('signing keys', () => {
     it('a key that was rotated on a machine whose clock is an hour slow still verifies tokens', async () => {
       const before = await login();
       mock.timers.enable({ apis: ['Date'], now: Date.now() - 3_600_000 });
-      const { kid } = await rotateKey(world.installation, 'acme').finally(() => mock.timers.reset());
+      const { kid } = await rotateKey(world.installation, 'acme').finally(() =>
+        mock.timers.reset(),
+      );
       await eventually(async () => kidOf(await login()) === kid, announcedMs);
       expect(await statuses(before)).to.deep.equal([200, 200]);
     });
 
     it('ten concurrent rotations add ten keys and leave exactly one active', async () => {
       const before = (await keys()).length;
-      const rotations = await Promise.all(Array.from({ length: 10 }, () => rotateKey(world.installation, 'acme')));
+      const rotations = await Promise.all(
+        Array.from({ length: 10 }, () => rotateKey(world.installation, 'acme')),
+      );
       const made = rotations.map(({ kid }) => kid);
       expect(new Set(made).size).to.equal(10);
       const now = await active();
@@ -145,7 +159,10 @@ describe('signing keys', () => {
     const client = await login();
     await rotateKey(world.installation, 'acme');
     const age = (by: string) =>
-      controlSql(world, 'update signing_keys set retired_at = now() - ?::interval where kid = ?', [by, kidOf(client)]);
+      controlSql(world, 'update signing_keys set retired_at = now() - ?::interval where kid = ?', [
+        by,
+        kidOf(client),
+      ]);
     await age(`${keyRetirementSeconds - 60} seconds`);
 
     const newer = await eventually(async () => {
@@ -155,9 +172,14 @@ describe('signing keys', () => {
     expect(await statuses(client)).to.deep.equal([200, 200]);
 
     await age(`${keyRetirementSeconds + 1} seconds`);
-    await eventually(async () => (await statuses(client)).every(status => status === 401), announcedMs);
+    await eventually(
+      async () => (await statuses(client)).every(status => status === 401),
+      announcedMs,
+    );
     expect(await statuses(newer)).to.deep.equal([200, 200]);
-    expect(await statuses(await refresh(client)), 'the session continues').to.deep.equal([200, 200]);
+    expect(await statuses(await refresh(client)), 'the session continues').to.deep.equal([
+      200, 200,
+    ]);
   });
 
   describe('disabling', () => {
@@ -168,8 +190,13 @@ describe('signing keys', () => {
 
       const startedAt = performance.now();
       await disableKey(world.installation, 'acme', kid);
-      await eventually(async () => (await statuses(client)).every(status => status === 401), announcedMs);
-      console.log(`      refused in both processes after ${(performance.now() - startedAt).toFixed(0)} ms`);
+      await eventually(
+        async () => (await statuses(client)).every(status => status === 401),
+        announcedMs,
+      );
+      console.log(
+        `      refused in both processes after ${(performance.now() - startedAt).toFixed(0)} ms`,
+      );
 
       for (let i = 0; i < 10; i++) expect(await statuses(client)).to.deep.equal([401, 401]);
       // The guide tells clients to log in again: only `token_expired` lets them refresh.
@@ -187,7 +214,10 @@ describe('signing keys', () => {
       const client = await login();
       const { kid } = await rotateKey(world.installation, 'acme');
       await disableKey(world.installation, 'acme', kidOf(client));
-      await eventually(async () => (await statuses(client)).every(status => status === 401), announcedMs);
+      await eventually(
+        async () => (await statuses(client)).every(status => status === 401),
+        announcedMs,
+      );
       expect(await active()).to.deep.equal([kid]);
       await disableKey(world.installation, 'acme', kidOf(client));
       expect(await active(), 'disabled again').to.deep.equal([kid]);
@@ -218,7 +248,9 @@ describe('signing keys', () => {
         () => 'done',
         (error: Error) => error.message,
       );
-      expect(refused).to.equal(`acme has no key ${kid}. List its keys: bin/backoffice key list acme`);
+      expect(refused).to.equal(
+        `acme has no key ${kid}. List its keys: bin/backoffice key list acme`,
+      );
       expect(await active('globex')).to.deep.equal([kid]);
     });
   });
@@ -227,12 +259,22 @@ describe('signing keys', () => {
     const other = await world.provision('initech');
     const client = await login(other);
     const { kid: moved } = await rotateKey(world.installation, 'acme');
-    await rotateKey(world.installation, 'acme'); // makes the key retiring: each tenant has only one active key
-    await controlSql(world, 'update signing_keys set tenant_id = ? where kid = ?', [other.id, moved]);
-    await eventually(async () => (await statuses(client)).every(status => status === 503), announcedMs);
+    // makes the key retiring: each tenant has only one active key
+    await rotateKey(world.installation, 'acme');
+    await controlSql(world, 'update signing_keys set tenant_id = ? where kid = ?', [
+      other.id,
+      moved,
+    ]);
+    await eventually(
+      async () => (await statuses(client)).every(status => status === 503),
+      announcedMs,
+    );
     expect(await statuses(await login()), 'acme').to.deep.equal([200, 200]);
     await controlSql(world, 'delete from signing_keys where kid = ?', [moved]);
-    await eventually(async () => (await statuses(client)).every(status => status === 200), announcedMs);
+    await eventually(
+      async () => (await statuses(client)).every(status => status === 200),
+      announcedMs,
+    );
   });
 
   describe('change of the master key', () => {
@@ -242,7 +284,12 @@ describe('signing keys', () => {
     async function startWith(environment: Record<string, string>) {
       const config = readConfig({ ...world.environment, ...environment });
       const installation = await openInstallation(config);
-      const service = await startServer({ config, installation, log: world.log, passwords: world.passwords });
+      const service = await startServer({
+        config,
+        installation,
+        log: world.log,
+        passwords: world.passwords,
+      });
       return {
         url: `http://127.0.0.1:${service.port}`,
         secrets: installation.secrets,
@@ -255,7 +302,9 @@ describe('signing keys', () => {
     const bothTenants = [() => world.acme, () => world.globex];
 
     it('secrets open with the previous master key until they are resealed, then only with the new one', async () => {
-      await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [world.acme.id]);
+      await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [
+        world.acme.id,
+      ]);
       const old = await addClient(world.installation, 'acme', world.acme.admin.email, 'Old');
       const Authorization = `Basic ${Buffer.from(`${old.id}:${old.secret}`).toString('base64')}`;
       const given = await eventually(async () => {
@@ -273,7 +322,10 @@ describe('signing keys', () => {
       const renewed: Client[] = [];
       for (const [at, client] of clients.entries()) {
         const tenant = bothTenants[at]!();
-        expect((await client.at(between.url).get(path)).status, 'an access token issued before').to.equal(200);
+        expect(
+          (await client.at(between.url).get(path)).status,
+          'an access token issued before',
+        ).to.equal(200);
         renewed.push(await refresh(client, between.url, tenant)); // a refresh token issued before
         expect((await renewed[at]!.get(path)).status).to.equal(200);
         expect((await (await login(tenant, between.url)).get(path)).status).to.equal(200);
@@ -284,7 +336,10 @@ describe('signing keys', () => {
         ...world.environment,
         ...environment,
       });
-      expect({ code: resealed.code, stderr: resealed.stderr }).to.deep.equal({ code: 0, stderr: '' });
+      expect({ code: resealed.code, stderr: resealed.stderr }).to.deep.equal({
+        code: 0,
+        stderr: '',
+      });
       const [row] = await controlSql<{ count: string }>(
         world,
         `select (select count(*) from tenants) + (select count(*) from tenant_databases) + (select count(*) from signing_keys) as count`,
@@ -292,24 +347,33 @@ describe('signing keys', () => {
       expect(JSON.parse(resealed.stdout)).to.deep.equal({ secrets: Number(row?.count) });
       const { secrets: keys } = between;
       await eventually(() => keys.present === keys.masterKey);
-      for (const [at, client] of renewed.entries())
-        renewed[at] = await refresh(client, between.url, bothTenants[at]!()); // issued under the new key from now on
+      // issued under the new key from now on
+      for (const [at, client] of renewed.entries()) {
+        renewed[at] = await refresh(client, between.url, bothTenants[at]!());
+      }
       await between.stop();
 
       const later = await startWith({ MASTER_KEY: masterKey });
       try {
         for (const [at, client] of [...clients, ...renewed].entries()) {
           expect((await client.at(later.url).get(path)).status, 'an access token').to.equal(200);
-          expect((await (await login(bothTenants[at % 2]!(), later.url)).get(path)).status).to.equal(200);
+          expect(
+            (await (await login(bothTenants[at % 2]!(), later.url)).get(path)).status,
+          ).to.equal(200);
         }
-        for (const [at, client] of renewed.entries()) await refresh(client, later.url, bothTenants[at]!());
+        for (const [at, client] of renewed.entries()) {
+          await refresh(client, later.url, bothTenants[at]!());
+        }
         expect((await legacy(later.url)).status).to.equal(200);
         const refused = await world.anonymous
           .at(later.url)
           .post('/api/v1/auth/refresh', unused?.tokens, { 'X-Tenant': world.acme.guid });
         expect(refused.status).to.equal(401);
         expect(refused.body.code).to.equal('invalid_refresh_token');
-        expect((await unused?.at(later.url).get(path))?.status, 'the refused refresh ends no session').to.equal(200);
+        expect(
+          (await unused?.at(later.url).get(path))?.status,
+          'the refused refresh ends no session',
+        ).to.equal(200);
       } finally {
         await later.stop();
       }
@@ -331,25 +395,44 @@ describe('signing keys', () => {
           await client.at(url).get(path),
           await anonymous.post('/api/v1/auth/login', world.acme.admin, named),
           await anonymous.post('/api/v1/auth/refresh', client.tokens, named),
-          await anonymous.post('/api/v1/auth/reset-password', { email: world.acme.admin.email }, named),
+          await anonymous.post(
+            '/api/v1/auth/reset-password',
+            { email: world.acme.admin.email },
+            named,
+          ),
         ];
 
         for (const { status, body } of responses) {
           expect(status).to.equal(503);
           expect(body.code).to.equal('unavailable');
-          expect(Object.keys(body).sort()).to.deep.equal(['code', 'status', 'title', 'traceId', 'type']);
+          expect(Object.keys(body).sort()).to.deep.equal([
+            'code',
+            'status',
+            'title',
+            'traceId',
+            'type',
+          ]);
         }
 
         const log = world.logs.slice(logged).join('');
         expect(log).to.include('tenant_secrets_unusable');
-        for (const secret of [wrong, masterKey, world.environment.MASTER_KEY ?? '-', world.acme.database]) {
+        for (const secret of [
+          wrong,
+          masterKey,
+          world.environment.MASTER_KEY ?? '-',
+          world.acme.database,
+        ]) {
           expect(log.includes(secret)).to.equal(false);
         }
 
-        const { code, stdout, stderr } = await runCommand('scripts/control.ts', ['reseal', '--yes'], {
-          ...world.environment,
-          MASTER_KEY: wrong,
-        });
+        const { code, stdout, stderr } = await runCommand(
+          'scripts/control.ts',
+          ['reseal', '--yes'],
+          {
+            ...world.environment,
+            MASTER_KEY: wrong,
+          },
+        );
         expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
         expect(stderr)
           .to.match(/MASTER_KEY/)

@@ -33,7 +33,10 @@ describe('legacy tokens', () => {
     for (const tenant of [world.acme, world.globex]) await enable(tenant, true);
     apiClient = await addTestClient(world.acme);
     await eventually(async () => (await generate(apiClient)).status === 200, announcedMs);
-    await eventually(async () => (await generate(await addTestClient(world.globex))).status === 200, announcedMs);
+    await eventually(
+      async () => (await generate(await addTestClient(world.globex))).status === 200,
+      announcedMs,
+    );
   });
 
   const enable = (tenant: TestTenant, on: boolean) =>
@@ -46,16 +49,25 @@ describe('legacy tokens', () => {
     options: { role?: string; scope?: 'Self' | 'All'; entityId?: number } = {},
   ): Promise<TestClient> => {
     const user = await addSampleUser(world, tenant, options);
-    const added = await addClient(world.installation, tenant.slug, user.email, 'Price list of 2009');
+    const added = await addClient(
+      world.installation,
+      tenant.slug,
+      user.email,
+      'Price list of 2009',
+    );
     secrets.add(added.secret).add(user.password);
     return { ...added, user, tenant };
   };
-  const basic = (id: string, secret: string): string => `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`;
+  const basic = (id: string, secret: string): string =>
+    `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`;
   const generate = async (
     { id, secret }: { id: string; secret: string },
     headers: Record<string, string> = {},
   ): Promise<ApiResponse> => {
-    const response = await world.anonymous.get(path, { Authorization: basic(id, secret), ...headers });
+    const response = await world.anonymous.get(path, {
+      Authorization: basic(id, secret),
+      ...headers,
+    });
     if (response.status === 200) secrets.add(response.body.token);
     return response;
   };
@@ -72,7 +84,10 @@ describe('legacy tokens', () => {
         world.anonymous.at(url).get(at, { 'X-Api-Token': token }),
       ]),
     ).then(responses => responses.map(({ status }) => status));
-  /** Waits until every process returns the status, for the token in either header; fails after 1 s. */
+  /**
+   * Waits until every process returns the status, for the token in either header; fails after 1
+   * s.
+   */
   const becomes = (token: string, status: number, at = data): Promise<boolean> =>
     eventually(async () => (await statuses(token, at)).every(each => each === status), announcedMs);
   const expectAnnounced = ({ headers }: ApiResponse, what: string): void => {
@@ -89,12 +104,17 @@ describe('legacy tokens', () => {
       expect(status).to.equal(200);
       expect(body).to.have.all.keys('token', 'expiresAt');
       expect(body.token).to.match(/^sbl_[\w-]{43}[0-9a-f]{8}$/);
-      expect(Date.parse(body.expiresAt) - Date.now()).to.be.within((ninetyDays - 60) * 1_000, ninetyDays * 1_000);
+      expect(Date.parse(body.expiresAt) - Date.now()).to.be.within(
+        (ninetyDays - 60) * 1_000,
+        ninetyDays * 1_000,
+      );
       expect(headers.get('cache-control')).to.equal('no-store');
       expectAnnounced(response, 'GenerateToken');
       const [one, two] = [await tokenOf(apiClient), await tokenOf(apiClient)];
       expect(new Set([one, two, body.token]).size).to.equal(3);
-      for (const token of [one, two, body.token]) expect((await withToken(token).get(data)).status).to.equal(200);
+      for (const token of [one, two, body.token]) {
+        expect((await withToken(token).get(data)).status).to.equal(200);
+      }
     });
 
     it('HEAD checks the credentials and issues no token', async () => {
@@ -103,7 +123,8 @@ describe('legacy tokens', () => {
         return (await fetch(`${world.url}${path}`, { method: 'HEAD', headers })).status;
       };
       const countTokens = async () =>
-        (await controlSql<{ count: string }>(world, 'select count(*) from legacy_tokens'))[0]?.count;
+        (await controlSql<{ count: string }>(world, 'select count(*) from legacy_tokens'))[0]
+          ?.count;
       const before = await countTokens();
       expect([await head(apiClient.secret), await head('wrong')]).to.deep.equal([200, 401]);
       expect(await countTokens()).to.equal(before);
@@ -112,7 +133,9 @@ describe('legacy tokens', () => {
     it('the token belongs to the tenant of the API client, whatever X-Tenant says', async () => {
       for (const guid of [world.globex.guid, 'nonsense']) {
         const { body } = await generate(apiClient, { 'X-Tenant': guid });
-        expect((await withToken(body.token).get('/api/v1/auth/me')).body.tenantGuid).to.equal(world.acme.guid);
+        expect((await withToken(body.token).get('/api/v1/auth/me')).body.tenantGuid).to.equal(
+          world.acme.guid,
+        );
       }
     });
 
@@ -161,15 +184,23 @@ describe('legacy tokens', () => {
 
     it('credentials in the query are ignored', async () => {
       const { id, secret } = apiClient;
-      for (const query of [`id=${id}&secret=${secret}`, `client_id=${id}&client_secret=${secret}`, `token=${secret}`])
+      for (const query of [
+        `id=${id}&secret=${secret}`,
+        `client_id=${id}&client_secret=${secret}`,
+        `token=${secret}`,
+      ]) {
         expect((await world.anonymous.get(`${path}?${query}`)).status).to.equal(401);
+      }
     });
 
     it('neither an access token nor a legacy token can be exchanged for a token', async () => {
       const user = await world.login(world.acme);
-      for (const client of [user, withToken(await tokenOf(apiClient))])
+      for (const client of [user, withToken(await tokenOf(apiClient))]) {
         expect((await client.get(path)).status).to.equal(401);
-      const withLegacyToken = await world.anonymous.get(path, { 'X-Api-Token': await tokenOf(apiClient) });
+      }
+      const withLegacyToken = await world.anonymous.get(path, {
+        'X-Api-Token': await tokenOf(apiClient),
+      });
       expect(withLegacyToken.status).to.equal(401);
     });
   });
@@ -208,7 +239,9 @@ describe('legacy tokens', () => {
         [String(created.body.Id)],
       );
       expect(Number(entry?.user_id)).to.equal(administrator.user.id);
-      const refused = await withToken(await tokenOf(apiClient)).post(data, { Title: 'Not allowed' });
+      const refused = await withToken(await tokenOf(apiClient)).post(data, {
+        Title: 'Not allowed',
+      });
       expect(refused.status).to.equal(403);
       expect(refused.body.code).to.equal('forbidden');
     });
@@ -219,7 +252,13 @@ describe('legacy tokens', () => {
 
       const title = 'Seen by Globex alone';
       expect(
-        (await withToken(foreignToken).post(data, { Title: title }, { 'X-Tenant': world.acme.guid })).status,
+        (
+          await withToken(foreignToken).post(
+            data,
+            { Title: title },
+            { 'X-Tenant': world.acme.guid },
+          )
+        ).status,
       ).to.equal(201);
 
       const titles = async (token: string, guid: string): Promise<string[]> => {
@@ -292,17 +331,23 @@ describe('legacy tokens', () => {
       }
 
       const user = await world.login(world.acme);
-      expect((await user.get(data)).headers.has('deprecation'), 'not with an access token').to.equal(false);
+      expect(
+        (await user.get(data)).headers.has('deprecation'),
+        'not with an access token',
+      ).to.equal(false);
     });
 
     it('accepted requests are counted, at the latest when the process stops, and refused ones are not', async () => {
       const owner = await addTestClient(world.acme);
       const token = await tokenOf(owner);
-      const uses = async () => (await listClients(world.installation, 'acme')).find(({ id }) => id === owner.id);
+      const uses = async () =>
+        (await listClients(world.installation, 'acme')).find(({ id }) => id === owner.id);
       expect(await uses()).to.include({ tokens: 1, uses: 0, lastUsedAt: null, state: 'active' });
 
       const { service, url } = await world.startAnotherServer();
-      for (let i = 0; i < 3; i++) expect((await withToken(token).at(url).get(data)).status).to.equal(200);
+      for (let i = 0; i < 3; i++) {
+        expect((await withToken(token).at(url).get(data)).status).to.equal(200);
+      }
       await service.stop();
       expect(await uses()).to.include({ uses: 3 });
 
@@ -313,7 +358,9 @@ describe('legacy tokens', () => {
       await revokeClient(world.installation, 'acme', owner.id);
       await becomes(token, 401);
       const last = await world.startAnotherServer();
-      for (let i = 0; i < 3; i++) expect((await withToken(token).at(last.url).get(data)).status).to.equal(401);
+      for (let i = 0; i < 3; i++) {
+        expect((await withToken(token).at(last.url).get(data)).status).to.equal(401);
+      }
       await last.service.stop();
       expect(await uses()).to.include({ uses: 8, state: 'revoked' });
     });
@@ -386,7 +433,9 @@ describe('legacy tokens', () => {
       const owner = await addTestClient(world.acme);
       const token = await tokenOf(owner);
       await becomes(token, 200);
-      await controlSql(world, 'update legacy_tokens set expires_at = now() where client_id = ?', [owner.id]);
+      await controlSql(world, 'update legacy_tokens set expires_at = now() where client_id = ?', [
+        owner.id,
+      ]);
       await expectRefused(token, 401, 'invalid_token');
     });
 
@@ -398,7 +447,9 @@ describe('legacy tokens', () => {
       await revokeClient(world.installation, 'acme', owner.id);
       const startedAt = performance.now();
       for (const token of tokens) await expectRefused(token, 401, 'invalid_token');
-      console.log(`      refused in both processes after ${(performance.now() - startedAt).toFixed(0)} ms`);
+      console.log(
+        `      refused in both processes after ${(performance.now() - startedAt).toFixed(0)} ms`,
+      );
       expect((await generate(owner)).status).to.equal(401);
       expect(await statuses(otherToken)).to.deep.equal([200, 200, 200, 200]);
     });
@@ -436,17 +487,25 @@ describe('legacy tokens', () => {
       await becomes(token, 200);
 
       for (const state of ['suspended', 'deleted', 'provisioning']) {
-        await controlSql(world, 'update tenants set status = ? where id = ?', [state, world.globex.id]);
+        await controlSql(world, 'update tenants set status = ? where id = ?', [
+          state,
+          world.globex.id,
+        ]);
         await expectRefused(token, 403, 'tenant_inactive');
 
         const response = await generate(owner);
         expect(response.status, state).to.equal(403);
         expect(response.body.code, state).to.equal('tenant_inactive');
         expectAnnounced(response, state);
-        expect((await generate({ ...owner, secret: 'wrong' })).status, 'not reported for a wrong secret').to.equal(401);
+        expect(
+          (await generate({ ...owner, secret: 'wrong' })).status,
+          'not reported for a wrong secret',
+        ).to.equal(401);
       }
 
-      await controlSql(world, `update tenants set status = 'active' where id = ?`, [world.globex.id]);
+      await controlSql(world, `update tenants set status = 'active' where id = ?`, [
+        world.globex.id,
+      ]);
       await becomes(token, 200);
     });
 
@@ -460,7 +519,9 @@ describe('legacy tokens', () => {
       expect(response.body.code).to.equal('gone');
       expectAnnounced(response, 'GenerateToken');
       expect((await generate({ ...owner, secret: 'wrong' })).status).to.equal(401);
-      expect(await statuses(await tokenOf(apiClient)), 'a token of another tenant').to.deep.equal([200, 200, 200, 200]);
+      expect(await statuses(await tokenOf(apiClient)), 'a token of another tenant').to.deep.equal([
+        200, 200, 200, 200,
+      ]);
       await enable(world.globex, true);
       await becomes(token, 200);
     });

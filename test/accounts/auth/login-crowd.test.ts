@@ -11,16 +11,23 @@ import { createWorld, type TestTenant, type World } from '../../support/world.ts
 const path = '/api/v1/auth/login';
 
 describe('crowd of logins', () => {
-  // Hashes that take a third of the time of those in production, and far longer than a request takes to arrive.
+  // Hashes that take a third of the time of those in production, and far longer than a request
+  // takes to arrive.
   const passwords = createPasswords(undefined, { memoryCost: 8_192, timeCost: 2 });
   const world = use(() => createWorld({}, passwords));
   let behindProxy: Client;
 
   before(async () => {
-    behindProxy = new Client((await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' })).url);
+    behindProxy = new Client(
+      (await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' })).url,
+    );
   });
 
-  const login = (tenant: TestTenant, address: string, credentials: object = tenant.admin): Promise<ApiResponse> =>
+  const login = (
+    tenant: TestTenant,
+    address: string,
+    credentials: object = tenant.admin,
+  ): Promise<ApiResponse> =>
     behindProxy.post(path, credentials, { 'X-Tenant': tenant.guid, 'X-Forwarded-For': address });
   const wrong = () => ({ email: `${randomUUID()}@acme.test`, password: 'wrong password' });
 
@@ -56,8 +63,12 @@ describe('crowd of logins', () => {
   });
 
   it('no password is hashed for a client that left while its login waited', async () => {
-    // Hashes that take longer than the service needs to notice that a client has left, on a busy machine too.
-    const slow = await createWorld({}, createPasswords({ busy: 1, idle: 1 }, { memoryCost: 65_536, timeCost: 3 }));
+    // Hashes that take longer than the service needs to notice that a client has left, on a
+    // busy machine too.
+    const slow = await createWorld(
+      {},
+      createPasswords({ busy: 1, idle: 1 }, { memoryCost: 65_536, timeCost: 3 }),
+    );
     const { usage } = slow.passwords;
     const sockets = await Promise.all(Array.from({ length: 40 }, () => openLogin(slow)));
     await eventually(() => usage.waiting >= 20);
@@ -74,7 +85,12 @@ describe('crowd of logins', () => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
     socket.on('error', () => {});
     await once(socket, 'connect');
-    const head = [`POST ${path} HTTP/1.1`, 'Host: x', `X-Tenant: ${acme.guid}`, 'Content-Type: application/json'];
+    const head = [
+      `POST ${path} HTTP/1.1`,
+      'Host: x',
+      `X-Tenant: ${acme.guid}`,
+      'Content-Type: application/json',
+    ];
     socket.write(`${head.join('\r\n')}\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
     return socket;
   }

@@ -12,8 +12,13 @@ describe('limit of failed logins to one account', () => {
   let url: string;
 
   before(async () => {
-    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
-    ({ url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1', RATE_LIMIT_FAILURES: '8/24h' }));
+    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [
+      world.acme.id,
+    ]);
+    ({ url } = await world.startAnotherServer({
+      TRUSTED_PROXIES: '127.0.0.1',
+      RATE_LIMIT_FAILURES: '8/24h',
+    }));
   });
 
   const login = (
@@ -22,7 +27,11 @@ describe('limit of failed logins to one account', () => {
     email: string,
     password = 'wrong password',
   ): Promise<ApiResponse> =>
-    new Client(url).post(path, { email, password }, { 'X-Tenant': tenant.guid, 'X-Forwarded-For': address });
+    new Client(url).post(
+      path,
+      { email, password },
+      { 'X-Tenant': tenant.guid, 'X-Forwarded-For': address },
+    );
   const expectLimited = (response: ApiResponse): void => {
     expect(response.status).to.equal(429);
     expect(response.body.code).to.equal('rate_limited');
@@ -34,7 +43,9 @@ describe('limit of failed logins to one account', () => {
   };
   /** Fails 8 times, each time from another address. */
   const failFromManyAddresses = async (email: string): Promise<void> => {
-    for (let i = 1; i <= 8; i++) expect((await login(world.acme, `198.51.100.${i}`, email)).status).to.equal(401);
+    for (let i = 1; i <= 8; i++) {
+      expect((await login(world.acme, `198.51.100.${i}`, email)).status).to.equal(401);
+    }
   };
 
   it('too many failed logins to a known or unknown account block logins from new addresses with 429', async () => {
@@ -50,13 +61,15 @@ describe('limit of failed logins to one account', () => {
     expectLimited(other);
     expect(known.body.title).to.equal(other.body.title);
 
-    // A network that has logged in before still can, and another account and the same address of another tenant can.
+    // A network that has logged in before still can, and another account and the same address
+    // of another tenant can.
     expect((await login(world.acme, '203.0.113.7', email, password)).status).to.equal(200);
     expect((await login(world.acme, '203.0.113.7', email)).status).to.equal(401);
     expect((await login(world.acme, '198.51.100.78', 'other@acme.test')).status).to.equal(401);
     expect((await login(world.globex, '198.51.100.78', email)).status).to.equal(401);
 
-    // A day later everybody can try again. A month after its last login, a network is no longer known.
+    // A day later everybody can try again. A month after its last login, a network is no longer
+    // known.
     world.clock.monotonicOffsetMs += (24 * 3_600 + 5_000) * 1_000;
     expect((await login(world.acme, '198.51.100.79', email)).status).to.equal(401);
     world.clock.monotonicOffsetMs += (24 * 3_600 + 5_000) * 1_000;
@@ -83,10 +96,13 @@ describe('limit of failed logins to one account', () => {
 
     expectLimited(await login(world.acme, '203.0.113.21', email, first.password));
     await post('reset-password', { email }, '203.0.113.21');
-    expectLimited(await login(world.acme, '203.0.113.21', email, first.password)); // a request proves nothing
+    // a request proves nothing
+    expectLimited(await login(world.acme, '203.0.113.21', email, first.password));
     const reset = { token: await mail.waitForToken(email, 2), newPassword: 'the second password' };
     expect((await post('reset-password', reset, '203.0.113.21')).status).to.equal(204);
-    expect((await login(world.acme, '203.0.113.21', email, reset.newPassword)).status).to.equal(200);
+    expect((await login(world.acme, '203.0.113.21', email, reset.newPassword)).status).to.equal(
+      200,
+    );
     expectLimited(await login(world.acme, '203.0.113.22', email, reset.newPassword));
   });
 
@@ -94,7 +110,9 @@ describe('limit of failed logins to one account', () => {
     world.logs.length = 0;
     const addresses = ['somebody@acme.test', 'Somebody@ACME.test', 'someone.else@acme.test'];
     for (const email of addresses) await login(world.acme, '192.0.2.1', email);
-    const failed = world.logs.map(line => JSON.parse(line)).filter(({ event }) => event === 'login_failed');
+    const failed = world.logs
+      .map(line => JSON.parse(line))
+      .filter(({ event }) => event === 'login_failed');
     expect(failed).to.have.length(3);
     const [first, second, third] = failed;
     expect(first).to.include({ tenant: world.acme.guid, ip: '192.0.2.1' });

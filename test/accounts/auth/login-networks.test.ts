@@ -23,16 +23,22 @@ describe('networks that users have logged in from', () => {
 
   const logIn = async (address: string): Promise<void> => {
     const headers = { 'X-Tenant': world.globex.guid, 'X-Forwarded-For': address };
-    expect((await new Client(url).post('/api/v1/auth/login', world.globex.admin, headers)).status).to.equal(200);
+    expect(
+      (await new Client(url).post('/api/v1/auth/login', world.globex.admin, headers)).status,
+    ).to.equal(200);
   };
   const userId = async (): Promise<number> =>
     Number(
-      (await controlSql<{ id: string }>(world, 'select id from users where tenant_id = ?', [world.globex.id]))[0]?.id,
+      (
+        await controlSql<{ id: string }>(world, 'select id from users where tenant_id = ?', [
+          world.globex.id,
+        ])
+      )[0]?.id,
     );
   const networks = async () =>
-    (await controlSql<{ network: string }>(world, 'select network from login_networks order by 1')).map(
-      ({ network }) => network,
-    );
+    (
+      await controlSql<{ network: string }>(world, 'select network from login_networks order by 1')
+    ).map(({ network }) => network);
   /** Adds networks of the user, the first of which is the oldest. */
   const addNetworks = (user: number, count: number, youngest: string) =>
     controlSql(
@@ -60,11 +66,15 @@ describe('networks that users have logged in from', () => {
     });
 
   it('a login from a known network adds no row, and networks unused for 30 days are deleted', async () => {
-    for (const address of ['192.0.2.9', '192.0.2.9', '2001:db8::1', '2001:db8::2']) await logIn(address);
+    for (const address of ['192.0.2.9', '192.0.2.9', '2001:db8::1', '2001:db8::2']) {
+      await logIn(address);
+    }
     expect(await networks()).to.deep.equal(['192.0.2.9', '2001:db8:0:0::/64']);
-    await controlSql(world, `update login_networks set last_login_at = now() - interval '31 days' where network = ?`, [
-      '192.0.2.9',
-    ]);
+    await controlSql(
+      world,
+      `update login_networks set last_login_at = now() - interval '31 days' where network = ?`,
+      ['192.0.2.9'],
+    );
     await logIn('2001:db8:0:1::3');
     expect(await networks()).to.deep.equal(['2001:db8:0:0::/64', '2001:db8:0:1::/64']);
   });
@@ -102,9 +112,11 @@ describe('networks that users have logged in from', () => {
   });
 
   it('networks of users who never return are removed by logins of others, 100 at a time', async () => {
-    const [absent] = await controlSql<{ id: string }>(world, 'select id from users where tenant_id = ?', [
-      world.acme.id,
-    ]);
+    const [absent] = await controlSql<{ id: string }>(
+      world,
+      'select id from users where tenant_id = ?',
+      [world.acme.id],
+    );
     await addNetworks(Number(absent?.id), 150, '31 days');
     await logIn('192.0.2.1');
     expect(await networks())
@@ -115,9 +127,11 @@ describe('networks that users have logged in from', () => {
   });
 
   it('concurrent logins from new networks remove expired networks without a deadlock', async () => {
-    const [absent] = await controlSql<{ id: string }>(world, 'select id from users where tenant_id = ?', [
-      world.acme.id,
-    ]);
+    const [absent] = await controlSql<{ id: string }>(
+      world,
+      'select id from users where tenant_id = ?',
+      [world.acme.id],
+    );
     const user = await userId();
     await addNetworks(Number(absent?.id), 400, '31 days');
 
@@ -132,7 +146,9 @@ describe('networks that users have logged in from', () => {
     });
 
     const left = await networks();
-    for (let i = 0; i < 4; i++) expect(left).to.include.members([`192.0.2.${i}`, `network 00020${i}`]);
+    for (let i = 0; i < 4; i++) {
+      expect(left).to.include.members([`192.0.2.${i}`, `network 00020${i}`]);
+    }
     expect(left.filter(network => network <= 'network 000010' && network > 'n')).to.have.length(10);
     expect(left).to.have.length(18);
   });
@@ -159,7 +175,9 @@ describe('networks that users have logged in from', () => {
       await controlSql(world, 'analyze login_networks'); // in production, autovacuum does
 
       const first = await remember(user, '192.0.2.1');
-      expect(first).to.include(age === '1 day' ? { scans: 0, deleted: 1 } : { scans: 0, deleted: 101 });
+      expect(first).to.include(
+        age === '1 day' ? { scans: 0, deleted: 1 } : { scans: 0, deleted: 101 },
+      );
       expect(first.fetched).to.be.within(50, 250);
       expect(await remember(user, '192.0.2.1')).to.deep.equal({ scans: 0, fetched: 1, deleted: 0 });
     }

@@ -27,7 +27,8 @@ describe('login', () => {
 
   const login = (credentials: unknown, tenant = world.acme): Promise<ApiResponse> =>
     world.anonymous.post(path, credentials, { 'X-Tenant': tenant.guid });
-  const sessionOf = (response: ApiResponse): string => String(claimsOf(response.body.accessToken).sid);
+  const sessionOf = (response: ApiResponse): string =>
+    String(claimsOf(response.body.accessToken).sid);
 
   before(async () => {
     known = await addSampleUser(world, world.acme);
@@ -75,11 +76,22 @@ describe('login', () => {
 
       expect(exp! - iat!).to.equal(accessTokenLifetimeSeconds);
       expect(Math.abs(Date.now() / 1000 - iat!)).to.be.below(5);
-      expect(permissions).to.be.an('array').that.includes('full.read').and.not.includes('full.manage');
+      expect(permissions)
+        .to.be.an('array')
+        .that.includes('full.read')
+        .and.not.includes('full.manage');
 
-      const rows = await controlSql(world, 'select user_id, tenant_id, revoked_at from sessions where id = ?', [sid]);
+      const rows = await controlSql(
+        world,
+        'select user_id, tenant_id, revoked_at from sessions where id = ?',
+        [sid],
+      );
       expect(rows.map(row => JSON.stringify(row))).to.deep.equal([
-        JSON.stringify({ user_id: String(known.id), tenant_id: String(world.acme.id), revoked_at: null }),
+        JSON.stringify({
+          user_id: String(known.id),
+          tenant_id: String(world.acme.id),
+          revoked_at: null,
+        }),
       ]);
       expect(jti).to.be.a('string').and.not.equal(sid);
     });
@@ -91,7 +103,10 @@ describe('login', () => {
           'insert into entities (name, entity_type) values ($1, $1) returning id',
           [type],
         );
-        const person = await addSampleUser(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
+        const person = await addSampleUser(world, world.acme, {
+          scope: 'Self',
+          entityId: Number(entity?.id),
+        });
         const { body } = await login(person);
         expect(body.entityType).to.equal(type);
         expect(claimsOf(body.accessToken).entity_type).to.equal(type);
@@ -139,7 +154,8 @@ describe('login', () => {
       const person = await addSampleUser(world, world.acme);
       const logins: ApiResponse[] = [];
       for (let i = 0; i < 20; i++) logins.push(await login(person));
-      const me = ({ body }: ApiResponse) => world.anonymous.withToken(body.accessToken).get('/api/v1/auth/me');
+      const me = ({ body }: ApiResponse) =>
+        world.anonymous.withToken(body.accessToken).get('/api/v1/auth/me');
       expect((await me(logins[0]!)).status).to.equal(200);
 
       logins.push(await login(person));
@@ -196,9 +212,14 @@ describe('login', () => {
 
   describe('failed login', () => {
     it('a failed login gets the same response for every reason', async () => {
-      const expected = comparable(await login({ email: 'unknown@acme.test', password: 'wrong password' }));
+      const expected = comparable(
+        await login({ email: 'unknown@acme.test', password: 'wrong password' }),
+      );
       expect(expected).to.include({ status: 401 });
-      expect(JSON.parse(String(expected.body))).to.include({ code: 'invalid_credentials', status: 401 });
+      expect(JSON.parse(String(expected.body))).to.include({
+        code: 'invalid_credentials',
+        status: 401,
+      });
 
       const reasons: Record<string, { email: string; password: string }> = {
         'wrong password': { ...known, password: 'wrong password' },
@@ -214,20 +235,28 @@ describe('login', () => {
         'SQL in an address': { email: `'or(1=1)--@acme.test`, password: 'wrong password' },
         'a wildcard': { email: '%@acme.test', password: known.password },
         'hash of another kind': { ...imported, password: 'password' },
-        'hash of another kind as password': { ...imported, password: '5f4dcc3b5aa765d61d8327deb882cf99' },
+        'hash of another kind as password': {
+          ...imported,
+          password: '5f4dcc3b5aa765d61d8327deb882cf99',
+        },
       };
 
       for (const [reason, credentials] of Object.entries(reasons)) {
         expect(comparable(await login(credentials)), reason).to.deep.equal(expected);
       }
 
-      expect((await login(foreign, world.globex)).status, 'in the tenant of the user').to.equal(200);
+      expect((await login(foreign, world.globex)).status, 'in the tenant of the user').to.equal(
+        200,
+      );
     });
 
     it('a failed login opens no session', async () => {
-      const count = async () => (await controlSql<{ count: string }>(world, 'select count(*) from sessions'))[0]?.count;
+      const count = async () =>
+        (await controlSql<{ count: string }>(world, 'select count(*) from sessions'))[0]?.count;
       const before = await count();
-      for (const person of [unconfirmed, disabled, { ...known, password: 'wrong password' }]) await login(person);
+      for (const person of [unconfirmed, disabled, { ...known, password: 'wrong password' }]) {
+        await login(person);
+      }
       expect(await count()).to.equal(before);
     });
 
@@ -254,7 +283,10 @@ describe('login', () => {
       ];
 
       for (const [from, to] of changes) {
-        await controlSql(world, 'update users set password_hash = ? where id = ?', [hash.replace(from, to), person.id]);
+        await controlSql(world, 'update users set password_hash = ? where id = ?', [
+          hash.replace(from, to),
+          person.id,
+        ]);
         const before = world.passwords.usage.hashed;
 
         expect(comparable(await login(person)), `${from} → ${to}`).to.deep.equal(expected);
@@ -268,10 +300,11 @@ describe('login', () => {
     it('a failed login computes one password hash for every reason', async () => {
       const wrong = (person: SampleUser) => ({ ...person, password: 'wrong password' });
       const outdated = await addSampleUser(world, world.acme);
-      await controlSql(world, 'update users set confirmed_at = null, password_hash = ? where id = ?', [
-        await outdatedHash(outdated.password),
-        outdated.id,
-      ]);
+      await controlSql(
+        world,
+        'update users set confirmed_at = null, password_hash = ? where id = ?',
+        [await outdatedHash(outdated.password), outdated.id],
+      );
 
       const reasons = {
         wrong: wrong(known),
@@ -293,10 +326,17 @@ describe('login', () => {
 
   describe('e-mail address of a login', () => {
     before(async () => {
-      for (const email of ['kim@acme.test', 'jos\u00e9@acme.test', 'istvan@acme.test', 'back`tick@acme.test'])
+      for (const email of [
+        'kim@acme.test',
+        'jos\u00e9@acme.test',
+        'istvan@acme.test',
+        'back`tick@acme.test',
+      ]) {
         await addSampleUser(world, world.acme, { email, password: 'the same for all' });
+      }
     });
-    const status = async (email: string) => (await login({ email, password: 'the same for all' })).status;
+    const status = async (email: string) =>
+      (await login({ email, password: 'the same for all' })).status;
 
     it('an address matches regardless of surrounding white space, ASCII case and composed accents', async () => {
       for (const email of [
@@ -305,8 +345,9 @@ describe('login', () => {
         '  kim@acme.test \n',
         'jos\u00e9@acme.test',
         'jose\u0301@ACME.test',
-      ])
+      ]) {
         expect(await status(email), email).to.equal(200);
+      }
     });
 
     it('no look-alike of an address matches its user', async () => {
@@ -325,23 +366,39 @@ describe('login', () => {
         'k.im@acme.test',
       ];
 
-      for (const email of lookAlikes) expect(await status(email), JSON.stringify(email)).to.equal(401);
+      for (const email of lookAlikes) {
+        expect(await status(email), JSON.stringify(email)).to.equal(401);
+      }
 
-      const impossible = ['kim\uff20acme.test', 'k\u200bim@acme.test', 'kim@acme.test.', '%', `' or 1=1 --`];
-      for (const email of impossible) expect(await status(email), JSON.stringify(email)).to.equal(400);
+      const impossible = [
+        'kim\uff20acme.test',
+        'k\u200bim@acme.test',
+        'kim@acme.test.',
+        '%',
+        `' or 1=1 --`,
+      ];
+      for (const email of impossible) {
+        expect(await status(email), JSON.stringify(email)).to.equal(400);
+      }
     });
   });
 
   describe('password of a login', () => {
-    /** Adds a user with this password; returns a function that logs in with another spelling and returns the status. */
-    const withPassword = async (password: string): Promise<(spelling: string) => Promise<number>> => {
+    /**
+     * Adds a user with this password; returns a function that logs in with another spelling and
+     * returns the status.
+     */
+    const withPassword = async (
+      password: string,
+    ): Promise<(spelling: string) => Promise<number>> => {
       const person = await addSampleUser(world, world.acme, { password });
       return async spelling => (await login({ email: person.email, password: spelling })).status;
     };
 
     it('a password has 8 to 128 characters, however many bytes each character has', async () => {
-      for (const password of [letters(8), keys(8), letters(128), keys(128)])
+      for (const password of [letters(8), keys(8), letters(128), keys(128)]) {
         expect(await (await withPassword(password))(password), password).to.equal(200);
+      }
       for (const password of [letters(7), keys(7), letters(129), keys(129)]) {
         const message = await addSampleUser(world, world.acme, { password }).then(
           () => undefined,
@@ -361,15 +418,27 @@ describe('login', () => {
 
     it('a password matches in any compatible Unicode form', async () => {
       const loginStatus = await withPassword('caf\u00e9 \ufb01ne \u212b\u2460');
-      for (const same of ['cafe\u0301 fine \u00c51', 'caf\u00e9 \ufb01ne \u212b\u2460', '\uff43af\u00e9 fine A\u030a1'])
+      for (const same of [
+        'cafe\u0301 fine \u00c51',
+        'caf\u00e9 \ufb01ne \u212b\u2460',
+        '\uff43af\u00e9 fine A\u030a1',
+      ]) {
         expect(await loginStatus(same), JSON.stringify(same)).to.equal(200);
+      }
       expect(await loginStatus('cafe fine A1')).to.equal(401);
     });
 
     it('white space and letter case in a password matter', async () => {
       const loginStatus = await withPassword(' Leading space');
-      for (const other of ['Leading space', ' Leading space ', '  Leading space', ' leading space', ' Leadingspace'])
+      for (const other of [
+        'Leading space',
+        ' Leading space ',
+        '  Leading space',
+        ' leading space',
+        ' Leadingspace',
+      ]) {
         expect(await loginStatus(other), JSON.stringify(other)).to.equal(401);
+      }
       expect(await loginStatus(' Leading space')).to.equal(200);
     });
   });
@@ -411,15 +480,24 @@ describe('login', () => {
   });
 
   it('each of many concurrent logins succeeds or gets 503 with Retry-After, and delays no other request', async () => {
-    // Hashes that take a third of the time of those in production, and far longer than a request takes to arrive.
-    const quicker = await createWorld({}, createPasswords(undefined, { memoryCost: 8_192, timeCost: 2 }));
+    // Hashes that take a third of the time of those in production, and far longer than a
+    // request takes to arrive.
+    const quicker = await createWorld(
+      {},
+      createPasswords(undefined, { memoryCost: 8_192, timeCost: 2 }),
+    );
     const password = keys(128);
     const person = await addSampleUser(quicker, quicker.acme, { password });
     const caller = await quicker.login(quicker.acme);
     const logIn = () =>
-      quicker.anonymous.post(path, { email: person.email, password }, { 'X-Tenant': quicker.acme.guid });
+      quicker.anonymous.post(
+        path,
+        { email: person.email, password },
+        { 'X-Tenant': quicker.acme.guid },
+      );
 
-    // More logins than the hash queue takes (64 waiting, and one running per thread), so some must be rejected.
+    // More logins than the hash queue takes (64 waiting, and one running per thread), so some
+    // must be rejected.
     const crowd = Array.from({ length: 64 + 48 + availableParallelism() }, logIn);
     let waiting = true;
     const all = Promise.all(crowd).finally(() => {
@@ -488,16 +566,20 @@ describe('login', () => {
     const { status, body } = await duringChange(person, () => login(person), changed);
     expect(status).to.equal(401);
     expect(body.code).to.equal('invalid_credentials');
-    const sessions = await controlSql(world, 'select id from sessions where user_id = ? and revoked_at is null', [
-      person.id,
-    ]);
+    const sessions = await controlSql(
+      world,
+      'select id from sessions where user_id = ? and revoked_at is null',
+      [person.id],
+    );
     expect(sessions).to.deep.equal([]);
   });
 
   async function storedHash({ id }: SampleUser): Promise<string> {
-    const [row] = await controlSql<{ password_hash: string }>(world, 'select password_hash from users where id = ?', [
-      id,
-    ]);
+    const [row] = await controlSql<{ password_hash: string }>(
+      world,
+      'select password_hash from users where id = ?',
+      [id],
+    );
     return row?.password_hash ?? '';
   }
 
@@ -506,11 +588,22 @@ describe('login', () => {
     call: () => Promise<ApiResponse>,
     passwordHash: string,
   ): Promise<ApiResponse> {
-    return during('update users set password_hash = ? where id = ?', [passwordHash, person.id], call);
+    return during(
+      'update users set password_hash = ? where id = ?',
+      [passwordHash, person.id],
+      call,
+    );
   }
 
-  /** Starts `call` during an uncommitted change, and commits the change once the call waits for its lock. */
-  async function during(change: string, values: unknown[], call: () => Promise<ApiResponse>): Promise<ApiResponse> {
+  /**
+   * Starts `call` during an uncommitted change, and commits the change once the call waits for
+   * its lock.
+   */
+  async function during(
+    change: string,
+    values: unknown[],
+    call: () => Promise<ApiResponse>,
+  ): Promise<ApiResponse> {
     return world.control.em
       .fork()
       .transactional(async em => {
@@ -530,10 +623,14 @@ function outdatedHash(password: string): Promise<string> {
 
 /** Returns a text of `count` characters of one byte each. */
 function letters(count: number): string {
-  return Array.from({ length: count }, (_, i) => String.fromCodePoint(0x61 + ((i * 7) % 26))).join('');
+  return Array.from({ length: count }, (_, i) => String.fromCodePoint(0x61 + ((i * 7) % 26))).join(
+    '',
+  );
 }
 
 /** Returns a text of `count` characters of four bytes each. */
 function keys(count: number): string {
-  return Array.from({ length: count }, (_, i) => String.fromCodePoint(0x1f511 + ((i * 7) % 26))).join('');
+  return Array.from({ length: count }, (_, i) =>
+    String.fromCodePoint(0x1f511 + ((i * 7) % 26)),
+  ).join('');
 }

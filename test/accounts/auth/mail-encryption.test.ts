@@ -16,7 +16,11 @@ describe('connections to mail servers', () => {
   /** Names the loopback in a way that counts as another machine. */
   const elsewhere = (url: string): string => url.replace('127.0.0.1', '127.1');
 
-  async function send(url: string, sent: SentMessage, publicUrl = 'http://localhost:3000'): Promise<void> {
+  async function send(
+    url: string,
+    sent: SentMessage,
+    publicUrl = 'http://localhost:3000',
+  ): Promise<void> {
     const transport = new SmtpTransport(url, publicUrl);
     try {
       await transport.send(sent, () => {}, new AbortController().signal);
@@ -44,7 +48,9 @@ describe('connections to mail servers', () => {
     await send(`${elsewhere(server.url)}?ignoreTLS=true`, message);
 
     expect(server.messages).to.have.length(2);
-    for (const { content } of server.messages) expect(content).to.match(/^Auto-Submitted: auto-generated\r?$/m);
+    for (const { content } of server.messages) {
+      expect(content).to.match(/^Auto-Submitted: auto-generated\r?$/m);
+    }
   });
 
   it('the service names itself by the host of PUBLIC_URL, and by an address literal where that is an address', async () => {
@@ -54,7 +60,8 @@ describe('connections to mail servers', () => {
       ['https://[2001:db8::7]:8443', '[IPv6:2001:db8::7]'],
     ] as const) {
       await send(server.url, message, publicUrl);
-      expect(server.messages.at(-1)?.hello).to.equal(hello.toLowerCase()); // as the server of the test says it
+      // as the server of the test says it
+      expect(server.messages.at(-1)?.hello).to.equal(hello.toLowerCase());
     }
   });
 
@@ -71,7 +78,9 @@ describe('connections to mail servers', () => {
       );
       await send(plain.url, { ...message, to: 'nora@ñandu.test' });
 
-      expect(server.messages.slice(received).map(({ to }) => to)).to.deep.equal([['ñora@acme.test']]);
+      expect(server.messages.slice(received).map(({ to }) => to)).to.deep.equal([
+        ['ñora@acme.test'],
+      ]);
       expect(error.code).to.equal('EUTF8');
       expect(plain.messages).to.have.length(1);
       expect(plain.messages[0]?.content).to.match(/^To: nora@xn--andu-fqa\.test\r$/m);

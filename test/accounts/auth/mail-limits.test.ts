@@ -12,14 +12,24 @@ describe('mails that somebody else requests for an address', () => {
   let url: string;
 
   before(async () => {
-    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
+    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [
+      world.acme.id,
+    ]);
     ({ url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' }));
   });
 
   const post = (address: string, path: string, body: object) =>
-    new Client(url).post(`/api/v1/auth/${path}`, body, { 'X-Tenant': world.acme.guid, 'X-Forwarded-For': address });
+    new Client(url).post(`/api/v1/auth/${path}`, body, {
+      'X-Tenant': world.acme.guid,
+      'X-Forwarded-For': address,
+    });
   const register = async (address: string, email: string, changes: object = {}): Promise<void> => {
-    const person = { email, password: 'the password of an attacker', firstName: 'Mallory', lastName: 'Newman' };
+    const person = {
+      email,
+      password: 'the password of an attacker',
+      firstName: 'Mallory',
+      lastName: 'Newman',
+    };
     expect((await post(address, 'register', { ...person, ...changes })).status).to.equal(202);
   };
   /** Registers an address, and waits for mail number `count` to it. */
@@ -30,7 +40,8 @@ describe('mails that somebody else requests for an address', () => {
   it('a client that registers the address of another person four times stops no mail that the owner requests', async () => {
     const email = 'victim@people.test';
     for (const [index, last] of ['1', '2', '3'].entries()) {
-      await registerMailed(`2001:db8:7:${last}::1`, email, index + 1); // networks of one /48 are one client
+      // networks of one /48 are one client
+      await registerMailed(`2001:db8:7:${last}::1`, email, index + 1);
     }
     await register('2001:db8:7:ff00::1', email);
     await mailsSettled(world);
@@ -47,9 +58,11 @@ describe('mails that somebody else requests for an address', () => {
 
   it('an address receives at most 12 registration mails in 15 minutes, however many clients ask', async () => {
     const email = 'flooded@people.test';
-    for (let client = 0; client < 4; client++)
-      for (let mailed = 1; mailed <= 3; mailed++)
+    for (let client = 0; client < 4; client++) {
+      for (let mailed = 1; mailed <= 3; mailed++) {
         await registerMailed(`198.51.100.${client}`, email, 3 * client + mailed);
+      }
+    }
     await register('198.51.100.99', email);
     await mailsSettled(world);
     expect(mail.messagesTo(email)).to.have.length(12);
@@ -58,7 +71,10 @@ describe('mails that somebody else requests for an address', () => {
   it('a registration mail says for whom it was requested and when, and the name in it is not a link', async () => {
     const email = 'reader@people.test';
     const earliest = new Date();
-    await register('192.0.2.1', email, { firstName: 'Go to https://evil.test/x now', lastName: "O'Hara-Smith" });
+    await register('192.0.2.1', email, {
+      firstName: 'Go to https://evil.test/x now',
+      lastName: "O'Hara-Smith",
+    });
     await mail.waitForToken(email);
     const content = mail.messagesTo(email)[0]?.content ?? '';
     expect(content).to.match(/^First name: Go to https evil test x now\r$/m);

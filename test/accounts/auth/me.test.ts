@@ -12,7 +12,10 @@ describe('current user', () => {
   const world = useWorld();
 
   const setPermissions = (role: string, granted: string[]) =>
-    controlSql(world, 'update roles set permissions = ?::text[] where name = ?', [`{${granted.join(',')}}`, role]);
+    controlSql(world, 'update roles set permissions = ?::text[] where name = ?', [
+      `{${granted.join(',')}}`,
+      role,
+    ]);
   const createStatus = (client: Client) => client.post('/api/v1/EntityStatus', { Title: 'New' });
 
   it('the current user has tenant, role, scope, entity, permissions and features, and no other field', async () => {
@@ -20,11 +23,16 @@ describe('current user', () => {
       world.acme,
       `insert into entities (name, entity_type) values ('Own', 'customer') returning id`,
     );
-    await controlSql(world, `update tenants set features = '{alpha,beta}', app_id = 'app-7' where id = ?`, [
-      world.acme.id,
-    ]);
+    await controlSql(
+      world,
+      `update tenants set features = '{alpha,beta}', app_id = 'app-7' where id = ?`,
+      [world.acme.id],
+    );
 
-    const person = await addSampleUser(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
+    const person = await addSampleUser(world, world.acme, {
+      scope: 'Self',
+      entityId: Number(entity?.id),
+    });
     const client = await world.login(world.acme, person);
 
     const { status, headers, body } = await eventually(async () => {
@@ -54,14 +62,23 @@ describe('current user', () => {
 
   it('the entity and its type are null for a user without an entity', async () => {
     const { body } = await (await world.login(world.globex)).get(path);
-    expect(body).to.include({ userEntityId: null, entityType: null, scope: 'All', role: 'Administrator' });
+    expect(body).to.include({
+      userEntityId: null,
+      entityType: null,
+      scope: 'All',
+      role: 'Administrator',
+    });
     expect(body.permissions).to.deep.equal([...permissions]);
   });
 
   it('name, role, scope and entity of the current user change within 1 s, without a new token', async () => {
     const person = await addSampleUser(world, world.acme);
     const client = await world.login(world.acme, person);
-    expect((await client.get(path)).body).to.include({ role: 'Member', scope: 'All', lastName: 'Son' });
+    expect((await client.get(path)).body).to.include({
+      role: 'Member',
+      scope: 'All',
+      lastName: 'Son',
+    });
 
     await controlSql(
       world,
@@ -75,8 +92,15 @@ describe('current user', () => {
       return response.body.role === 'Administrator' && response;
     }, 1_000);
 
-    expect(body).to.include({ lastName: 'Newly', scope: 'Self', userEntityId: 41, role: 'Administrator' });
-    expect(body.permissions, 'only the next token has further permissions').to.not.include('full.manage');
+    expect(body).to.include({
+      lastName: 'Newly',
+      scope: 'Self',
+      userEntityId: 41,
+      role: 'Administrator',
+    });
+    expect(body.permissions, 'only the next token has further permissions').to.not.include(
+      'full.manage',
+    );
   });
 
   it('a permission that a role loses is denied within 1 s, though the token still has it', async () => {
@@ -93,7 +117,9 @@ describe('current user', () => {
     expect(denied.status).to.equal(403);
     expect(denied.body.code).to.equal('forbidden');
     expect((await client.get(path)).body.permissions).to.deep.equal(['full.read']);
-    expect((await client.get('/api/v1/EntityStatus')).status, 'the remaining permission').to.equal(200);
+    expect((await client.get('/api/v1/EntityStatus')).status, 'the remaining permission').to.equal(
+      200,
+    );
 
     await setPermissions(role, ['full.read', 'full.manage']);
     await eventually(async () => (await createStatus(client)).status === 201, announcedMs);
@@ -121,18 +147,27 @@ describe('current user', () => {
     await setPermissions(role, ['full.read', 'full.manage']);
     let { refreshToken } = client.tokens!;
     const next = await eventually(async () => {
-      const { body } = await client.post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': world.acme.guid });
+      const { body } = await client.post(
+        '/api/v1/auth/refresh',
+        { refreshToken },
+        { 'X-Tenant': world.acme.guid },
+      );
       ({ refreshToken } = body);
-      return (claimsOf(body.accessToken).permissions as string[]).includes('full.manage') && body.accessToken;
+      return (
+        (claimsOf(body.accessToken).permissions as string[]).includes('full.manage') &&
+        body.accessToken
+      );
     }, 1_000);
     expect((await createStatus(world.anonymous.withToken(next))).status).to.equal(201);
     expect((await createStatus(client)).status).to.equal(403);
   });
 
   it('a role of the same name in another tenant grants no permission', async () => {
-    await controlSql(world, `update roles set permissions = '{}' where name = 'Member' and tenant_id = ?`, [
-      world.globex.id,
-    ]);
+    await controlSql(
+      world,
+      `update roles set permissions = '{}' where name = 'Member' and tenant_id = ?`,
+      [world.globex.id],
+    );
     const here = await world.login(world.acme, await addSampleUser(world, world.acme));
     const there = await world.login(world.globex, await addSampleUser(world, world.globex));
     expect((await here.get('/api/v1/EntityStatus')).status).to.equal(200);

@@ -46,7 +46,8 @@ describe('sessions of the current user', () => {
     expect(status).to.equal(200);
     return body;
   };
-  const isAccepted = async (client: Client): Promise<boolean> => (await client.get('/api/v1/auth/me')).status === 200;
+  const isAccepted = async (client: Client): Promise<boolean> =>
+    (await client.get('/api/v1/auth/me')).status === 200;
   const findRow = async (client: Client) =>
     (
       await controlSql<{ revoked_at: Date | null; revoked_reason: string | null }>(
@@ -55,9 +56,14 @@ describe('sessions of the current user', () => {
         [sid(client)],
       )
     )[0];
-  /** Expects that both servers reject the session within 1 s, and that it cannot be refreshed. */
+  /**
+   * Expects that both servers reject the session within 1 s, and that it cannot be refreshed.
+   */
   const expectEnded = async (client: Client, tenant = world.acme): Promise<void> => {
-    await eventually(async () => !(await isAccepted(client)) && !(await isAccepted(client.at(otherUrl))), announcedMs);
+    await eventually(
+      async () => !(await isAccepted(client)) && !(await isAccepted(client.at(otherUrl))),
+      announcedMs,
+    );
     const { refreshToken } = client.tokens ?? {};
     const { status } = await world.anonymous.post(
       '/api/v1/auth/refresh',
@@ -68,7 +74,10 @@ describe('sessions of the current user', () => {
   };
   const expectActive = async (client: Client): Promise<void> => {
     expect(await findRow(client)).to.deep.equal({ revoked_at: null, revoked_reason: null });
-    expect([await isAccepted(client), await isAccepted(client.at(otherUrl))]).to.deep.equal([true, true]);
+    expect([await isAccepted(client), await isAccepted(client.at(otherUrl))]).to.deep.equal([
+      true,
+      true,
+    ]);
   };
 
   describe('list of sessions', () => {
@@ -79,7 +88,9 @@ describe('sessions of the current user', () => {
       for (const client of clients) {
         const sessions = await list(client);
         expect(sessions.map(({ id }) => id)).to.deep.equal(expected);
-        expect(sessions.filter(({ current }) => current).map(({ id }) => id)).to.deep.equal([sid(client)]);
+        expect(sessions.filter(({ current }) => current).map(({ id }) => id)).to.deep.equal([
+          sid(client),
+        ]);
         for (const session of sessions) {
           expect(session).to.have.all.keys('id', 'createdAt', 'refreshedAt', 'current');
           expect(Math.abs(Date.now() - Date.parse(session.createdAt))).to.be.below(60_000);
@@ -89,9 +100,11 @@ describe('sessions of the current user', () => {
 
     it('a listed session has the time of its last refresh', async () => {
       const client = await login(await addUser());
-      await controlSql(world, `update sessions set refreshed_at = now() - interval '1 day' where id = ?`, [
-        sid(client),
-      ]);
+      await controlSql(
+        world,
+        `update sessions set refreshed_at = now() - interval '1 day' where id = ?`,
+        [sid(client)],
+      );
 
       const [before] = await list(client);
       expect(Date.now() - Date.parse(before?.refreshedAt ?? '')).to.be.closeTo(86_400_000, 60_000);
@@ -121,20 +134,30 @@ describe('sessions of the current user', () => {
 
       expect((await ended.post('/api/v1/auth/logout')).status).to.equal(204);
       const setAge = (client: Client, column: string, age: string) =>
-        controlSql(world, `update sessions set ${column} = now() - ?::interval where id = ?`, [age, sid(client)]);
+        controlSql(world, `update sessions set ${column} = now() - ?::interval where id = ?`, [
+          age,
+          sid(client),
+        ]);
       await setAge(idle, 'refreshed_at', `${sessionLifetime.idle} 1 second`);
       await setAge(old, 'created_at', `${sessionLifetime.total} 1 second`);
       await setAge(almostIdle, 'refreshed_at', `${sessionLifetime.idle} -1 minute`);
       await setAge(almostOld, 'created_at', `${sessionLifetime.total} -1 minute`);
 
-      expect((await list(current)).map(({ id }) => id)).to.deep.equal([current, almostIdle, almostOld].map(sid));
+      expect((await list(current)).map(({ id }) => id)).to.deep.equal(
+        [current, almostIdle, almostOld].map(sid),
+      );
     });
 
     it('the list of sessions contains no session of another user or tenant, also for an administrator', async () => {
       const [user, admin] = [await addUser(), await addUser(world.acme, 'Administrator')];
-      const foreign = await addSampleUser(world, world.globex, { email: user.email, password: user.password });
+      const foreign = await addSampleUser(world, world.globex, {
+        email: user.email,
+        password: user.password,
+      });
       const clients = [await login(user), await login(admin), await login(foreign, world.globex)];
-      for (const client of clients) expect((await list(client)).map(({ id }) => id)).to.deep.equal([sid(client)]);
+      for (const client of clients) {
+        expect((await list(client)).map(({ id }) => id)).to.deep.equal([sid(client)]);
+      }
     });
 
     it('listing and ending sessions without a token gets 401', async () => {
@@ -142,7 +165,9 @@ describe('sessions of the current user', () => {
         ['GET', path],
         ['DELETE', `${path}/${randomUUID()}`],
       ] as const) {
-        const { status, body } = await world.anonymous.send(method, at, undefined, { 'X-Tenant': world.acme.guid });
+        const { status, body } = await world.anonymous.send(method, at, undefined, {
+          'X-Tenant': world.acme.guid,
+        });
         expect(status).to.equal(401);
         expect(body.code).to.equal('unauthorized');
       }
@@ -198,7 +223,9 @@ describe('sessions of the current user', () => {
         '%25',
       ];
 
-      for (const id of ids) expect((await current.delete(`${path}/${id}`)).status, id).to.equal(204);
+      for (const id of ids) {
+        expect((await current.delete(`${path}/${id}`)).status, id).to.equal(204);
+      }
       expect(await findRow(target)).to.deep.equal(before);
       await expectActive(current);
     });
@@ -206,11 +233,16 @@ describe('sessions of the current user', () => {
 
   describe('sessions of other users', () => {
     /** Every permission of the role Member, and the management of users. */
-    const managerOfMembers = [...allPermissions.filter(name => name.endsWith('.read')), 'users.manage'];
+    const managerOfMembers = [
+      ...allPermissions.filter(name => name.endsWith('.read')),
+      'users.manage',
+    ];
 
     it('without users.manage, the session of another user is treated as an unknown session', async () => {
       const victim = await login(await addUser());
-      const other = await world.loginAs(world.acme, { permissions: ['users.read', 'users.write', 'full.manage'] });
+      const other = await world.loginAs(world.acme, {
+        permissions: ['users.read', 'users.write', 'full.manage'],
+      });
       const unknown = comparable(await other.delete(`${path}/${randomUUID()}`));
       expect(comparable(await other.delete(`${path}/${sid(victim)}`))).to.deep.equal(unknown);
       expect(unknown).to.include({ status: 204 });
@@ -237,7 +269,10 @@ describe('sessions of the current user', () => {
 
     it('a user with users.manage and scope Self ends no session of another user', async () => {
       const victim = await login(await addUser());
-      const manager = await world.loginAs(world.acme, { permissions: managerOfMembers, scope: 'Self' });
+      const manager = await world.loginAs(world.acme, {
+        permissions: managerOfMembers,
+        scope: 'Self',
+      });
       expect((await manager.delete(`${path}/${sid(victim)}`)).status).to.equal(204);
       await expectActive(victim);
     });
@@ -246,7 +281,9 @@ describe('sessions of the current user', () => {
       const foreign = await login(await addUser(world.globex), world.globex);
       for (const permissions of [['users.manage'], []]) {
         const manager = await world.loginAs(world.acme, { permissions });
-        const { status, body } = await manager.delete(`${path}/${sid(foreign)}`, { 'X-Tenant': world.globex.guid });
+        const { status, body } = await manager.delete(`${path}/${sid(foreign)}`, {
+          'X-Tenant': world.globex.guid,
+        });
         expect(status).to.equal(204);
         expect(body).to.equal('');
       }
@@ -256,7 +293,9 @@ describe('sessions of the current user', () => {
 
   it('a legacy token lists and ends sessions of its user, but belongs to none, so its logout ends none', async () => {
     const user = await addUser();
-    await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [world.acme.id]);
+    await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [
+      world.acme.id,
+    ]);
     const { id, secret } = await addClient(world.installation, 'acme', user.email, 'Old');
 
     const issued = await eventually(async () => {

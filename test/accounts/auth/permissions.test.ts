@@ -7,11 +7,14 @@ import type { ApiResponse, Client } from '../../support/client.ts';
 import { useWorld } from '../../support/world.ts';
 
 /**
- * The access that each group of routes requires, by the start of the path. This table, and the examples of the
- * resources, repeat the route definitions on purpose: a change of an access rule must change them too.
+ * The access that each group of routes requires, by the start of the path. This table, and the
+ * examples of the resources, repeat the route definitions on purpose: a change of an access
+ * rule must change them too.
  */
 const expected: Record<string, { read: Access; write: Access }> = {
-  ...Object.fromEntries(Object.values(examples).map(({ path, ...access }) => [path.replace('/api/v1/', ''), access])),
+  ...Object.fromEntries(
+    Object.values(examples).map(({ path, ...access }) => [path.replace('/api/v1/', ''), access]),
+  ),
   Activity: { read: 'full.read', write: 'full.manage' },
   Imports: { read: 'user', write: 'user' },
   Changes: { read: 'user', write: 'user' },
@@ -46,7 +49,11 @@ describe('permissions', () => {
       (permissions as readonly string[]).includes(route.access),
     );
   /** Calls a route, with an id for each parameter of its path that no record has. */
-  const call = (client: Client, { method, path }: TenantRoute, headers = {}): Promise<ApiResponse> =>
+  const call = (
+    client: Client,
+    { method, path }: TenantRoute,
+    headers = {},
+  ): Promise<ApiResponse> =>
     client.send(
       method,
       path.replaceAll(/:\w+/g, '987654321'),
@@ -77,7 +84,9 @@ describe('permissions', () => {
       const withoutTenant = await call(world.anonymous, route);
       expect(withoutTenant.status, name(route)).to.equal(403);
       expect(withoutTenant.body.code, name(route)).to.equal('tenant_required');
-      const bad = await call(world.anonymous.withToken('x'), route, { 'X-Tenant': world.acme.guid });
+      const bad = await call(world.anonymous.withToken('x'), route, {
+        'X-Tenant': world.acme.guid,
+      });
       expect(bad.status, name(route)).to.equal(401);
       expect(bad.body.code, name(route)).to.equal('invalid_token');
     }
@@ -86,13 +95,17 @@ describe('permissions', () => {
   it('a 403 response names the missing permission, also for a user who has all other permissions', async () => {
     for (const access of new Set(routesWithPermission().map(route => route.access))) {
       const none = await world.loginAs(world.acme, { permissions: [] });
-      const allOthers = await world.loginAs(world.acme, { permissions: permissions.filter(other => other !== access) });
+      const allOthers = await world.loginAs(world.acme, {
+        permissions: permissions.filter(other => other !== access),
+      });
       for (const route of routesWithPermission().filter(candidate => candidate.access === access)) {
         for (const client of [none, allOthers]) {
           const { status, body, headers } = await call(client, route);
           expect(status, name(route)).to.equal(403);
           expect(body.code, name(route)).to.equal('forbidden');
-          expect(headers.get('www-authenticate')).to.equal(`Bearer error="insufficient_scope", scope="${access}"`);
+          expect(headers.get('www-authenticate')).to.equal(
+            `Bearer error="insufficient_scope", scope="${access}"`,
+          );
           expect(headers.get('cache-control')).to.equal('no-store');
         }
       }
@@ -108,11 +121,15 @@ describe('permissions', () => {
     for (const route of logoutLast) {
       const { access } = route;
       const client =
-        clients.get(access) ?? (await world.loginAs(world.acme, { permissions: access === 'user' ? [] : [access] }));
+        clients.get(access) ??
+        (await world.loginAs(world.acme, { permissions: access === 'user' ? [] : [access] }));
       clients.set(access, client);
 
       const isStream = route.contentType?.startsWith('text/event-stream'); // it would not end
-      const { status, body } = await call(client, isStream ? { ...route, path: `${route.path}?after=no` } : route);
+      const { status, body } = await call(
+        client,
+        isStream ? { ...route, path: `${route.path}?after=no` } : route,
+      );
       expect([401, 403], `${name(route)} returned ${status} ${body.code}`).to.not.include(status);
       expect(status, `${name(route)} returned ${status} ${body.code}`).to.be.below(500);
     }
@@ -129,7 +146,8 @@ describe('permissions', () => {
 
   it('permissions are checked before the body is read', async () => {
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
-    for (const body of ['{', '[]', JSON.stringify({ Title: 7 }), 'x'.repeat(100_000)])
+    for (const body of ['{', '[]', JSON.stringify({ Title: 7 }), 'x'.repeat(100_000)]) {
       expect((await reader.post('/api/v1/EntityStatus', body)).status).to.equal(403);
+    }
   });
 });

@@ -25,13 +25,21 @@ describe('registration', () => {
   const secrets = new Set<string>();
 
   before(async () => {
-    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
+    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [
+      world.acme.id,
+    ]);
   });
 
   const newAddress = (): string => `new-${randomBytes(4).toString('hex')}@people.test`;
   const newRegistration = (changes: object = {}) => {
     const password = randomBytes(9).toString('hex');
-    const body = { email: newAddress(), password, firstName: 'Nora', lastName: 'Newman', ...changes };
+    const body = {
+      email: newAddress(),
+      password,
+      firstName: 'Nora',
+      lastName: 'Newman',
+      ...changes,
+    };
     secrets.add(body.password);
     return body;
   };
@@ -43,7 +51,10 @@ describe('registration', () => {
     if (typeof token === 'string') secrets.add(token);
     return world.anonymous.post('/api/v1/auth/confirm', { token }, { 'X-Tenant': tenant.guid });
   };
-  const login = ({ email, password }: { email: string; password: string }, tenant = world.acme): Promise<ApiResponse> =>
+  const login = (
+    { email, password }: { email: string; password: string },
+    tenant = world.acme,
+  ): Promise<ApiResponse> =>
     world.anonymous.post('/api/v1/auth/login', { email, password }, { 'X-Tenant': tenant.guid });
   const findUser = async (email: string, tenant = world.acme) =>
     (
@@ -83,7 +94,9 @@ describe('registration', () => {
       passwordHash: 'x',
     };
 
-    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.globex.id]);
+    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [
+      world.globex.id,
+    ]);
     const admin = await world.login(world.acme);
 
     for (const as of [world.anonymous, admin]) {
@@ -122,7 +135,12 @@ describe('registration', () => {
     const response = await login(newUser);
     expect(response.status).to.equal(200);
     const me = await world.anonymous.withToken(response.body.accessToken).get('/api/v1/auth/me');
-    expect(me.body).to.include({ firstName: 'Nora', lastName: 'Newman', role: 'Member', scope: 'Self' });
+    expect(me.body).to.include({
+      firstName: 'Nora',
+      lastName: 'Newman',
+      role: 'Member',
+      scope: 'Self',
+    });
     expect(me.body.userEntityId).to.equal(null);
   });
 
@@ -140,11 +158,15 @@ describe('registration', () => {
 
     it('without selfRegistration, a registration requires users.manage; no other permission suffices', async () => {
       const sent = newRegistration();
-      const as = await world.loginAs(world.globex, { permissions: ['users.read', 'users.write', 'full.manage'] });
+      const as = await world.loginAs(world.globex, {
+        permissions: ['users.read', 'users.write', 'full.manage'],
+      });
       const { status, body, headers } = await register(sent, { as, ...at() });
       expect(status).to.equal(403);
       expect(body.code).to.equal('forbidden');
-      expect(headers.get('www-authenticate')).to.equal('Bearer error="insufficient_scope", scope="users.manage"');
+      expect(headers.get('www-authenticate')).to.equal(
+        'Bearer error="insufficient_scope", scope="users.manage"',
+      );
       expect(await findUser(sent.email, world.globex)).to.equal(undefined);
     });
 
@@ -189,7 +211,9 @@ describe('registration', () => {
     it('the response to a registration is the same for new, known, unconfirmed and disabled addresses', async () => {
       const unconfirmed = await registerUser();
       const disabledUnconfirmed = await registerUser();
-      await controlSql(world, 'update users set disabled_at = now() where email = ?', [disabledUnconfirmed.email]);
+      await controlSql(world, 'update users set disabled_at = now() where email = ?', [
+        disabledUnconfirmed.email,
+      ]);
 
       const addresses = {
         new: newAddress(),
@@ -209,11 +233,15 @@ describe('registration', () => {
 
       const responses: Record<string, unknown> = {};
       for (const [kind, email] of Object.entries(addresses)) {
-        responses[kind] = comparable(await register(newRegistration({ email, firstName: 'Mallory' })));
+        responses[kind] = comparable(
+          await register(newRegistration({ email, firstName: 'Mallory' })),
+        );
       }
       await mailsSettled(world);
 
-      for (const [kind, response] of Object.entries(responses)) expect(response, kind).to.deep.equal(responses.new);
+      for (const [kind, response] of Object.entries(responses)) {
+        expect(response, kind).to.deep.equal(responses.new);
+      }
       expect(responses.new).to.include({
         status: 202,
         body: JSON.stringify({ status: 'accepted', traceId: 'undefined' }),
@@ -250,13 +278,22 @@ describe('registration', () => {
     it('an address that looks like a known one is a separate user, whose mail goes to that address only', async () => {
       const kim = await addSampleUser(world, world.acme, { email: 'kim@acme.test' });
       secrets.add(kim.password);
-      const lookAlikes = ['\u212aim@acme.test', 'k\u0131m@acme.test', '\uff4bim@acme.test', '(to)kim@acme.test'];
-      for (const email of lookAlikes) expect((await register(newRegistration({ email }))).status).to.equal(202);
+      const lookAlikes = [
+        '\u212aim@acme.test',
+        'k\u0131m@acme.test',
+        '\uff4bim@acme.test',
+        '(to)kim@acme.test',
+      ];
+      for (const email of lookAlikes) {
+        expect((await register(newRegistration({ email }))).status).to.equal(202);
+      }
       await mailsSettled(world);
-      expect(mail.messages.filter(({ to }) => to.some(address => /kim@/i.test(address)))).to.deep.equal(
-        mail.messagesTo('(to)kim@acme.test'),
-      );
-      for (const email of lookAlikes) expect(await findUser(email), email).to.include({ confirmed_at: null });
+      expect(
+        mail.messages.filter(({ to }) => to.some(address => /kim@/i.test(address))),
+      ).to.deep.equal(mail.messagesTo('(to)kim@acme.test'));
+      for (const email of lookAlikes) {
+        expect(await findUser(email), email).to.include({ confirmed_at: null });
+      }
       expect((await login(kim)).status).to.equal(200);
     });
   });
@@ -271,7 +308,10 @@ describe('registration', () => {
       const attacker = newRegistration({ email: email.toUpperCase(), firstName: 'Mallory' });
       const tokens: string[] = [];
 
-      for (const [index, body] of (attackerFirst ? [attacker, owner] : [owner, attacker]).entries()) {
+      for (const [index, body] of (attackerFirst
+        ? [attacker, owner]
+        : [owner, attacker]
+      ).entries()) {
         expect((await register(body)).status).to.equal(202);
         tokens.push(await mail.waitForToken(email, index + 1));
       }
@@ -280,18 +320,25 @@ describe('registration', () => {
       expect(ownersToken).to.not.equal(attackersToken);
 
       expect((await confirm(ownersToken)).status).to.equal(204);
-      expect((await login({ ...attacker, email })).status, 'the password of the attacker').to.equal(401);
+      expect((await login({ ...attacker, email })).status, 'the password of the attacker').to.equal(
+        401,
+      );
       expect((await login(owner)).status, 'the password of the owner').to.equal(200);
       expect(await findUser(email)).to.include({ first_name: 'Olga', last_name: 'Owner' });
 
-      expect((await confirm(attackersToken)).status, 'the other token, after the address is confirmed').to.equal(400);
+      expect(
+        (await confirm(attackersToken)).status,
+        'the other token, after the address is confirmed',
+      ).to.equal(400);
       expect((await login(owner)).status).to.equal(200);
     });
   }
 
   it('ten concurrent registrations of one address create one user, and only one token confirms it', async () => {
     const email = newAddress();
-    const responses = await Promise.all(Array.from({ length: 10 }, () => register(newRegistration({ email }))));
+    const responses = await Promise.all(
+      Array.from({ length: 10 }, () => register(newRegistration({ email }))),
+    );
     await mailsSettled(world);
     expect(new Set(responses.map(({ status }) => status))).to.deep.equal(new Set([202]));
     const rows = await controlSql(world, 'select * from users where email = ?', [email]);
@@ -331,7 +378,9 @@ describe('registration', () => {
         `Content-Length: ${body.length}`,
       ];
 
-      const { statuses } = await sendRaw(world.url, `${head.join('\r\n')}\r\n\r\n${body}`, { until: /accepted/ });
+      const { statuses } = await sendRaw(world.url, `${head.join('\r\n')}\r\n\r\n${body}`, {
+        until: /accepted/,
+      });
       expect(statuses).to.deep.equal([202]);
       await mail.waitForToken(email);
 
@@ -370,9 +419,14 @@ describe('registration', () => {
       expect(mail.messages.filter(({ to }) => to.includes('victim@people.test'))).to.deep.equal([]);
     });
 
-    /** Lets people register themselves with a tenant of another world, and returns what registers there. */
+    /**
+     * Lets people register themselves with a tenant of another world, and returns what
+     * registers there.
+     */
     const registerAt = async (other: World) => {
-      await controlSql(other, `update tenants set features = '{selfRegistration}' where id = ?`, [other.acme.id]);
+      await controlSql(other, `update tenants set features = '{selfRegistration}' where id = ?`, [
+        other.acme.id,
+      ]);
       return (body: object) => other.anonymous.post(path, body, { 'X-Tenant': other.acme.guid });
     };
 
@@ -384,8 +438,11 @@ describe('registration', () => {
 
         expect((await registerAway(newRegistration())).status).to.equal(202);
 
-        expect(performance.now() - startedAt).to.be.below(20_000); // the time limits of a mail are minutes
-        const failure = await eventually(() => away.logs.find(line => line.includes('mail_failed')));
+        // the time limits of a mail are minutes
+        expect(performance.now() - startedAt).to.be.below(20_000);
+        const failure = await eventually(() =>
+          away.logs.find(line => line.includes('mail_failed')),
+        );
         expect(JSON.parse(failure)).to.include({ kind: 'registration', level: 40 });
         expect(away.logs.join('')).to.not.match(/[\w-]{43}(?![\w-])/);
       } finally {
@@ -398,16 +455,23 @@ describe('registration', () => {
       const sockets = new Set<Socket>();
       silent.on('connection', socket => sockets.add(socket.on('error', () => {})));
       await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve));
-      const away = await createWorld({ SMTP_URL: `smtp://127.0.0.1:${(silent.address() as AddressInfo).port}` });
+      const away = await createWorld({
+        SMTP_URL: `smtp://127.0.0.1:${(silent.address() as AddressInfo).port}`,
+      });
       try {
         const registerAway = await registerAt(away);
         const startedAt = performance.now();
 
-        const responses = await Promise.all(Array.from({ length: 10 }, () => registerAway(newRegistration())));
+        const responses = await Promise.all(
+          Array.from({ length: 10 }, () => registerAway(newRegistration())),
+        );
         const me = await (await away.login(away.acme)).get('/api/v1/auth/me');
 
         const ms = performance.now() - startedAt;
-        expect([...responses, me].map(({ status }) => status)).to.deep.equal([...Array(10).fill(202), 200]);
+        expect([...responses, me].map(({ status }) => status)).to.deep.equal([
+          ...Array(10).fill(202),
+          200,
+        ]);
         expect(ms).to.be.below(20_000); // the time limits of a mail are minutes
         console.log(`      10 registrations and one other request: ${ms.toFixed(0)} ms`);
         await eventually(() => sockets.size === 3);
@@ -434,12 +498,16 @@ describe('registration', () => {
         expect(content).to.match(new RegExp(`^To: ${sent.email}\r$`, 'm'));
         expect((await stat(file)).mode & 0o077).to.equal(0);
         expect((await stat(join(folder, 'mail'))).mode & 0o077).to.equal(0);
-        const written = local.logs.map(line => JSON.parse(line)).find(({ event }) => event === 'mail_written');
+        const written = local.logs
+          .map(line => JSON.parse(line))
+          .find(({ event }) => event === 'mail_written');
         expect(written).to.include({ file });
         const token = tokenIn(content) ?? '';
         expect(local.logs.join('')).to.not.include(token);
         const headers = { 'X-Tenant': local.acme.guid };
-        expect((await local.anonymous.post('/api/v1/auth/confirm', { token }, headers)).status).to.equal(204);
+        expect(
+          (await local.anonymous.post('/api/v1/auth/confirm', { token }, headers)).status,
+        ).to.equal(204);
       } finally {
         await local.close();
         await rm(folder, { recursive: true });
@@ -477,7 +545,10 @@ describe('registration', () => {
       for (let round = 0; round < 5; round++) {
         const { token } = await registerUser();
         const responses = await Promise.all(Array.from({ length: 10 }, () => confirm(token)));
-        expect(responses.map(({ status }) => status).sort()).to.deep.equal([204, ...Array(9).fill(400)]);
+        expect(responses.map(({ status }) => status).sort()).to.deep.equal([
+          204,
+          ...Array(9).fill(400),
+        ]);
       }
     });
 
@@ -498,21 +569,35 @@ describe('registration', () => {
       expect(rejected.status).to.equal(400);
       expect((await findUser(late.email))?.confirmed_at).to.equal(null);
       expect((await confirm(inTime.token)).status).to.equal(204);
-      expect(comparable(await confirm('x')), 'an unknown token').to.deep.equal(comparable(rejected));
+      expect(comparable(await confirm('x')), 'an unknown token').to.deep.equal(
+        comparable(rejected),
+      );
     });
 
     it('a registration token works only unchanged, in its tenant and for confirmation', async () => {
       const { token, email } = await registerUser();
       const reset = (newPassword: string) =>
-        world.anonymous.post('/api/v1/auth/reset-password', { token, newPassword }, { 'X-Tenant': world.acme.guid });
+        world.anonymous.post(
+          '/api/v1/auth/reset-password',
+          { token, newPassword },
+          { 'X-Tenant': world.acme.guid },
+        );
 
       expect((await confirm(token, world.globex)).status, 'another tenant').to.equal(400);
       expect((await reset('another password')).status, 'another purpose').to.equal(400);
 
       const others = [...token].map(
-        (character, at) => token.slice(0, at) + (character === 'A' ? 'B' : 'A') + token.slice(at + 1),
+        (character, at) =>
+          token.slice(0, at) + (character === 'A' ? 'B' : 'A') + token.slice(at + 1),
       );
-      others.push(token.slice(1), token.slice(0, -1), `${token}A`, ` ${token}`, `${token}=`, token.toLowerCase());
+      others.push(
+        token.slice(1),
+        token.slice(0, -1),
+        `${token}A`,
+        ` ${token}`,
+        `${token}=`,
+        token.toLowerCase(),
+      );
 
       const responses = await Promise.all(others.map(other => confirm(other)));
       expect(new Set(responses.map(({ status }) => status))).to.deep.equal(new Set([400]));
@@ -521,7 +606,18 @@ describe('registration', () => {
     });
 
     it('the response to a malformed registration token is 400 and names the field token', async () => {
-      for (const token of [undefined, null, 7, '', ['x'], {}, true, 'x'.repeat(5_000), '\0', '\ud800']) {
+      for (const token of [
+        undefined,
+        null,
+        7,
+        '',
+        ['x'],
+        {},
+        true,
+        'x'.repeat(5_000),
+        '\0',
+        '\ud800',
+      ]) {
         const { status, body } = await confirm(token);
         expect(status, JSON.stringify(token)).to.equal(400);
         expect(Object.keys(body.errors), JSON.stringify(token)).to.deep.equal(['token']);
@@ -530,7 +626,9 @@ describe('registration', () => {
   });
 
   describe('rules for passwords', () => {
-    /** Registers with this password; returns 'accepted' or the message of the validation error. */
+    /**
+     * Registers with this password; returns 'accepted' or the message of the validation error.
+     */
     const tryPassword = async (password: unknown): Promise<string> => {
       const { status, body } = await register(newRegistration({ password: password as string }));
       if (status === 202) return 'accepted';
@@ -540,19 +638,26 @@ describe('registration', () => {
       return body.errors.password[0];
     };
     const keys = (count: number): string =>
-      Array.from({ length: count }, (_, i) => String.fromCodePoint(0x1f511 + ((i * 7) % 26))).join('');
+      Array.from({ length: count }, (_, i) => String.fromCodePoint(0x1f511 + ((i * 7) % 26))).join(
+        '',
+      );
 
     it('a password has 8 to 128 characters, however many bytes each character has', async () => {
-      for (const good of ['q7w8z3rt', 'x'.repeat(64) + 'q7w8z3rt'.repeat(8), keys(8), keys(128)])
+      for (const good of ['q7w8z3rt', 'x'.repeat(64) + 'q7w8z3rt'.repeat(8), keys(8), keys(128)]) {
         expect(await tryPassword(good), good).to.equal('accepted');
-      for (const short of ['q7w8z3r', keys(7), 'e\u0301'.repeat(7)])
+      }
+      for (const short of ['q7w8z3r', keys(7), 'e\u0301'.repeat(7)]) {
         expect(await tryPassword(short)).to.include('at least 8');
-      for (const long of [keys(129), `${'q7w8z3rt'.repeat(16)}a`])
+      }
+      for (const long of [keys(129), `${'q7w8z3rt'.repeat(16)}a`]) {
         expect(await tryPassword(long)).to.include('at most 128');
+      }
     });
 
     it('a password with a control character or half a character is rejected', async () => {
-      for (const sign of ['\0', '\n', '\u007f']) expect(await tryPassword(`q7w8z3rt${sign}`)).to.include('control');
+      for (const sign of ['\0', '\n', '\u007f']) {
+        expect(await tryPassword(`q7w8z3rt${sign}`)).to.include('control');
+      }
       expect(await tryPassword('q7w8z3rt\ud800')).to.include('well-formed');
     });
 
@@ -567,9 +672,15 @@ describe('registration', () => {
         'iloveyou',
         'aaaaaaaa',
       ];
-      common.push('\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44', '\u{1f511}'.repeat(9), '        ');
+      common.push(
+        '\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44',
+        '\u{1f511}'.repeat(9),
+        '        ',
+      );
 
-      for (const password of common) expect(await tryPassword(password), password).to.include('common');
+      for (const password of common) {
+        expect(await tryPassword(password), password).to.include('common');
+      }
       for (const password of [undefined, null, 7, ['long enough'], { length: 12 }]) {
         expect((await register({ ...newRegistration(), password })).status).to.equal(400);
       }
@@ -585,7 +696,8 @@ describe('registration', () => {
       const password = ` caf\u00e9 \ufb01ne ${'y'.repeat(72)}`;
       const newUser = await registerUser({ password });
       expect((await confirm(newUser.token)).status).to.equal(204);
-      const loginStatus = async (other: string) => (await login({ ...newUser, password: other })).status;
+      const loginStatus = async (other: string) =>
+        (await login({ ...newUser, password: other })).status;
       expect(await loginStatus(` cafe\u0301 fine ${'y'.repeat(72)}`)).to.equal(200);
       expect(await loginStatus(password.trim())).to.equal(401);
       expect(await loginStatus(`${password} `)).to.equal(401);
@@ -596,7 +708,10 @@ describe('registration', () => {
   it('the response to an invalid registration names every invalid field', async () => {
     const cases: [object, string[]][] = [
       [{}, ['email', 'firstName', 'lastName', 'password']],
-      [{ email: 'x', password: 'short', firstName: ' ', lastName: '' }, ['email', 'firstName', 'lastName', 'password']],
+      [
+        { email: 'x', password: 'short', firstName: ' ', lastName: '' },
+        ['email', 'firstName', 'lastName', 'password'],
+      ],
       [{ ...newRegistration(), firstName: 'x'.repeat(256) }, ['firstName']],
       [{ ...newRegistration(), lastName: 'a\0b' }, ['lastName']],
       [{ ...newRegistration(), firstName: 7, lastName: ['x'] }, ['firstName', 'lastName']],
@@ -615,7 +730,9 @@ describe('registration', () => {
   describe('log of registrations', () => {
     it('no log line of a registration contains a password or token', () => {
       // Common passwords are also English words, which the log may contain.
-      const distinct = [...secrets].filter(secret => typeof secret === 'string' && /^(?=.*\d).{12,}$/.test(secret));
+      const distinct = [...secrets].filter(
+        secret => typeof secret === 'string' && /^(?=.*\d).{12,}$/.test(secret),
+      );
       expect(distinct.length).to.be.above(100);
       expectNotLogged(world, distinct);
     });

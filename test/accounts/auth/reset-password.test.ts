@@ -31,16 +31,22 @@ describe('password reset', () => {
     secrets.add(added.password);
     return added;
   };
-  const send = (body: object, as: Client = world.anonymous, tenant = world.acme): Promise<ApiResponse> =>
-    as.post(path, body, { 'X-Tenant': tenant.guid });
+  const send = (
+    body: object,
+    as: Client = world.anonymous,
+    tenant = world.acme,
+  ): Promise<ApiResponse> => as.post(path, body, { 'X-Tenant': tenant.guid });
   const requestMail = (email: string, as?: Client): Promise<ApiResponse> => send({ email }, as);
   const newPassword = (): string => {
     const password = randomBytes(9).toString('hex');
     secrets.add(password);
     return password;
   };
-  const setPassword = (token: unknown, password: unknown = newPassword(), tenant = world.acme): Promise<ApiResponse> =>
-    send({ token, newPassword: password }, world.anonymous, tenant);
+  const setPassword = (
+    token: unknown,
+    password: unknown = newPassword(),
+    tenant = world.acme,
+  ): Promise<ApiResponse> => send({ token, newPassword: password }, world.anonymous, tenant);
   /** Requests a mail for a user and returns the token in it. */
   const requestToken = async ({ email }: SampleUser): Promise<string> => {
     const before = mail.messagesTo(email).length;
@@ -67,7 +73,9 @@ describe('password reset', () => {
     before(async () => {
       [known, unconfirmed, disabled] = [await addUser(), await addUser(), await addUser()];
       foreign = await addUser(undefined, world.globex);
-      await controlSql(world, 'update users set confirmed_at = null where id = ?', [unconfirmed.id]);
+      await controlSql(world, 'update users set confirmed_at = null where id = ?', [
+        unconfirmed.id,
+      ]);
       await controlSql(world, 'update users set disabled_at = now() where id = ?', [disabled.id]);
     });
 
@@ -80,8 +88,13 @@ describe('password reset', () => {
       for (const email of addresses) responses.push(comparable(await requestMail(email)));
       await mailsSettled(world);
 
-      for (const [at, response] of responses.entries()) expect(response, addresses[at]).to.deep.equal(responses[0]);
-      expect(responses[0]).to.include({ status: 202, body: '{"status":"accepted","traceId":"undefined"}' });
+      for (const [at, response] of responses.entries()) {
+        expect(response, addresses[at]).to.deep.equal(responses[0]);
+      }
+      expect(responses[0]).to.include({
+        status: 202,
+        body: '{"status":"accepted","traceId":"undefined"}',
+      });
       const mailed = mail.messages.slice(mailsBefore);
       const withLink = mailed.filter(({ content }) => tokenIn(content) !== undefined);
       expect(withLink.map(({ to }) => to)).to.deep.equal([[known.email]]);
@@ -100,8 +113,9 @@ describe('password reset', () => {
       const mailsBefore = mail.messagesTo(known.email).length;
       const statuses = await withUsersHidden(world, async () => {
         const responses = [];
-        for (const email of [known.email, 'unknown@acme.test', disabled.email])
+        for (const email of [known.email, 'unknown@acme.test', disabled.email]) {
           responses.push(await requestMail(email));
+        }
         return responses.map(({ status }) => status);
       });
       expect(statuses).to.deep.equal([202, 202, 202]);
@@ -132,9 +146,18 @@ describe('password reset', () => {
         'k%m@acme.test',
       ];
 
-      for (const email of lookAlikes) expect((await requestMail(email)).status, email).to.equal(202);
-      const impossible = ['kim@\uff41cme.test', 'kim@acme\u3002test', 'kim@acme.test.', 'k\u200bim@acme.test'];
-      for (const email of impossible) expect((await requestMail(email)).status, email).to.equal(400);
+      for (const email of lookAlikes) {
+        expect((await requestMail(email)).status, email).to.equal(202);
+      }
+      const impossible = [
+        'kim@\uff41cme.test',
+        'kim@acme\u3002test',
+        'kim@acme.test.',
+        'k\u200bim@acme.test',
+      ];
+      for (const email of impossible) {
+        expect((await requestMail(email)).status, email).to.equal(400);
+      }
       await mailsSettled(world);
       expect(mail.messages.slice(mailsBefore)).to.deep.equal([]);
     });
@@ -153,7 +176,9 @@ describe('password reset', () => {
         `Content-Length: ${body.length}`,
       ];
 
-      const { statuses } = await sendRaw(world.url, `${head.join('\r\n')}\r\n\r\n${body}`, { until: /accepted/ });
+      const { statuses } = await sendRaw(world.url, `${head.join('\r\n')}\r\n\r\n${body}`, {
+        until: /accepted/,
+      });
       expect(statuses).to.deep.equal([202]);
       await mail.waitForToken(known.email, before + 1);
 
@@ -168,12 +193,17 @@ describe('password reset', () => {
       const away = await createWorld({ SMTP_URL: 'smtp://127.0.0.1:1' });
       try {
         const user = await addSampleUser(away, away.acme);
-        const request = (email: string) => away.anonymous.post(path, { email }, { 'X-Tenant': away.acme.guid });
+        const request = (email: string) =>
+          away.anonymous.post(path, { email }, { 'X-Tenant': away.acme.guid });
         const startedAt = performance.now();
 
-        const responses = [comparable(await request(user.email)), comparable(await request('unknown@acme.test'))];
+        const responses = [
+          comparable(await request(user.email)),
+          comparable(await request('unknown@acme.test')),
+        ];
 
-        expect(performance.now() - startedAt).to.be.below(20_000); // the time limits of a mail are minutes
+        // the time limits of a mail are minutes
+        expect(performance.now() - startedAt).to.be.below(20_000);
         expect(responses[0]).to.include({ status: 202 }).and.deep.equal(responses[1]);
         const [failure] = await eventually(() => {
           const lines = away.logs.filter(line => line.includes('mail_failed'));
@@ -225,12 +255,19 @@ describe('password reset', () => {
     expect(await statuses([...sessions, ...others])).to.deep.equal(Array(10).fill(200));
 
     const token = await requestToken(user);
-    expect(await statuses(sessions), 'the mail alone ends no session').to.deep.equal(Array(6).fill(200));
+    expect(await statuses(sessions), 'the mail alone ends no session').to.deep.equal(
+      Array(6).fill(200),
+    );
 
     expect((await setPassword(token)).status).to.equal(204);
     const startedAt = performance.now();
-    await eventually(async () => (await statuses(sessions)).every(status => status === 401), announcedMs);
-    console.log(`      rejected by both servers after ${(performance.now() - startedAt).toFixed(0)} ms`);
+    await eventually(
+      async () => (await statuses(sessions)).every(status => status === 401),
+      announcedMs,
+    );
+    console.log(
+      `      rejected by both servers after ${(performance.now() - startedAt).toFixed(0)} ms`,
+    );
 
     for (const { tokens } of sessions) {
       const { refreshToken } = tokens ?? {};
@@ -244,9 +281,11 @@ describe('password reset', () => {
       secrets.add(refreshToken ?? '').add(tokens?.accessToken ?? '');
     }
 
-    const reasons = await controlSql(world, 'select distinct revoked_reason from sessions where user_id = ?', [
-      user.id,
-    ]);
+    const reasons = await controlSql(
+      world,
+      'select distinct revoked_reason from sessions where user_id = ?',
+      [user.id],
+    );
     expect(reasons).to.deep.equal([{ revoked_reason: 'password_reset' }]);
     expect(await statuses(others)).to.deep.equal(Array(4).fill(200));
   });
@@ -273,8 +312,12 @@ describe('password reset', () => {
         const user = await addUser();
         const token = await requestToken(user);
         const passwords = Array.from({ length: 5 }, newPassword);
-        const responses = await Promise.all(passwords.map(password => setPassword(token, password)));
-        expect(responses.map(({ status }) => status).sort()).to.deep.equal([204, 400, 400, 400, 400]);
+        const responses = await Promise.all(
+          passwords.map(password => setPassword(token, password)),
+        );
+        expect(responses.map(({ status }) => status).sort()).to.deep.equal([
+          204, 400, 400, 400, 400,
+        ]);
         const accepted = passwords[responses.findIndex(({ status }) => status === 204)] ?? '';
         expect(await login(user, accepted)).to.equal(200);
       }
@@ -292,10 +335,11 @@ describe('password reset', () => {
       const [late, inTime] = [await addUser(), await addUser()];
       const tokens = { late: await requestToken(late), inTime: await requestToken(inTime) };
       const makeOlder = ({ id }: SampleUser, by: string) =>
-        controlSql(world, 'update mail_deliveries set expires_at = expires_at - ?::interval where user_id = ?', [
-          by,
-          id,
-        ]);
+        controlSql(
+          world,
+          'update mail_deliveries set expires_at = expires_at - ?::interval where user_id = ?',
+          [by, id],
+        );
 
       await makeOlder(late, '1 hour');
       await makeOlder(inTime, '00:59:30');
@@ -303,21 +347,38 @@ describe('password reset', () => {
       const rejected = await setPassword(tokens.late);
       expect(rejected.status).to.equal(400);
       expect(await login(late, late.password)).to.equal(200);
-      expect(comparable(await setPassword('never issued')), 'an unknown token').to.deep.equal(comparable(rejected));
+      expect(comparable(await setPassword('never issued')), 'an unknown token').to.deep.equal(
+        comparable(rejected),
+      );
       expect((await setPassword(tokens.inTime)).status).to.equal(204);
     });
 
     it('a reset token works only unchanged, in its tenant and for a reset', async () => {
       const user = await addUser();
       const token = await requestToken(user);
-      const confirmed = await world.anonymous.post('/api/v1/auth/confirm', { token }, { 'X-Tenant': world.acme.guid });
+      const confirmed = await world.anonymous.post(
+        '/api/v1/auth/confirm',
+        { token },
+        { 'X-Tenant': world.acme.guid },
+      );
       expect(confirmed.status, 'another purpose').to.equal(400);
-      expect((await setPassword(token, newPassword(), world.globex)).status, 'another tenant').to.equal(400);
+      expect(
+        (await setPassword(token, newPassword(), world.globex)).status,
+        'another tenant',
+      ).to.equal(400);
       const changed = [0, 1, 21, 22, 41, 65].map(
         at => token.slice(0, at) + (token[at] === 'A' ? 'B' : 'A') + token.slice(at + 1),
       );
-      for (const other of [...changed, token.slice(1), token.slice(0, -1), `${token}A`, ` ${token}`, `${token}=`])
+      for (const other of [
+        ...changed,
+        token.slice(1),
+        token.slice(0, -1),
+        `${token}A`,
+        ` ${token}`,
+        `${token}=`,
+      ]) {
         expect((await setPassword(other)).status, other).to.equal(400);
+      }
       expect(await login(user, user.password)).to.equal(200);
       expect((await setPassword(token)).status).to.equal(204);
     });
@@ -335,7 +396,16 @@ describe('password reset', () => {
   it('a reset with a password that breaks the rules is rejected, and the token stays valid', async () => {
     const user = await addUser();
     const token = await requestToken(user);
-    const invalid = ['q7w8z3r', `${'q7w8z3rt'.repeat(16)}a`, 'Password1!', '12345678', '', null, 7, ['long enough']];
+    const invalid = [
+      'q7w8z3r',
+      `${'q7w8z3rt'.repeat(16)}a`,
+      'Password1!',
+      '12345678',
+      '',
+      null,
+      7,
+      ['long enough'],
+    ];
     for (const password of invalid) {
       const { status, body } = await setPassword(token, password);
       expect(status, String(password)).to.equal(400);

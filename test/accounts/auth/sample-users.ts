@@ -58,7 +58,10 @@ export async function withUsersHidden<T>(world: World, work: () => Promise<T>): 
     await controlSql(world, `grant select on users to ${role}`);
     await eventually(async () => {
       await tryMailsNow(world);
-      return (await controlSql(world, 'select from mail_deliveries where address is not null')).length === 0;
+      return (
+        (await controlSql(world, 'select from mail_deliveries where address is not null'))
+          .length === 0
+      );
     });
   }
 }

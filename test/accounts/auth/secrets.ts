@@ -13,7 +13,10 @@ export function expectNotLogged({ logs }: World, values: Iterable<string>): void
   ).to.deep.equal([]);
 }
 
-/** Fails when a row of the control database contains one of these values, as text or as the bytes that it encodes. */
+/**
+ * Fails when a row of the control database contains one of these values, as text or as the
+ * bytes that it encodes.
+ */
 export async function expectNotStored(world: World, values: string[]): Promise<void> {
   const tables = await controlSql<{ name: string }>(
     world,
@@ -27,8 +30,9 @@ export async function expectNotStored(world: World, values: string[]): Promise<v
   }
   const stored = rows.join('\n');
   for (const value of values) {
-    for (const form of [value, hex(Buffer.from(value)), hex(Buffer.from(value, 'base64url'))])
+    for (const form of [value, hex(Buffer.from(value)), hex(Buffer.from(value, 'base64url'))]) {
       expect(stored.includes(form), `${value} in a table`).to.equal(false);
+    }
   }
 }
 

@@ -34,7 +34,11 @@ describe('sessions', () => {
     (await controlSql<SessionRow>(world, 'select * from sessions where id = ?', [sid(client)]))[0];
   /** Moves the last refresh or the creation of a session this long into the past. */
   const setAge = (client: Client, column: 'refreshed_at' | 'created_at', interval: string) =>
-    controlSql(world, `update sessions set ${column} = now() - interval '${interval}' where id = ?`, [sid(client)]);
+    controlSql(
+      world,
+      `update sessions set ${column} = now() - interval '${interval}' where id = ?`,
+      [sid(client)],
+    );
   /** Waits until the access token is rejected, at most 1 s, and returns the response. */
   const waitForRejection = async (accessToken: string) =>
     eventually(async () => {
@@ -62,7 +66,9 @@ describe('sessions', () => {
       expect(present.sid).to.equal(former.sid);
       expect(present.jti).to.not.equal(former.jti);
 
-      for (const token of [accessToken, body.accessToken]) expect((await me(token)).status).to.equal(200);
+      for (const token of [accessToken, body.accessToken]) {
+        expect((await me(token)).status).to.equal(200);
+      }
       expect((await refresh(body.refreshToken)).status).to.equal(200);
     });
 
@@ -107,7 +113,9 @@ describe('sessions', () => {
 
     it('50 concurrent refreshes with one token return the same successor', async () => {
       const client = await world.login(world.acme);
-      const responses = await Promise.all(Array.from({ length: 50 }, () => refresh(client.tokens!.refreshToken)));
+      const responses = await Promise.all(
+        Array.from({ length: 50 }, () => refresh(client.tokens!.refreshToken)),
+      );
       expect(new Set(responses.map(({ status }) => status))).to.deep.equal(new Set([200]));
       expect(new Set(responses.map(({ body }) => body.refreshToken))).to.have.property('size', 1);
       expect(await findRow(client)).to.include({ refresh_generation: 1, revoked_at: null });
@@ -119,7 +127,9 @@ describe('sessions', () => {
       const client = await world.login(world.acme, user);
       let { refreshToken } = client.tokens!;
       for (let i = 0; i < 100; i++) ({ refreshToken } = (await refresh(refreshToken)).body);
-      const rows = await controlSql<SessionRow>(world, 'select * from sessions where user_id = ?', [user.id]);
+      const rows = await controlSql<SessionRow>(world, 'select * from sessions where user_id = ?', [
+        user.id,
+      ]);
       expect(rows.map(({ refresh_generation }) => refresh_generation)).to.deep.equal([100]);
     });
 
@@ -128,10 +138,15 @@ describe('sessions', () => {
         world.acme,
         `insert into entities (name, entity_type) values ('Now', 'supplier') returning id`,
       );
-      const user = await addSampleUser(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
+      const user = await addSampleUser(world, world.acme, {
+        scope: 'Self',
+        entityId: Number(entity?.id),
+      });
       const client = await world.login(world.acme, user);
 
-      await sql(world.acme, `update entities set entity_type = 'customer' where id = $1`, [entity?.id]);
+      await sql(world.acme, `update entities set entity_type = 'customer' where id = $1`, [
+        entity?.id,
+      ]);
       await controlSql(
         world,
         `update users
@@ -145,7 +160,8 @@ describe('sessions', () => {
         const { body } = await refresh(refreshToken);
         ({ refreshToken } = body);
         return (
-          (claimsOf(body.accessToken).permissions as string[]).includes('full.manage') && body.entityType === 'customer'
+          (claimsOf(body.accessToken).permissions as string[]).includes('full.manage') &&
+          body.entityType === 'customer'
         );
       }, 1_000);
     });
@@ -172,7 +188,10 @@ describe('sessions', () => {
       await setVersion('0000-away');
       try {
         await eventually(
-          async () => (await world.login(tenant)).get('/api/v1/EntityStatus').then(({ status }) => status === 503),
+          async () =>
+            (await world.login(tenant))
+              .get('/api/v1/EntityStatus')
+              .then(({ status }) => status === 503),
           1_000,
         );
         expect((await refresh(client.tokens!.refreshToken, tenant)).status).to.equal(503);
@@ -181,17 +200,29 @@ describe('sessions', () => {
         await setVersion(version[0]!.schema_version);
       }
 
-      await eventually(async () => (await refresh(client.tokens!.refreshToken, tenant)).status === 200, announcedMs);
+      await eventually(
+        async () => (await refresh(client.tokens!.refreshToken, tenant)).status === 200,
+        announcedMs,
+      );
     });
   });
 
   describe('end of a session', () => {
-    /** Expects that every token of the session is rejected, and that its row has this reason. */
-    const expectEnded = async (client: Client, reason: string, newest = client.tokens!): Promise<void> => {
+    /**
+     * Expects that every token of the session is rejected, and that its row has this reason.
+     */
+    const expectEnded = async (
+      client: Client,
+      reason: string,
+      newest = client.tokens!,
+    ): Promise<void> => {
       expect((await findRow(client))?.revoked_reason).to.equal(reason);
       await waitForRejection(newest.accessToken);
       await waitForRejection(client.tokens!.accessToken);
-      expect(comparable(await refresh(newest.refreshToken)), 'the newest refresh token').to.deep.equal(rejection);
+      expect(
+        comparable(await refresh(newest.refreshToken)),
+        'the newest refresh token',
+      ).to.deep.equal(rejection);
     };
 
     it('a refresh token that is reused after a minute revokes the session with its newest tokens', async () => {
@@ -225,7 +256,9 @@ describe('sessions', () => {
       const client = await world.login(world.acme);
       const tokens = [client.tokens!.refreshToken];
       for (let i = 0; i < 3; i++) tokens.push((await refresh(tokens.at(-1))).body.refreshToken);
-      await controlSql(world, 'update sessions set refresh_generation = 1 where id = ?', [sid(client)]);
+      await controlSql(world, 'update sessions set refresh_generation = 1 where id = ?', [
+        sid(client),
+      ]);
       const { status, body } = await refresh(tokens[3]);
       expect(status).to.equal(200);
       expect(await findRow(client)).to.include({ refresh_generation: 4, revoked_at: null });
@@ -240,8 +273,9 @@ describe('sessions', () => {
       const { status, body } = await refresh(client.tokens!.refreshToken);
       expect(status).to.equal(200);
       await setAge(client, 'refreshed_at', `${sessionLifetime.idle} 1 second`);
-      for (const token of [body.refreshToken, client.tokens!.refreshToken])
+      for (const token of [body.refreshToken, client.tokens!.refreshToken]) {
         expect(comparable(await refresh(token))).to.deep.equal(rejection);
+      }
     });
 
     it(`a session ends ${sessionLifetime.total} after the login, however active it is`, async () => {
@@ -285,7 +319,9 @@ describe('sessions', () => {
       const user = await addSampleUser(world, world.acme);
       const clients = [await world.login(world.acme, user), await world.login(world.acme, user)];
       const other = await world.login(world.acme);
-      for (const client of clients) expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
+      for (const client of clients) {
+        expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
+      }
       await setPassword(world.installation, world.passwords, 'acme', user.email, 'a new password');
       for (const client of clients) await expectEnded(client, 'password_changed');
       expect((await other.get('/api/v1/auth/me')).status).to.equal(200);
@@ -309,12 +345,22 @@ describe('sessions', () => {
         clients.map(async client => {
           const servers = [client, client.at(url)];
           const statuses = () =>
-            Promise.all(servers.map(server => server.get('/api/v1/auth/me').then(({ status }) => status)));
+            Promise.all(
+              servers.map(server => server.get('/api/v1/auth/me').then(({ status }) => status)),
+            );
           expect(await statuses()).to.deep.equal([200, 200]);
 
-          const revoking = controlSql(world, 'update sessions set revoked_at = now() where id = ?', [sid(client)]);
-          // The requests follow each other without a pause, so the session is loaded while its row changes.
-          await eventually(async () => (await statuses()).every(status => status === 401), announcedMs);
+          const revoking = controlSql(
+            world,
+            'update sessions set revoked_at = now() where id = ?',
+            [sid(client)],
+          );
+          // The requests follow each other without a pause, so the session is loaded while its
+          // row changes.
+          await eventually(
+            async () => (await statuses()).every(status => status === 401),
+            announcedMs,
+          );
           await revoking;
 
           for (let i = 0; i < 20; i++) expect(await statuses()).to.deep.equal([401, 401]);
@@ -376,7 +422,9 @@ describe('sessions', () => {
         return copy.toString('base64url');
       });
       for (let at = 0; at < changed.length; at += 26) {
-        const responses = await Promise.all(changed.slice(at, at + 26).map(token => refresh(token)));
+        const responses = await Promise.all(
+          changed.slice(at, at + 26).map(token => refresh(token)),
+        );
         for (const response of responses) expect(comparable(response)).to.deep.equal(rejection);
       }
     });
@@ -384,21 +432,26 @@ describe('sessions', () => {
     it('a refresh token of another master key, another tenant or a missing session is rejected', async () => {
       const { secrets } = world.installation;
       const session = { sessionId: sid(client), generation: 0 };
-      expect(encodeRefreshToken(session, world.acme.guid, secrets), 'the forged form is right').to.equal(
-        client.tokens!.refreshToken,
-      );
+      expect(
+        encodeRefreshToken(session, world.acme.guid, secrets),
+        'the forged form is right',
+      ).to.equal(client.tokens!.refreshToken);
       const foreignSecrets = new SecretBox(randomBytes(32));
       for (const token of [
         encodeRefreshToken(session, world.acme.guid, foreignSecrets),
         encodeRefreshToken(session, world.globex.guid, secrets),
         encodeRefreshToken({ ...session, sessionId: randomUUID() }, world.acme.guid, secrets),
-      ])
+      ]) {
         expect(comparable(await refresh(token))).to.deep.equal(rejection);
+      }
     });
 
     it('a refresh token is rejected in another tenant, even if its code is forged for that tenant', async () => {
-      expect(comparable(await refresh(client.tokens!.refreshToken, world.globex))).to.deep.equal(rejection);
-      // The row of the session names its tenant, so a valid code for the other tenant does not help.
+      expect(comparable(await refresh(client.tokens!.refreshToken, world.globex))).to.deep.equal(
+        rejection,
+      );
+      // The row of the session names its tenant, so a valid code for the other tenant does not
+      // help.
       const moved = encodeRefreshToken(
         { sessionId: sid(client), generation: 0 },
         world.globex.guid,
@@ -408,7 +461,15 @@ describe('sessions', () => {
     });
 
     it('a missing refresh token, or one that is no string, gets 400 with the field refreshToken', async () => {
-      for (const token of [undefined, null, 7, '', [client.tokens!.refreshToken], { token: 'x' }, true]) {
+      for (const token of [
+        undefined,
+        null,
+        7,
+        '',
+        [client.tokens!.refreshToken],
+        { token: 'x' },
+        true,
+      ]) {
         const { status, body } = await refresh(token);
         expect(status, JSON.stringify(token)).to.equal(400);
         expect(body.code, JSON.stringify(token)).to.equal('validation_failed');
@@ -456,7 +517,10 @@ describe('sessions', () => {
     }
 
     await controlSql(world, `update tenants set status = 'active' where id = ?`, [tenant.id]);
-    await eventually(async () => (await client.get('/api/v1/EntityStatus')).status === 200, announcedMs);
+    await eventually(
+      async () => (await client.get('/api/v1/EntityStatus')).status === 200,
+      announcedMs,
+    );
     expect((await refresh(client.tokens!.refreshToken, tenant)).status).to.equal(200);
   });
 });

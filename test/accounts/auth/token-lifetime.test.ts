@@ -31,12 +31,16 @@ describe('lifetime of tokens and sessions', () => {
     const { kid } = await activeKey(world, world.acme);
     const { kid: nextKid } = await rotateKey(world.installation, 'acme');
     const acceptedSeconds = accessTokenLifetimeSeconds + clockSkewSeconds;
-    await controlSql(world, `update signing_keys set retired_at = now() - ?::interval where kid = ?`, [
-      `${acceptedSeconds} seconds`,
-      kid,
-    ]);
+    await controlSql(
+      world,
+      `update signing_keys set retired_at = now() - ?::interval where kid = ?`,
+      [`${acceptedSeconds} seconds`, kid],
+    );
     await controlSql(world, `update tenants set name = 'Rotated' where id = ?`, [world.acme.id]);
-    await eventually(async () => (await client.get('/api/v1/auth/me')).body.tenantName === 'Rotated', announcedMs);
+    await eventually(
+      async () => (await client.get('/api/v1/auth/me')).body.tenantName === 'Rotated',
+      announcedMs,
+    );
     expect((await activeKey(world, world.acme)).kid).to.equal(nextKid);
 
     world.clock.offsetSeconds = acceptedSeconds - 20;
@@ -49,17 +53,25 @@ describe('lifetime of tokens and sessions', () => {
 
   it('the guide states the lifetime of tokens, and the README states no other one', async () => {
     const stated = async (file: string): Promise<number[]> => {
-      const text = (await readFile(new URL(`../../../${file}`, import.meta.url), 'utf8')).replaceAll('*', '');
-      return [...text.matchAll(/access token\b[^.|]*?(\d+) minutes/gi)].map(([, minutes]) => Number(minutes) * 60);
+      const text = (
+        await readFile(new URL(`../../../${file}`, import.meta.url), 'utf8')
+      ).replaceAll('*', '');
+      return [...text.matchAll(/access token\b[^.|]*?(\d+) minutes/gi)].map(
+        ([, minutes]) => Number(minutes) * 60,
+      );
     };
     const inGuide = await stated('docs/guide/first-call.md');
     expect(inGuide, 'docs/guide/first-call.md').to.not.deep.equal([]);
-    for (const seconds of [...inGuide, ...(await stated('README.md'))])
+    for (const seconds of [...inGuide, ...(await stated('README.md'))]) {
       expect(seconds).to.equal(accessTokenLifetimeSeconds);
+    }
   });
 
   it('the guide states for how long a refresh may be repeated', async () => {
-    const text = await readFile(new URL('../../../docs/guide/first-call.md', import.meta.url), 'utf8');
+    const text = await readFile(
+      new URL('../../../docs/guide/first-call.md', import.meta.url),
+      'utf8',
+    );
 
     expect(refreshRepeatSeconds).to.equal(60);
     expect(text).to.include('repeat the request, for a minute after the first one');
@@ -71,7 +83,10 @@ describe('lifetime of tokens and sessions', () => {
       ['docs/guide/first-call.md', `${idle} after the last refresh, ${total} after the login`],
       ['docs/operate/people.md', `After ${total}, remove \`MASTER_KEY_PREVIOUS\``],
       ['.env.example', `sessions from before have ended (${total})`],
-    ])
-      expect(await readFile(new URL(`../../../${file}`, import.meta.url), 'utf8'), file).to.include(phrase);
+    ]) {
+      expect(await readFile(new URL(`../../../${file}`, import.meta.url), 'utf8'), file).to.include(
+        phrase,
+      );
+    }
   });
 });

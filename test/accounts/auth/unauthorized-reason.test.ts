@@ -34,7 +34,14 @@ describe('reason of a 401', () => {
       ['not_yet_valid', resignToken(token, { nbf: now + 3_600 }, key)],
       ['expired', resignToken(token, { iat: now - 1_000, exp: now - 100 }, key)],
       ['session', ended.tokens?.accessToken],
-      ['user', resignToken(token, { user_guid: claims.sub, sub: claims.sub, sid: await sessionOfAnother() }, key)],
+      [
+        'user',
+        resignToken(
+          token,
+          { user_guid: claims.sub, sub: claims.sub, sid: await sessionOfAnother() },
+          key,
+        ),
+      ],
     ];
 
     for (const [reason, accessToken] of refused) {
@@ -52,7 +59,9 @@ describe('reason of a 401', () => {
     }
 
     const text = await metrics();
-    for (const [reason] of refused) expect(text).to.include(`http_unauthorized_total{reason="${reason}"} 1\n`);
+    for (const [reason] of refused) {
+      expect(text).to.include(`http_unauthorized_total{reason="${reason}"} 1\n`);
+    }
   });
 
   /** The session of another user of the same tenant. */

@@ -22,7 +22,9 @@ describe('deliveries of mails', () => {
   const admin = useLogin(world, 'acme');
 
   before(async () => {
-    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
+    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [
+      world.acme.id,
+    ]);
   });
 
   const post = (path: string, body: object) =>
@@ -33,7 +35,8 @@ describe('deliveries of mails', () => {
   };
   const useToken = async (token: string | undefined): Promise<number> =>
     (await post('reset-password', { token, newPassword: password })).status;
-  const recordOf = async ({ id }: Pick<SampleUser, 'id'>) => (await admin.get(`${usersPath}/${id}`)).body;
+  const recordOf = async ({ id }: Pick<SampleUser, 'id'>) =>
+    (await admin.get(`${usersPath}/${id}`)).body;
   const linesOf = (event: string, from = 0) =>
     world.logs
       .slice(from)
@@ -95,7 +98,9 @@ describe('deliveries of mails', () => {
     const user = await addSampleUser(world, world.acme);
     mail.refuse(user.email, { code: 421, text: '4.3.2 closing' });
     for (let request = 1; request <= 3; request++) await requestReset(user);
-    const waiting = await controlSql(world, 'select id from mail_deliveries where user_id = ?', [user.id]);
+    const waiting = await controlSql(world, 'select id from mail_deliveries where user_id = ?', [
+      user.id,
+    ]);
     expect(waiting).to.have.length(1);
 
     mail.accept(user.email);
@@ -127,7 +132,11 @@ describe('deliveries of mails', () => {
   it('a mail that its server refuses is not tried again; the user, the log and doctor say why', async () => {
     const sent = invitation();
     const from = world.logs.length;
-    mail.refuse(sent.Email, { code: 550, text: `5.1.1 <${sent.Email}>: no such mailbox`, at: 'RCPT' });
+    mail.refuse(sent.Email, {
+      code: 550,
+      text: `5.1.1 <${sent.Email}>: no such mailbox`,
+      at: 'RCPT',
+    });
 
     const { body: invited } = await admin.post(usersPath, sent);
     await mailsSettled(world);
@@ -135,9 +144,16 @@ describe('deliveries of mails', () => {
     const reason = 'the mail server refuses the address (550 5.1.1)';
     const record = (await admin.get(`${usersPath}/${invited.Id}`)).body;
     expect(record).to.include({ MailState: 'refused', MailReason: reason });
-    expect((await admin.get(`${usersPath}?filter[MailState]=refused`)).body).to.deep.equal([record]);
+    expect((await admin.get(`${usersPath}?filter[MailState]=refused`)).body).to.deep.equal([
+      record,
+    ]);
     const [line] = linesOf('mail_refused', from);
-    expect(line).to.include({ responseCode: 550, enhancedCode: '5.1.1', kind: 'invitation', level: 50 });
+    expect(line).to.include({
+      responseCode: 550,
+      enhancedCode: '5.1.1',
+      kind: 'invitation',
+      level: 50,
+    });
     expect(world.logs.slice(from).join('')).to.not.include(sent.Email);
     const { findings } = await diagnose(world.installation, { controlOnly: true });
     const [finding] = findings.filter(({ check }) => check === 'mails_refused');
@@ -187,7 +203,9 @@ describe('deliveries of mails', () => {
       `update mail_deliveries set created_at = now() - interval '11 minutes' where state = 'waiting'`,
     );
 
-    expect(await waiting()).to.match(/^1 mail has waited for ten minutes: the mail server asks for patience \(451/);
+    expect(await waiting()).to.match(
+      /^1 mail has waited for ten minutes: the mail server asks for patience \(451/,
+    );
     mail.accept(sent.Email);
     await tryMailsNow(world);
     await mail.waitForToken(sent.Email);
@@ -197,19 +215,31 @@ describe('deliveries of mails', () => {
     const user = await addSampleUser(world, world.acme);
     mail.refuse(user.email, { ...greylisting, times: 1 });
     await requestReset(user);
-    await controlSql(world, 'update mail_deliveries set expires_at = now() where user_id = ?', [user.id]);
+    await controlSql(world, 'update mail_deliveries set expires_at = now() where user_id = ?', [
+      user.id,
+    ]);
 
     await tryMailsNow(world);
     await mailsSettled(world);
 
     expect(mail.messagesTo(user.email)).to.deep.equal([]);
-    expect(await recordOf(user)).to.include({ MailState: 'refused', MailReason: 'its link has expired' });
+    expect(await recordOf(user)).to.include({
+      MailState: 'refused',
+      MailReason: 'its link has expired',
+    });
   });
 
   it('after the control database was put back, no link that it lost works, also once it gives the same numbers again', async () => {
-    const [known, invited, registered] = [await addSampleUser(world, world.acme), invitation(), newAddress()];
+    const [known, invited, registered] = [
+      await addSampleUser(world, world.acme),
+      invitation(),
+      newAddress(),
+    ];
     const person = { email: registered, password, firstName: 'Nora', lastName: 'Newman' };
-    const [last] = await controlSql<{ id: string }>(world, 'select max(id) as id from mail_deliveries');
+    const [last] = await controlSql<{ id: string }>(
+      world,
+      'select max(id) as id from mail_deliveries',
+    );
     const send = async (count: number) => {
       await requestReset(known);
       await admin.post(usersPath, invited);
@@ -224,7 +254,10 @@ describe('deliveries of mails', () => {
     const lost = await send(1);
 
     await controlSql(world, 'delete from mail_deliveries where id > ?', [last?.id]);
-    await controlSql(world, `alter table mail_deliveries alter id restart with ${Number(last?.id) + 1}`);
+    await controlSql(
+      world,
+      `alter table mail_deliveries alter id restart with ${Number(last?.id) + 1}`,
+    );
     const statuses = async (tokens: typeof lost) => [
       await useToken(tokens.reset),
       await useToken(tokens.invitation),
@@ -239,7 +272,9 @@ describe('deliveries of mails', () => {
 
   it('of two processes, one sends a mail', async () => {
     const other = await world.startAnotherServer();
-    const users = await Promise.all(Array.from({ length: 12 }, () => addSampleUser(world, world.acme)));
+    const users = await Promise.all(
+      Array.from({ length: 12 }, () => addSampleUser(world, world.acme)),
+    );
 
     await Promise.all(
       users.map(({ email }, index) =>
@@ -312,13 +347,18 @@ describe('deliveries of mails', () => {
       });
     });
     await new Promise<void>(resolve => forgetful.listen(0, '127.0.0.1', resolve));
-    const away = await createWorld({ SMTP_URL: `smtp://127.0.0.1:${(forgetful.address() as AddressInfo).port}` });
+    const away = await createWorld({
+      SMTP_URL: `smtp://127.0.0.1:${(forgetful.address() as AddressInfo).port}`,
+    });
     try {
       const { email } = await addSampleUser(away, away.acme);
       const headers = { 'X-Tenant': away.acme.guid };
       await away.anonymous.post('/api/v1/auth/reset-password', { email }, headers);
       await mailsSettled(away);
-      const [waiting] = await controlSql(away, 'select state, tried_at is not null as "isTried" from mail_deliveries');
+      const [waiting] = await controlSql(
+        away,
+        'select state, tried_at is not null as "isTried" from mail_deliveries',
+      );
       expect(waiting).to.deep.equal({ state: 'waiting', isTried: true });
 
       await tryMailsNow(away);
@@ -328,8 +368,13 @@ describe('deliveries of mails', () => {
       expect(first).to.be.a('string');
       expect(second).to.equal(first);
       const body = { token: first, newPassword: password };
-      expect((await away.anonymous.post('/api/v1/auth/reset-password', body, headers)).status).to.equal(204);
-      const [used] = await controlSql(away, 'select state, used_at is not null as "isUsed" from mail_deliveries');
+      expect(
+        (await away.anonymous.post('/api/v1/auth/reset-password', body, headers)).status,
+      ).to.equal(204);
+      const [used] = await controlSql(
+        away,
+        'select state, used_at is not null as "isUsed" from mail_deliveries',
+      );
       expect(used).to.deep.equal({ state: 'sent', isUsed: true });
     } finally {
       await away.close();
@@ -341,9 +386,15 @@ describe('deliveries of mails', () => {
     const own = await startMailServer();
     const busy = await createWorld({ SMTP_URL: own.url });
     try {
-      const users = await Promise.all(Array.from({ length: 12 }, () => addSampleUser(busy, busy.acme)));
+      const users = await Promise.all(
+        Array.from({ length: 12 }, () => addSampleUser(busy, busy.acme)),
+      );
       const request = ({ email }: SampleUser) =>
-        busy.anonymous.post('/api/v1/auth/reset-password', { email }, { 'X-Tenant': busy.acme.guid });
+        busy.anonymous.post(
+          '/api/v1/auth/reset-password',
+          { email },
+          { 'X-Tenant': busy.acme.guid },
+        );
 
       await Promise.all(users.map(request));
       await mailsSettled(busy);
@@ -368,11 +419,17 @@ describe('deliveries of mails', () => {
     });
     try {
       const client = await hanging.login(hanging.acme);
-      expect((await client.post('/api/v1/Webhooks', { Url: receiver.url('/hook') })).status).to.equal(201);
-      const users = await Promise.all(Array.from({ length: 8 }, () => addSampleUser(hanging, hanging.acme)));
+      expect(
+        (await client.post('/api/v1/Webhooks', { Url: receiver.url('/hook') })).status,
+      ).to.equal(201);
+      const users = await Promise.all(
+        Array.from({ length: 8 }, () => addSampleUser(hanging, hanging.acme)),
+      );
       const header = { 'X-Tenant': hanging.acme.guid };
       await Promise.all(
-        users.map(({ email }) => hanging.anonymous.post('/api/v1/auth/reset-password', { email }, header)),
+        users.map(({ email }) =>
+          hanging.anonymous.post('/api/v1/auth/reset-password', { email }, header),
+        ),
       );
       await eventually(() => sockets.size >= maxConnections);
 
@@ -398,10 +455,16 @@ describe('deliveries of mails', () => {
     const sockets = new Set<Socket>();
     silent.on('connection', socket => sockets.add(socket.on('error', () => {})));
     await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve));
-    const away = await createWorld({ SMTP_URL: `smtp://127.0.0.1:${(silent.address() as AddressInfo).port}` });
+    const away = await createWorld({
+      SMTP_URL: `smtp://127.0.0.1:${(silent.address() as AddressInfo).port}`,
+    });
     try {
       const user = await addSampleUser(away, away.acme);
-      await away.anonymous.post('/api/v1/auth/reset-password', { email: user.email }, { 'X-Tenant': away.acme.guid });
+      await away.anonymous.post(
+        '/api/v1/auth/reset-password',
+        { email: user.email },
+        { 'X-Tenant': away.acme.guid },
+      );
       await eventually(() => sockets.size > 0);
       const startedAt = performance.now();
 
@@ -410,7 +473,10 @@ describe('deliveries of mails', () => {
       const ms = performance.now() - startedAt;
       console.log(`      stopped after ${ms.toFixed(0)} ms`);
       expect(ms).to.be.below(5_000);
-      const [row] = await controlSql(away, 'select state, attempts, tried_at, holder from mail_deliveries');
+      const [row] = await controlSql(
+        away,
+        'select state, attempts, tried_at, holder from mail_deliveries',
+      );
       expect(row).to.deep.equal({ state: 'waiting', attempts: 0, tried_at: null, holder: null });
     } finally {
       await away.close();
@@ -422,7 +488,9 @@ describe('deliveries of mails', () => {
   it('a tenant that is isolated sends no mail, and its users say so', async () => {
     await controlSql(world, 'update tenants set isolated = true where id = ?', [world.globex.id]);
     const globex = await world.login(world.globex);
-    await eventually(async () => (await controlSql(world, 'select from tenants where isolated')).length === 1);
+    await eventually(
+      async () => (await controlSql(world, 'select from tenants where isolated')).length === 1,
+    );
     const sent = invitation();
 
     const { body } = await globex.post(usersPath, sent);
@@ -431,6 +499,10 @@ describe('deliveries of mails', () => {
     expect(mail.messagesTo(sent.Email)).to.deep.equal([]);
     const record = (await globex.get(`${usersPath}/${body.Id}`)).body;
     expect(record).to.include({ MailState: 'refused', MailReason: 'the tenant is isolated' });
-    expectProblem(await post('reset-password', { token: 'x', newPassword: password }), 400, 'validation_failed');
+    expectProblem(
+      await post('reset-password', { token: 'x', newPassword: password }),
+      400,
+      'validation_failed',
+    );
   });
 });

@@ -1,6 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
-import { isTokenOf, type LinkOwner, linkToken, newLink, parseToken } from '../../../src/accounts/mails/mail-link.ts';
+import {
+  isTokenOf,
+  type LinkOwner,
+  linkToken,
+  newLink,
+  parseToken,
+} from '../../../src/accounts/mails/mail-link.ts';
 import { SecretBox } from '../../../src/control/secret-box.ts';
 
 describe('tokens of links in mails', () => {
@@ -28,7 +34,9 @@ describe('tokens of links in mails', () => {
       { userGuid: owner.tenantGuid },
       { link: newLink() },
     ];
-    for (const other of others) expect(opens(secrets, token, { ...owner, ...other })).to.equal(false);
+    for (const other of others) {
+      expect(opens(secrets, token, { ...owner, ...other })).to.equal(false);
+    }
   });
 
   it('while the master key is changed, tokens of either key are good; without the former key, its tokens are not', () => {
@@ -49,7 +57,9 @@ describe('tokens of links in mails', () => {
 
     const respelled = token.slice(0, -1) + alphabet[last ^ 1];
 
-    expect(Buffer.from(respelled.slice(23), 'base64url')).to.deep.equal(Buffer.from(token.slice(23), 'base64url'));
+    expect(Buffer.from(respelled.slice(23), 'base64url')).to.deep.equal(
+      Buffer.from(token.slice(23), 'base64url'),
+    );
     expect(parseToken(respelled)).to.equal(undefined);
   });
 });

@@ -7,7 +7,15 @@ import { mailsSettled } from '../../support/mails.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, useLogin } from '../../support/world.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
-import { addRole, changed, invitation, newAddress, ownRecord, rolesPath, usersPath } from './people-world.ts';
+import {
+  addRole,
+  changed,
+  invitation,
+  newAddress,
+  ownRecord,
+  rolesPath,
+  usersPath,
+} from './people-world.ts';
 
 const registerPath = '/api/v1/auth/register';
 const sessionsPath = '/api/v1/auth/sessions';
@@ -38,18 +46,24 @@ describe('what administrators grant', () => {
 
     return Promise.all(
       ['users', 'roles', 'mail_deliveries', 'sessions'].map(table =>
-        controlSql(world, `select to_jsonb(t) as row from ${table} t where tenant_id = any (?::bigint[]) order by 1`, [
-          `{${world.acme.id},${world.globex.id}}`,
-        ]),
+        controlSql(
+          world,
+          `select to_jsonb(t) as row from ${table} t where tenant_id = any (?::bigint[]) order by 1`,
+          [`{${world.acme.id},${world.globex.id}}`],
+        ),
       ),
     );
   };
 
-  /** Every way to change a user or role, on people and roles with permissions beyond `users.manage`. */
+  /**
+   * Every way to change a user or role, on people and roles with permissions beyond
+   * `users.manage`.
+   */
   async function openDoors(): Promise<Door[]> {
     const role = await addRole(admin, ['orders.read']);
     const unused = await addRole(admin, ['orders.read']);
-    const sample = async () => admin.get(`${usersPath}/${(await addSampleUser(world, world.acme)).id}`);
+    const sample = async () =>
+      admin.get(`${usersPath}/${(await addSampleUser(world, world.acme)).id}`);
     const [member, disabled] = [await sample(), await sample()];
     await admin.post(`${usersPath}/${disabled.body.Id}/disable`);
     const invited = invitation();
@@ -61,8 +75,14 @@ describe('what administrators grant', () => {
       { route: `POST ${registerPath}`, call: as => register(as, registration()) },
       { route: `POST ${registerPath}`, call: as => register(as, registration(invited.Email)) },
       { route: `POST ${usersPath}`, call: as => as.post(usersPath, invitation()) },
-      { route: `POST ${usersPath}`, call: as => as.post(usersPath, { ...invited, FirstName: 'Other' }) },
-      { route: `PUT ${usersPath}/:id`, call: as => as.put(path(member), changed(member, { FirstName: 'Other' })) },
+      {
+        route: `POST ${usersPath}`,
+        call: as => as.post(usersPath, { ...invited, FirstName: 'Other' }),
+      },
+      {
+        route: `PUT ${usersPath}/:id`,
+        call: as => as.put(path(member), changed(member, { FirstName: 'Other' })),
+      },
       {
         route: `PUT ${usersPath}/:id`,
         call: (as, own) => as.put(path(own), changed(own, { Role: 'Administrator', Scope: 'All' })),
@@ -74,10 +94,20 @@ describe('what administrators grant', () => {
       { route: `DELETE ${usersPath}/:id`, call: as => as.delete(path(pending)) },
       { route: `POST ${usersPath}/:id/disable`, call: as => as.post(`${path(member)}/disable`) },
       { route: `POST ${usersPath}/:id/enable`, call: as => as.post(`${path(disabled)}/enable`) },
-      { route: `DELETE ${usersPath}/:id/sessions`, call: as => as.delete(`${usersPath}/${victim.id}/sessions`) },
+      {
+        route: `DELETE ${usersPath}/:id/sessions`,
+        call: as => as.delete(`${usersPath}/${victim.id}/sessions`),
+      },
       // The response does not disclose to those who manage nobody that there is such a session.
-      { route: `DELETE ${sessionsPath}/:id`, selfStatus: 204, call: as => as.delete(`${sessionsPath}/${session}`) },
-      { route: `POST ${rolesPath}`, call: as => as.post(rolesPath, { Name: 'New', Permissions: ['orders.read'] }) },
+      {
+        route: `DELETE ${sessionsPath}/:id`,
+        selfStatus: 204,
+        call: as => as.delete(`${sessionsPath}/${session}`),
+      },
+      {
+        route: `POST ${rolesPath}`,
+        call: as => as.post(rolesPath, { Name: 'New', Permissions: ['orders.read'] }),
+      },
       {
         route: `PUT ${rolesPath}/:id`,
         call: as => as.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: [] }),
@@ -89,24 +119,36 @@ describe('what administrators grant', () => {
   it('nobody grants, by any door, a permission or scope that they do not have, or manages who has it', async () => {
     const doors = await openDoors();
     const changing = documentedRoutes()
-      .filter(({ method, access }) => method !== 'GET' && (access === 'users.manage' || access === 'optional'))
+      .filter(
+        ({ method, access }) =>
+          method !== 'GET' && (access === 'users.manage' || access === 'optional'),
+      )
       .map(({ method, path }) => `${method} ${path}`);
     expect(doors.map(({ route }) => route)).to.include.members(changing);
-    const lacking = await world.loginAs(world.acme, { permissions: ['users.manage', 'users.read'] });
-    const limited = await world.loginAs(world.acme, { permissions: [...permissions], scope: 'Self' });
+    const lacking = await world.loginAs(world.acme, {
+      permissions: ['users.manage', 'users.read'],
+    });
+    const limited = await world.loginAs(world.acme, {
+      permissions: [...permissions],
+      scope: 'Self',
+    });
     const callers = [
       { as: lacking, own: await ownRecord(world, lacking), isSelf: false },
       { as: limited, own: await ownRecord(world, limited), isSelf: true },
     ];
     for (const features of ['{}', '{selfRegistration}']) {
-      await controlSql(world, 'update tenants set features = ? where id = ?', [features, world.acme.id]);
+      await controlSql(world, 'update tenants set features = ? where id = ?', [
+        features,
+        world.acme.id,
+      ]);
       const before = await snapshot();
-      for (const { route, call, selfStatus } of doors)
+      for (const { route, call, selfStatus } of doors) {
         for (const { as, own, isSelf } of callers) {
           const { status, body } = await call(as, own);
           const expected = isSelf && selfStatus ? [selfStatus, undefined] : [403, 'forbidden'];
           expect([status, body?.code], `${route}: ${JSON.stringify(body)}`).to.deep.equal(expected);
         }
+      }
       expect(await snapshot()).to.deep.equal(before);
     }
     await controlSql(world, `update tenants set features = '{}' where id = ?`, [world.acme.id]);
@@ -114,7 +156,9 @@ describe('what administrators grant', () => {
 
   it('an administrator who registers a person is the actor of the audit entry, and nobody else is', async () => {
     const { body: me } = await admin.get('/api/v1/auth/me');
-    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
+    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [
+      world.acme.id,
+    ]);
     const email = newAddress();
     const requested = await register(admin, registration(email));
     expect(requested.status).to.equal(202);
@@ -140,9 +184,15 @@ describe('what administrators grant', () => {
       const entries = (await admin.get(`/api/v1/AuditLog?resource=User&key=${user.Id}`)).body;
       expect(entries).to.have.length(1);
       const traceId = requested.headers.get('x-request-id');
-      if (address === email)
-        expect(entries[0]).to.include({ Action: 'create', UserGuid: me.userGuid, TraceId: traceId });
-      else expect(entries[0]).to.include({ Action: 'create', UserGuid: null, TraceId: null });
+      if (address === email) {
+        expect(entries[0]).to.include({
+          Action: 'create',
+          UserGuid: me.userGuid,
+          TraceId: traceId,
+        });
+      } else {
+        expect(entries[0]).to.include({ Action: 'create', UserGuid: null, TraceId: null });
+      }
     }
   });
 });

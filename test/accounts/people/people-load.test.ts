@@ -13,7 +13,9 @@ describe('load of the control database', () => {
     const requests = 2 * world.config.controlConnections;
     await withConnection(world.config.databaseUrl ?? '', async client => {
       await client.query('begin; lock table audit_log in access exclusive mode');
-      const lists = Array.from({ length: requests }, () => admin.get('/api/v1/AuditLog?resource=User&sort=Id'));
+      const lists = Array.from({ length: requests }, () =>
+        admin.get('/api/v1/AuditLog?resource=User&sort=Id'),
+      );
       await eventually(async () => (await readLockWaiters(client)).length > 0);
       await world.login(world.globex);
       expect(await readLockWaiters(client)).to.have.length(1);
@@ -24,7 +26,9 @@ describe('load of the control database', () => {
 
   it('changes of one tenant at the same time wait for each other, and all are made', async () => {
     const names = Array.from({ length: 50 }, (_, i) => `Shift ${i}`);
-    const responses = await Promise.all(names.map(Name => admin.post(rolesPath, { Name, Permissions: [] })));
+    const responses = await Promise.all(
+      names.map(Name => admin.post(rolesPath, { Name, Permissions: [] })),
+    );
     expect([...new Set(responses.map(({ status }) => status))]).to.deep.equal([201]);
   });
 });

@@ -5,10 +5,21 @@ import { announcedMs, eventually } from '../../support/eventually.ts';
 import { redisInstalled, startRedis } from '../../support/redis.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
-import { addRole, changed, expectProblem, invitation, ownRecord, rolesPath, usersPath } from './people-world.ts';
+import {
+  addRole,
+  changed,
+  expectProblem,
+  invitation,
+  ownRecord,
+  rolesPath,
+  usersPath,
+} from './people-world.ts';
 
 /** What an administrator needs to manage Members. */
-const managing = [...permissions.filter(permission => permission.endsWith('.read')), 'users.manage'] as const;
+const managing = [
+  ...permissions.filter(permission => permission.endsWith('.read')),
+  'users.manage',
+] as const;
 
 describe('management of people', () => {
   const world = useWorld();
@@ -23,9 +34,14 @@ describe('management of people', () => {
   });
 
   const pathOf = ({ body }: ApiResponse, action = '') => `${usersPath}/${body.Id}${action}`;
-  const recordOf = async (user: { id: number }): Promise<ApiResponse> => admin.get(`${usersPath}/${user.id}`);
-  const roleOf = async (record: ApiResponse): Promise<{ Id: number; Name: string; Permissions: string[] }> =>
-    (await admin.get(rolesPath)).body.find(({ Name }: { Name: string }) => Name === record.body.Role);
+  const recordOf = async (user: { id: number }): Promise<ApiResponse> =>
+    admin.get(`${usersPath}/${user.id}`);
+  const roleOf = async (
+    record: ApiResponse,
+  ): Promise<{ Id: number; Name: string; Permissions: string[] }> =>
+    (await admin.get(rolesPath)).body.find(
+      ({ Name }: { Name: string }) => Name === record.body.Role,
+    );
   /** The users and roles of both tenants, as they are stored. */
   const snapshot = () =>
     controlSql(
@@ -39,8 +55,14 @@ describe('management of people', () => {
     const member = await recordOf(await addSampleUser(world, world.acme));
     const before = await snapshot();
     for (const refused of [
-      await manager.post(rolesPath, { Name: 'Stronger', Permissions: ['orders.read', 'settings.write'] }),
-      await manager.put(`${rolesPath}/${mine.Id}`, { Name: mine.Name, Permissions: ['settings.write'] }),
+      await manager.post(rolesPath, {
+        Name: 'Stronger',
+        Permissions: ['orders.read', 'settings.write'],
+      }),
+      await manager.put(`${rolesPath}/${mine.Id}`, {
+        Name: mine.Name,
+        Permissions: ['settings.write'],
+      }),
       await manager.put(pathOf(member), changed(member, { Role: powerful.Name })),
       await manager.put(pathOf(self), changed(self, { Role: powerful.Name })),
       await manager.put(pathOf(self), changed(self, { Role: 'Administrator' })),
@@ -53,7 +75,10 @@ describe('management of people', () => {
       );
     }
     expect(await snapshot()).to.deep.equal(before);
-    expect((await manager.post(usersPath, invitation())).status, 'a role that the manager may grant').to.equal(201);
+    expect(
+      (await manager.post(usersPath, invitation())).status,
+      'a role that the manager may grant',
+    ).to.equal(201);
   });
 
   it('nobody adds a permission to the role that they have', async () => {
@@ -66,14 +91,19 @@ describe('management of people', () => {
     const powerful = await addRole(admin, ['settings.write']);
     const owner = await recordOf(await addSampleUser(world, world.acme, { role: powerful.Name }));
     const unused = await addRole(admin, ['settings.write']);
-    const disabled = await recordOf(await addSampleUser(world, world.acme, { role: powerful.Name }));
+    const disabled = await recordOf(
+      await addSampleUser(world, world.acme, { role: powerful.Name }),
+    );
     await admin.post(pathOf(disabled, '/disable'));
     const invited = invitation({ Role: powerful.Name });
     await admin.post(usersPath, invited);
     const before = await snapshot();
     for (const refused of [
       await manager.put(`${rolesPath}/${powerful.Id}`, { Name: powerful.Name, Permissions: [] }),
-      await manager.put(`${rolesPath}/${powerful.Id}`, { Name: 'Renamed', Permissions: powerful.Permissions }),
+      await manager.put(`${rolesPath}/${powerful.Id}`, {
+        Name: 'Renamed',
+        Permissions: powerful.Permissions,
+      }),
       await manager.delete(`${rolesPath}/${unused.Id}`),
       await manager.put(pathOf(owner), changed(owner, { Role: 'Member' })),
       await manager.put(pathOf(owner), changed(owner, { FirstName: 'Other' })),
@@ -81,8 +111,9 @@ describe('management of people', () => {
       await manager.post(pathOf(disabled, '/enable')),
       await manager.delete(pathOf(owner, '/sessions')),
       await manager.post(usersPath, { ...invited, Role: 'Member' }),
-    ])
+    ]) {
       expectProblem(refused, 403, 'forbidden');
+    }
     expect(await snapshot()).to.deep.equal(before);
   });
 
@@ -95,8 +126,9 @@ describe('management of people', () => {
       await manager.put(pathOf(self), changed(self, { Role: 'Member' })),
       await manager.put(pathOf(self), changed(self, { Scope: 'Self' })),
       await manager.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: without }),
-    ])
+    ]) {
       expectProblem(refused, 403, 'forbidden');
+    }
     expect(await snapshot()).to.deep.equal(before);
     const renamed = await manager.put(pathOf(self), changed(self, { FirstName: 'Mia' }));
     expect([renamed.status, renamed.body.FirstName]).to.deep.equal([200, 'Mia']);
@@ -114,7 +146,10 @@ describe('management of people', () => {
       const role2 = { Name: role.Name, Permissions: ['users.read'] };
       const responses = await Promise.all(
         clients.flatMap((client, i) => {
-          const [victim, other] = [records[(i + 1) % 3], records[(i + 2) % 3]] as [ApiResponse, ApiResponse];
+          const [victim, other] = [records[(i + 1) % 3], records[(i + 2) % 3]] as [
+            ApiResponse,
+            ApiResponse,
+          ];
           return [
             client.post(pathOf(victim, '/disable')),
             client.put(pathOf(other), changed(other, { Role: 'Member' })),
@@ -122,7 +157,9 @@ describe('management of people', () => {
           ];
         }),
       );
-      for (const { status, body } of responses) expect([200, 401, 403], JSON.stringify(body)).to.include(status);
+      for (const { status, body } of responses) {
+        expect([200, 401, 403], JSON.stringify(body)).to.include(status);
+      }
       const left = await controlSql<{ id: string }>(
         world,
         `select u.id from users u join roles r on r.id = u.role_id
@@ -141,12 +178,21 @@ describe('management of people', () => {
     const [entityId, otherId] = [Number(entity?.id), Number(other?.id)];
     const colleague = await addSampleUser(world, world.acme, { entityId });
     const stranger = await recordOf(await addSampleUser(world, world.acme, { entityId: otherId }));
-    const limited = await world.loginAs(world.acme, { permissions: [...permissions], scope: 'Self', entityId });
-    const listed: { Id: number; EntityId: number }[] = (await limited.get(`${usersPath}?limit=1000`)).body;
+    const limited = await world.loginAs(world.acme, {
+      permissions: [...permissions],
+      scope: 'Self',
+      entityId,
+    });
+    const listed: { Id: number; EntityId: number }[] = (
+      await limited.get(`${usersPath}?limit=1000`)
+    ).body;
     expect(listed.map(({ Id }) => Id)).to.include(colleague.id);
     expect(new Set(listed.map(({ EntityId }) => EntityId))).to.deep.equal(new Set([entityId]));
     expectProblem(await limited.get(pathOf(stranger)), 404, 'not_found');
-    const nobody = await world.loginAs(world.acme, { permissions: [...permissions], scope: 'Self' });
+    const nobody = await world.loginAs(world.acme, {
+      permissions: [...permissions],
+      scope: 'Self',
+    });
     expect((await nobody.get(usersPath)).body).to.deep.equal([]);
     const own = await recordOf(colleague);
     const before = await snapshot();
@@ -156,8 +202,9 @@ describe('management of people', () => {
       await limited.post(pathOf(own, '/disable')),
       await limited.delete(pathOf(own, '/sessions')),
       await limited.post(rolesPath, { Name: 'Own', Permissions: [] }),
-    ])
+    ]) {
       expectProblem(refused, 403, 'forbidden');
+    }
     expect(await snapshot()).to.deep.equal(before);
     await admin.put(pathOf(own), changed(own, { FirstName: 'Audited' }));
     await admin.put(pathOf(stranger), changed(stranger, { FirstName: 'Audited' }));
@@ -187,26 +234,37 @@ describe('management of people', () => {
       await admin.put(`${rolesPath}/${role.Id}`, { Name: 'Taken', Permissions: [] }),
       await admin.delete(`${rolesPath}/${role.Id}`),
       await admin.get(`${usersPath}/0x1`),
-    ])
+    ]) {
       expectProblem(refused, 404, 'not_found');
+    }
     for (const refused of [
       await admin.put(pathOf(member), changed(member, { Role: 'Only of globex' })),
       await admin.put(pathOf(member), changed(member, { EntityId: Number(entity?.id) })),
       await admin.post(usersPath, invitation({ EntityId: Number(entity?.id) })),
-    ])
+    ]) {
       expectProblem(refused, 400, 'validation_failed');
+    }
     expect(await snapshot()).to.deep.equal(before);
-    expect((await admin.get(`/api/v1/AuditLog?resource=User&key=${theirs.id}`)).body).to.deep.equal([]);
-    expect((await globex.get(`/api/v1/AuditLog?resource=Role&key=${role.Id}`)).body).to.have.length(1);
+    expect((await admin.get(`/api/v1/AuditLog?resource=User&key=${theirs.id}`)).body).to.deep.equal(
+      [],
+    );
+    expect((await globex.get(`/api/v1/AuditLog?resource=Role&key=${role.Id}`)).body).to.have.length(
+      1,
+    );
   });
 
   it('a user never belongs to an entity that is deleted while the user is changed or invited', async () => {
     const member = await recordOf(await addSampleUser(world, world.acme));
     for (let round = 0; round < 10; round++) {
-      const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'Brief', EntityType: 'customer' });
+      const { body: entity } = await admin.post('/api/v1/Entities', {
+        Name: 'Brief',
+        EntityType: 'customer',
+      });
       const fields = { EntityId: entity.Id };
       const [stored, deleted] = await Promise.all([
-        round % 2 ? admin.put(pathOf(member), changed(member, fields)) : admin.post(usersPath, invitation(fields)),
+        round % 2
+          ? admin.put(pathOf(member), changed(member, fields))
+          : admin.post(usersPath, invitation(fields)),
         admin.delete(`/api/v1/Entities/${entity.Id}`),
       ]);
       if (deleted.status === 204) expectProblem(stored, 400, 'validation_failed');
@@ -233,7 +291,11 @@ describe('management of people', () => {
     };
     const put = await admin.put(pathOf(member), { ...changed(member), ...secret, ...more });
     expect([put.status, put.body]).to.deep.equal([200, member.body]);
-    const strict = await admin.put(pathOf(member), { ...changed(member), ...more }, { Prefer: 'handling=strict' });
+    const strict = await admin.put(
+      pathOf(member),
+      { ...changed(member), ...more },
+      { Prefer: 'handling=strict' },
+    );
     expectProblem(strict, 400, 'validation_failed');
   });
 
@@ -274,27 +336,45 @@ describe('management of people', () => {
     await admin.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: [] });
     await admin.delete(`${rolesPath}/${role.Id}`);
     const roleEntries = (await admin.get(`/api/v1/AuditLog?resource=Role&key=${role.Id}`)).body;
-    expect(roleEntries.map(({ Action }: { Action: string }) => Action)).to.deep.equal(['delete', 'update', 'create']);
-    expect((await admin.get('/api/v1/AuditLog?limit=1000')).body).to.satisfy((all: { Resource: string }[]) =>
-      all.every(({ Resource }) => Resource !== 'User' && Resource !== 'Role'),
+    expect(roleEntries.map(({ Action }: { Action: string }) => Action)).to.deep.equal([
+      'delete',
+      'update',
+      'create',
+    ]);
+    expect((await admin.get('/api/v1/AuditLog?limit=1000')).body).to.satisfy(
+      (all: { Resource: string }[]) =>
+        all.every(({ Resource }) => Resource !== 'User' && Resource !== 'Role'),
     );
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     expectProblem(await reader.get('/api/v1/AuditLog?resource=User'), 403, 'forbidden');
-    for (const text of ['update audit_log set user_id = 1', 'delete from audit_log', 'truncate audit_log'])
+    for (const text of [
+      'update audit_log set user_id = 1',
+      'delete from audit_log',
+      'truncate audit_log',
+    ]) {
       await controlSql(world, text).then(
         () => expect.fail(`${text} succeeded`),
         error => expect(String(error)).to.match(/append-only/),
       );
+    }
   });
 
   it('an administrator who is disabled, or loses users.manage, changes nothing any more, whatever the token says', async () => {
     const role = await addRole(admin, [...managing]);
-    const demoted = await world.login(world.acme, await addSampleUser(world, world.acme, { role: role.Name }));
+    const demoted = await world.login(
+      world.acme,
+      await addSampleUser(world, world.acme, { role: role.Name }),
+    );
     await admin.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: ['users.read'] });
     expectProblem(await demoted.post(usersPath, invitation()), 403, 'forbidden');
-    expectProblem(await demoted.post(rolesPath, { Name: 'Back', Permissions: ['users.manage'] }), 403, 'forbidden');
+    expectProblem(
+      await demoted.post(rolesPath, { Name: 'Back', Permissions: ['users.manage'] }),
+      403,
+      'forbidden',
+    );
 
-    // Changes that no process hears of, as while a notification is on its way: the caches still show the old state.
+    // Changes that no process hears of, as while a notification is on its way: the caches still
+    // show the old state.
     const unheard = (text: string, values: unknown[]) =>
       world.control.em.fork().transactional(async em => {
         await em.execute('set local session_replication_role = replica');
@@ -316,14 +396,18 @@ describe('management of people', () => {
       expectProblem(await client.post(usersPath, invitation()), 403, 'forbidden');
       await unheard(`update users u set ${undo} where id = ?`, [user.id]);
     }
-    await unheard(`update roles set permissions = array_remove(permissions, 'orders.read') where id = ?`, [second.Id]);
+    await unheard(
+      `update roles set permissions = array_remove(permissions, 'orders.read') where id = ?`,
+      [second.Id],
+    );
     expectProblem(await client.post(usersPath, invitation()), 403, 'forbidden');
   });
 
-  const environments: [string, () => Promise<{ environment: Record<string, string>; close(): Promise<void> }>][] = [
-    ['', async () => ({ environment: {}, close: async () => {} })],
-  ];
-  if (redisInstalled)
+  const environments: [
+    string,
+    () => Promise<{ environment: Record<string, string>; close(): Promise<void> }>,
+  ][] = [['', async () => ({ environment: {}, close: async () => {} })]];
+  if (redisInstalled) {
     environments.push([
       ', with Redis',
       async () => {
@@ -331,7 +415,8 @@ describe('management of people', () => {
         return { environment: { REDIS_URL: redis.url }, close: () => redis.close() };
       },
     ]);
-  for (const [name, start] of environments)
+  }
+  for (const [name, start] of environments) {
     it(`every process applies a change of a user, role or session within 1 s${name}`, async () => {
       const { environment, close } = await start();
       try {
@@ -341,13 +426,22 @@ describe('management of people', () => {
         const path = `${usersPath}/${user.id}`;
         const login = async () => (await world.login(world.acme, user)).at(url);
         const statusBecomes = (client: Client, status: number) =>
-          eventually(async () => (await client.get('/api/v1/EntityStatus')).status === status, announcedMs);
+          eventually(
+            async () => (await client.get('/api/v1/EntityStatus')).status === status,
+            announcedMs,
+          );
 
         const first = await login();
         await statusBecomes(first, 200);
-        await admin.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: ['orders.read'] });
+        await admin.put(`${rolesPath}/${role.Id}`, {
+          Name: role.Name,
+          Permissions: ['orders.read'],
+        });
         await statusBecomes(first, 403);
-        await admin.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: ['orders.read', 'full.read'] });
+        await admin.put(`${rolesPath}/${role.Id}`, {
+          Name: role.Name,
+          Permissions: ['orders.read', 'full.read'],
+        });
         await statusBecomes(first, 200);
         expect((await admin.delete(`${path}/sessions`)).status).to.equal(204);
         await statusBecomes(first, 401);
@@ -356,14 +450,19 @@ describe('management of people', () => {
         await statusBecomes(second, 200);
         const record = await admin.get(path);
         const other = await addRole(admin, ['orders.read']);
-        await admin.put(path, changed(record, { Role: other.Name, Scope: 'Self', FirstName: 'Now' }));
+        await admin.put(
+          path,
+          changed(record, { Role: other.Name, Scope: 'Self', FirstName: 'Now' }),
+        );
         await statusBecomes(second, 403);
         const me = await second.get('/api/v1/auth/me');
         expect(me.body).to.include({ firstName: 'Now', scope: 'Self', role: other.Name });
         await admin.post(`${path}/disable`);
         await statusBecomes(second, 401);
         expectProblem(
-          await world.anonymous.at(url).post('/api/v1/auth/login', user, { 'X-Tenant': world.acme.guid }),
+          await world.anonymous
+            .at(url)
+            .post('/api/v1/auth/login', user, { 'X-Tenant': world.acme.guid }),
           401,
           'invalid_credentials',
         );
@@ -371,16 +470,20 @@ describe('management of people', () => {
         expect((await admin.get(path)).body.IsDisabled).to.equal(false);
         await eventually(
           async () =>
-            (await world.anonymous.at(url).post('/api/v1/auth/login', user, { 'X-Tenant': world.acme.guid })).status ===
-            200,
+            (
+              await world.anonymous
+                .at(url)
+                .post('/api/v1/auth/login', user, { 'X-Tenant': world.acme.guid })
+            ).status === 200,
           1_000,
         );
-        const sessions = (await admin.get(`/api/v1/AuditLog?resource=User&key=${user.id}`)).body.filter(
-          ({ After }: { After: object }) => 'SessionId' in After,
-        );
+        const sessions = (
+          await admin.get(`/api/v1/AuditLog?resource=User&key=${user.id}`)
+        ).body.filter(({ After }: { After: object }) => 'SessionId' in After);
         expect(sessions).to.have.length(2);
       } finally {
         await close();
       }
     });
+  }
 });

@@ -26,14 +26,23 @@ export const changed = ({ body }: ApiResponse, changes: object = {}) => {
 };
 
 /** Returns the record of the user of a client. */
-export async function ownRecord(world: World, client: Client, tenant: TestTenant = world.acme): Promise<ApiResponse> {
+export async function ownRecord(
+  world: World,
+  client: Client,
+  tenant: TestTenant = world.acme,
+): Promise<ApiResponse> {
   const { body } = await client.get('/api/v1/auth/me');
-  const [row] = await controlSql<{ id: string }>(world, 'select id from users where guid = ?', [body.userGuid]);
+  const [row] = await controlSql<{ id: string }>(world, 'select id from users where guid = ?', [
+    body.userGuid,
+  ]);
   const admin = await world.login(tenant);
   return admin.get(`${usersPath}/${row?.id}`);
 }
 
-/** Creates a role by the API. @returns its record */
+/**
+ * Creates a role by the API.
+ * @returns its record
+ */
 export async function addRole(admin: Client, permissions: readonly string[], name?: string) {
   const Name = name ?? `Role ${randomBytes(4).toString('hex')}`;
   const { status, body } = await admin.post(rolesPath, { Name, Permissions: permissions });
@@ -46,8 +55,14 @@ export function expectProblem({ status, body }: ApiResponse, expected: number, c
   expect([status, body.code], JSON.stringify(body)).to.deep.equal([expected, code]);
 }
 
-/** Inserts rows of the control database that its triggers would change, remove or take long for. */
-export async function insertWithoutTriggers(world: World, table: string, text: string): Promise<void> {
+/**
+ * Inserts rows of the control database that its triggers would change, remove or take long for.
+ */
+export async function insertWithoutTriggers(
+  world: World,
+  table: string,
+  text: string,
+): Promise<void> {
   await controlSql(world, `alter table ${table} disable trigger user`);
   await controlSql(world, text);
   await controlSql(world, `alter table ${table} enable trigger user`);

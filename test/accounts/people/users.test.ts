@@ -7,7 +7,14 @@ import { mailsSettled } from '../../support/mails.ts';
 import { controlSql, createWorld, type World } from '../../support/world.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
 import { expectNotLogged, expectNotStored } from '../auth/secrets.ts';
-import { changed, expectProblem, invitation, newAddress, rolesPath, usersPath } from './people-world.ts';
+import {
+  changed,
+  expectProblem,
+  invitation,
+  newAddress,
+  rolesPath,
+  usersPath,
+} from './people-world.ts';
 
 const password = 'correct horse battery staple';
 
@@ -20,7 +27,9 @@ describe('users of a tenant', () => {
   before(async () => {
     mail = await startMailServer();
     world = await createWorld({ SMTP_URL: mail.url });
-    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
+    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [
+      world.acme.id,
+    ]);
     admin = await world.login(world.acme);
     globex = await world.login(world.globex);
   });
@@ -60,9 +69,13 @@ describe('users of a tenant', () => {
     const after = await admin.get(`${usersPath}/${id}`);
     expect(after.body.LastLoginAt >= start, after.body.LastLoginAt).to.equal(true);
     expect(after.body).to.deep.equal({ ...before.body, LastLoginAt: after.body.LastLoginAt });
-    const unchanged = await admin.get(`${usersPath}/${id}`, { 'If-None-Match': after.headers.get('etag') ?? '' });
+    const unchanged = await admin.get(`${usersPath}/${id}`, {
+      'If-None-Match': after.headers.get('etag') ?? '',
+    });
     expect(unchanged.status).to.equal(304);
-    expect((await admin.get(`/api/v1/AuditLog?resource=User&key=${id}`)).body).to.deep.equal(entries.body);
+    expect((await admin.get(`/api/v1/AuditLog?resource=User&key=${id}`)).body).to.deep.equal(
+      entries.body,
+    );
   });
 
   it('the pages of the list contain each user of the tenant once, and no user of another tenant', async () => {
@@ -76,9 +89,11 @@ describe('users of a tenant', () => {
       expect(page.length).to.be.at.most(2);
       ids.push(...page.map(({ Id }) => Id));
     }
-    const stored = await controlSql<{ id: string }>(world, 'select id from users where tenant_id = ? order by id', [
-      world.acme.id,
-    ]);
+    const stored = await controlSql<{ id: string }>(
+      world,
+      'select id from users where tenant_id = ? order by id',
+      [world.acme.id],
+    );
     expect(ids).to.deep.equal(stored.map(({ id }) => Number(id)));
     expectProblem(await admin.get(`${usersPath}/${other.id}`), 404, 'not_found');
     const { email } = other;
@@ -86,10 +101,13 @@ describe('users of a tenant', () => {
       `filter[Email]=${email}`,
       `q=${email}`,
       `filter[Id][gte]=${other.id}&filter[Id][lte]=${other.id}`,
-    ])
+    ]) {
       expect((await admin.get(`${usersPath}?${query}`)).body, query).to.deep.equal([]);
+    }
     const { body: csv } = await admin.get(usersPath, { Accept: 'text/csv' });
-    expect(csv.split('\r\n')[0]).to.match(/^Id,Guid,Email,FirstName,LastName,Role,Scope,EntityId,IsDisabled,/);
+    expect(csv.split('\r\n')[0]).to.match(
+      /^Id,Guid,Email,FirstName,LastName,Role,Scope,EntityId,IsDisabled,/,
+    );
     expect(csv).to.include(world.acme.admin.email).and.not.include(email);
   });
 
@@ -102,7 +120,8 @@ describe('users of a tenant', () => {
     }
     await world.login(world.acme);
     const seen: string[] = [];
-    let next: string | undefined = `${usersPath}?filter[Role]=Auditor&filter[IsDisabled]=false&sort=-LastName&limit=2`;
+    let next: string | undefined =
+      `${usersPath}?filter[Role]=Auditor&filter[IsDisabled]=false&sort=-LastName&limit=2`;
     for (let pages = 0; next; pages++) {
       expect(pages).to.be.below(3);
       const page = await admin.get(next);
@@ -112,19 +131,31 @@ describe('users of a tenant', () => {
     expect(seen).to.deep.equal(['Cole', 'Bell', 'Abel']);
     const found = await admin.get(`${usersPath}?q=${emails[0]?.slice(0, 10).toUpperCase()}`);
     expect(found.body.map(({ Email }: { Email: string }) => Email)).to.deep.equal([emails[0]]);
-    const newest = await admin.get(`${usersPath}?filter[LastLoginAt][null]=false&sort=-LastLoginAt&limit=1`);
+    const newest = await admin.get(
+      `${usersPath}?filter[LastLoginAt][null]=false&sort=-LastLoginAt&limit=1`,
+    );
     expect(newest.body[0].Email).to.equal(world.acme.admin.email);
     const roles = await admin.get(`${rolesPath}?filter[Name][prefix]=Aud`);
     expect(roles.body.map(({ Name }: { Name: string }) => Name)).to.deep.equal(['Auditor']);
   });
 
   it('an invited user sets the first password with the token of the mail, once, and cannot log in before', async () => {
-    const sent = invitation({ Email: 'Nora.Newman@People.Test', IsDisabled: true, Id: 1, ConfirmedAt: '2020-01-01' });
+    const sent = invitation({
+      Email: 'Nora.Newman@People.Test',
+      IsDisabled: true,
+      Id: 1,
+      ConfirmedAt: '2020-01-01',
+    });
     const invited = await admin.post(usersPath, sent);
     expect(invited.status).to.equal(201);
     expect(invited.headers.get('location')).to.equal(`${usersPath}/${invited.body.Id}`);
     const email = 'nora.newman@people.test';
-    expect(invited.body).to.include({ Email: email, Role: 'Member', Scope: 'All', IsDisabled: false });
+    expect(invited.body).to.include({
+      Email: email,
+      Role: 'Member',
+      Scope: 'All',
+      IsDisabled: false,
+    });
     expect([invited.body.ConfirmedAt, invited.body.LastLoginAt]).to.deep.equal([null, null]);
 
     const token = await mail.waitForToken(email);
@@ -135,15 +166,28 @@ describe('users of a tenant', () => {
       401,
       'invalid_credentials',
     );
-    expectProblem(await accept(token, password, { 'X-Tenant': world.globex.guid }), 400, 'validation_failed');
+    expectProblem(
+      await accept(token, password, { 'X-Tenant': world.globex.guid }),
+      400,
+      'validation_failed',
+    );
     expect((await accept(token)).status).to.equal(204);
     expectProblem(await accept(token), 400, 'validation_failed');
     expect((await login(email)).status).to.equal(200);
     const { body } = await admin.get(`${usersPath}/${invited.body.Id}`);
     expect([body.ConfirmedAt, body.LastLoginAt]).to.not.include(null);
-    const [confirmed] = (await admin.get(`/api/v1/AuditLog?resource=User&key=${body.Id}&limit=1`)).body;
-    expect(confirmed).to.include({ Action: 'update', UserId: body.Id, UserGuid: body.Guid, IPAddress: '127.0.0.1' });
-    expect([confirmed.Before.ConfirmedAt, confirmed.After.ConfirmedAt]).to.deep.equal([null, body.ConfirmedAt]);
+    const [confirmed] = (await admin.get(`/api/v1/AuditLog?resource=User&key=${body.Id}&limit=1`))
+      .body;
+    expect(confirmed).to.include({
+      Action: 'update',
+      UserId: body.Id,
+      UserGuid: body.Guid,
+      IPAddress: '127.0.0.1',
+    });
+    expect([confirmed.Before.ConfirmedAt, confirmed.After.ConfirmedAt]).to.deep.equal([
+      null,
+      body.ConfirmedAt,
+    ]);
     await expectNotStored(world, [token]);
     expectNotLogged(world, [token, email]);
   });
@@ -152,9 +196,11 @@ describe('users of a tenant', () => {
     const { Email, ...rest } = invitation();
     const { body } = await admin.post(usersPath, { Email, ...rest });
     const token = await mail.waitForToken(Email);
-    await controlSql(world, `update mail_deliveries set expires_at = now() - interval '1 s' where user_id = ?`, [
-      body.Id,
-    ]);
+    await controlSql(
+      world,
+      `update mail_deliveries set expires_at = now() - interval '1 s' where user_id = ?`,
+      [body.Id],
+    );
     expectProblem(await accept(token), 400, 'validation_failed');
     expectProblem(await login(Email), 401, 'invalid_credentials');
   });
@@ -163,7 +209,12 @@ describe('users of a tenant', () => {
     const sent = invitation();
     const first = await admin.post(usersPath, sent);
     const firstToken = await mail.waitForToken(sent.Email);
-    const again = await admin.post(usersPath, { ...sent, FirstName: 'Nadia', Role: 'Administrator', Scope: 'Self' });
+    const again = await admin.post(usersPath, {
+      ...sent,
+      FirstName: 'Nadia',
+      Role: 'Administrator',
+      Scope: 'Self',
+    });
     expect([again.status, again.body.Id]).to.deep.equal([201, first.body.Id]);
     expect(again.body).to.include({ FirstName: 'Nadia', Role: 'Administrator', Scope: 'Self' });
     const token = await mail.waitForToken(sent.Email, 2);
@@ -191,13 +242,21 @@ describe('users of a tenant', () => {
     expect(refused.body.errors).to.deep.equal({ Email: ['is taken'] });
     const other = await globex.post(usersPath, invitation({ Email: email }));
     const fresh = await globex.post(usersPath, invitation());
-    const shape = ({ status, headers, body }: ApiResponse) => [status, Object.keys(body), [...headers.keys()].sort()];
+    const shape = ({ status, headers, body }: ApiResponse) => [
+      status,
+      Object.keys(body),
+      [...headers.keys()].sort(),
+    ];
     expect(shape(other)).to.deep.equal(shape(fresh));
     expect(other.body.Guid).to.not.equal(undefined);
   });
 
   it('a registration of an invited address, before or after the invitation, never sets the password', async () => {
-    const attacker = { password: 'the password of an attacker', firstName: 'Mallory', lastName: 'X' };
+    const attacker = {
+      password: 'the password of an attacker',
+      firstName: 'Mallory',
+      lastName: 'X',
+    };
     const before = newAddress();
     await world.anonymous.post('/api/v1/auth/register', { email: before, ...attacker }, named());
     const registered = await mail.waitForToken(before);
@@ -215,18 +274,32 @@ describe('users of a tenant', () => {
       403,
       'forbidden',
     );
-    expect((await admin.post(usersPath, invitation({ Email: before, Role: 'Administrator' }))).status).to.equal(201);
+    expect(
+      (await admin.post(usersPath, invitation({ Email: before, Role: 'Administrator' }))).status,
+    ).to.equal(201);
     const token = await mail.waitForToken(before, 2);
-    const confirm = await world.anonymous.post('/api/v1/auth/confirm', { token: registered }, named());
+    const confirm = await world.anonymous.post(
+      '/api/v1/auth/confirm',
+      { token: registered },
+      named(),
+    );
     expectProblem(confirm, 400, 'validation_failed');
 
     const after = newAddress();
     await admin.post(usersPath, invitation({ Email: after, Role: 'Administrator' }));
     await mail.waitForToken(after);
-    const register = await world.anonymous.post('/api/v1/auth/register', { email: after, ...attacker }, named());
+    const register = await world.anonymous.post(
+      '/api/v1/auth/register',
+      { email: after, ...attacker },
+      named(),
+    );
     expect(register.status).to.equal(202);
     const again = await mail.waitForToken(after, 2);
-    const asConfirmation = await world.anonymous.post('/api/v1/auth/confirm', { token: again }, named());
+    const asConfirmation = await world.anonymous.post(
+      '/api/v1/auth/confirm',
+      { token: again },
+      named(),
+    );
     expectProblem(asConfirmation, 400, 'validation_failed');
     const chosenByAttacker = { email: after, password: attacker.password };
     expectProblem(
@@ -267,8 +340,13 @@ describe('users of a tenant', () => {
     expect(addresses).to.deep.include([sent.Email, Email]);
 
     const confirmed = await admin.put(path, { ...sent, Email: newAddress() });
-    expect(confirmed.body.errors).to.deep.equal({ Email: ['cannot be changed, because the person has confirmed it'] });
-    expect((await admin.put(path, { ...sent, Email: Email.toUpperCase() })).status, 'the same address').to.equal(200);
+    expect(confirmed.body.errors).to.deep.equal({
+      Email: ['cannot be changed, because the person has confirmed it'],
+    });
+    expect(
+      (await admin.put(path, { ...sent, Email: Email.toUpperCase() })).status,
+      'the same address',
+    ).to.equal(200);
   });
 
   it('an invitation is taken back by who may manage the person: its link opens nothing, and the address is free', async () => {
@@ -288,7 +366,8 @@ describe('users of a tenant', () => {
     expectProblem(await admin.get(path), 404, 'not_found');
     expectProblem(await admin.delete(path), 404, 'not_found');
     expectProblem(await accept(token), 400, 'validation_failed');
-    const [entry] = (await admin.get(`/api/v1/AuditLog?resource=User&key=${invited.Id}&limit=1`)).body;
+    const [entry] = (await admin.get(`/api/v1/AuditLog?resource=User&key=${invited.Id}&limit=1`))
+      .body;
     expect(entry).to.include({ Action: 'delete', Resource: 'User' });
     const again = await admin.post(usersPath, sent);
     expect(again.status).to.equal(201);
@@ -303,10 +382,16 @@ describe('users of a tenant', () => {
     const key = { 'Idempotency-Key': randomUUID() };
     const responses = await Promise.all([1, 2, 3].map(() => admin.post(usersPath, sent, key)));
     responses.push(await admin.post(usersPath, sent, key));
-    for (const { status, body } of responses) expect([status, body]).to.deep.equal([201, responses[0]?.body]);
+    for (const { status, body } of responses) {
+      expect([status, body]).to.deep.equal([201, responses[0]?.body]);
+    }
     const replayed = responses.map(({ headers }) => headers.get('idempotency-replayed'));
     expect(replayed.sort()).to.deep.equal([null, 'true', 'true', 'true'].sort());
-    expectProblem(await admin.post(usersPath, { ...sent, FirstName: 'Other' }, key), 422, 'idempotency_key_reused');
+    expectProblem(
+      await admin.post(usersPath, { ...sent, FirstName: 'Other' }, key),
+      422,
+      'idempotency_key_reused',
+    );
     await mailsSettled(world);
     expect(mail.messagesTo(sent.Email)).to.have.length(1);
     const audit = await admin.get(`/api/v1/AuditLog?resource=User&key=${responses[0]?.body.Id}`);
@@ -314,7 +399,10 @@ describe('users of a tenant', () => {
 
     const role = { Name: 'Once', Permissions: ['orders.read'] };
     const once = { 'Idempotency-Key': randomUUID() };
-    const [first, second] = [await admin.post(rolesPath, role, once), await admin.post(rolesPath, role, once)];
+    const [first, second] = [
+      await admin.post(rolesPath, role, once),
+      await admin.post(rolesPath, role, once),
+    ];
     expect([first.status, second.status, second.body]).to.deep.equal([201, 201, first.body]);
   });
 
@@ -334,8 +422,14 @@ describe('users of a tenant', () => {
     await mailsSettled(world);
     const invitedPath = `${usersPath}/${invited.body.Id}`;
     expect((await admin.get(invitedPath)).body.MailState).to.equal('sent');
-    expect((await admin.put(invitedPath, changed(invited, { LastName: 'Sent' }), invitedTag)).status).to.equal(200);
-    expectProblem(await admin.put(invitedPath, changed(invited), invitedTag), 412, 'precondition_failed');
+    expect(
+      (await admin.put(invitedPath, changed(invited, { LastName: 'Sent' }), invitedTag)).status,
+    ).to.equal(200);
+    expectProblem(
+      await admin.put(invitedPath, changed(invited), invitedTag),
+      412,
+      'precondition_failed',
+    );
 
     const role = await admin.post(rolesPath, { Name: 'Tagged', Permissions: [] });
     const rolePath = `${rolesPath}/${role.body.Id}`;
@@ -349,7 +443,10 @@ describe('users of a tenant', () => {
   });
 
   it('a role that somebody has is not deleted, and neither Administrator nor Member is changed', async () => {
-    const role = await admin.post(rolesPath, { Name: 'Held', Permissions: ['orders.read', 'orders.read'] });
+    const role = await admin.post(rolesPath, {
+      Name: 'Held',
+      Permissions: ['orders.read', 'orders.read'],
+    });
     expect(role.body.Permissions).to.deep.equal(['orders.read']);
     expectProblem(await admin.post(rolesPath, { Name: 'hELD', Permissions: [] }), 400, 'duplicate');
     const invited = await admin.post(usersPath, invitation({ Role: 'Held' }));
@@ -358,8 +455,14 @@ describe('users of a tenant', () => {
     expect((await admin.delete(`${rolesPath}/${role.body.Id}`)).status).to.equal(204);
     expectProblem(await admin.get(`${rolesPath}/${role.body.Id}`), 404, 'not_found');
     const { body: roles } = await admin.get(rolesPath);
-    for (const { Id, Name, Permissions } of roles.filter(({ Name }: { Name: string }) => /^(Adm|Mem)/.test(Name))) {
-      expectProblem(await admin.put(`${rolesPath}/${Id}`, { Name: `${Name}2`, Permissions }), 403, 'forbidden');
+    for (const { Id, Name, Permissions } of roles.filter(({ Name }: { Name: string }) =>
+      /^(Adm|Mem)/.test(Name),
+    )) {
+      expectProblem(
+        await admin.put(`${rolesPath}/${Id}`, { Name: `${Name}2`, Permissions }),
+        403,
+        'forbidden',
+      );
       expectProblem(await admin.delete(`${rolesPath}/${Id}`), 403, 'forbidden');
     }
   });
@@ -395,12 +498,17 @@ describe('limits of invitations', () => {
       for (const token of await Promise.all(tokens)) {
         const body = { token, newPassword: password };
         accepted.push(
-          (await world.anonymous.post('/api/v1/auth/reset-password', body, { 'X-Tenant': world.acme.guid })).status,
+          (
+            await world.anonymous.post('/api/v1/auth/reset-password', body, {
+              'X-Tenant': world.acme.guid,
+            })
+          ).status,
         );
       }
-      expect(accepted.sort(), 'the newest token that a mail has, after 8 invitations at the same time').to.deep.equal([
-        204, 400, 400,
-      ]);
+      expect(
+        accepted.sort(),
+        'the newest token that a mail has, after 8 invitations at the same time',
+      ).to.deep.equal([204, 400, 400]);
     } finally {
       await world.close();
       await mail.close();

@@ -15,7 +15,9 @@ describe('links in mails to a user who is disabled or enabled', () => {
   const admin = useLogin(world, 'acme');
 
   before(async () => {
-    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
+    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [
+      world.acme.id,
+    ]);
   });
 
   const post = (path: string, body: object, tenant = world.acme) =>
@@ -36,14 +38,20 @@ describe('links in mails to a user who is disabled or enabled', () => {
     expect(code, stderr).to.equal(0);
   };
 
-  /** Sends one link of each kind, each to a user of its own. @returns how each link is used, by its kind */
+  /**
+   * Sends one link of each kind, each to a user of its own.
+   * @returns how each link is used, by its kind
+   */
   async function sendLinks() {
     const [invited, registered] = [newAddress(), newAddress()];
     await admin.post(usersPath, invitation({ Email: invited }));
     await post('register', { email: registered, password, firstName: 'Nora', lastName: 'Newman' });
     const { email: known } = await addSampleUser(world, world.acme);
     await post('reset-password', { email: known });
-    const tokens = { invited: await mail.waitForToken(invited), registered: await mail.waitForToken(registered) };
+    const tokens = {
+      invited: await mail.waitForToken(invited),
+      registered: await mail.waitForToken(registered),
+    };
     const reset = await mail.waitForToken(known);
     return {
       invitation: { email: invited, use: () => useToken(tokens.invited) },
@@ -56,8 +64,15 @@ describe('links in mails to a user who is disabled or enabled', () => {
     expect((await admin.post(usersPath, sent)).status).to.equal(201);
     await mail.waitForToken(sent.Email);
   };
-  /** Invites by a server of its own. `work` runs after the mail has arrived, and before the mail server accepts it. */
-  const whileSending = (sent: { Email: string }, count: number, work: () => Promise<void>): Promise<void> =>
+  /**
+   * Invites by a server of its own. `work` runs after the mail has arrived, and before the mail
+   * server accepts it.
+   */
+  const whileSending = (
+    sent: { Email: string },
+    count: number,
+    work: () => Promise<void>,
+  ): Promise<void> =>
     withDrainedServer(world, {}, async ({ url }) => {
       const gate = mail.hold(sent.Email);
       expect((await admin.at(url).post(usersPath, sent)).status).to.equal(201);
@@ -77,7 +92,7 @@ describe('links in mails to a user who is disabled or enabled', () => {
   });
 
   it('a link that was stored while its user was disabled is refused then, and void after the user is enabled', async () => {
-    for (const byOperator of [false, true])
+    for (const byOperator of [false, true]) {
       for (const [kind, { email, use }] of Object.entries(await sendLinks())) {
         if (byOperator && kind !== 'invitation') continue;
         const id = await idOf(email);
@@ -86,22 +101,33 @@ describe('links in mails to a user who is disabled or enabled', () => {
         await (byOperator ? byCommand(email, 'enable') : change(id, 'enable'));
         expect((await use()).status, `${kind}, enabled`).to.equal(400);
       }
+    }
   });
 
   it('the link of an invitation is void when its user was disabled and enabled while the mail was being sent', async () => {
-    for (const byOperator of [false, true])
+    for (const byOperator of [false, true]) {
       for (const invitations of [1, 2]) {
         const sent = invitation();
         if (invitations === 2) await sendFirst(sent);
         await whileSending(sent, invitations, async () => {
-          for (const action of ['disable', 'enable'] as const)
-            await (byOperator ? byCommand(sent.Email, action) : change(await idOf(sent.Email), action));
+          for (const action of ['disable', 'enable'] as const) {
+            await (byOperator
+              ? byCommand(sent.Email, action)
+              : change(await idOf(sent.Email), action));
+          }
         });
-        for (let i = 1; i <= invitations; i++)
-          expect((await useToken(await mail.waitForToken(sent.Email, i))).status, `mail ${i}`).to.equal(400);
+        for (let i = 1; i <= invitations; i++) {
+          expect(
+            (await useToken(await mail.waitForToken(sent.Email, i))).status,
+            `mail ${i}`,
+          ).to.equal(400);
+        }
         expect((await admin.post(usersPath, sent)).status).to.equal(201);
-        expect((await useToken(await mail.waitForToken(sent.Email, invitations + 1))).status).to.equal(204);
+        expect(
+          (await useToken(await mail.waitForToken(sent.Email, invitations + 1))).status,
+        ).to.equal(204);
       }
+    }
   });
 
   it('an invitation after a user was enabled stays valid when the mail of an earlier one is accepted later', async () => {
@@ -113,7 +139,13 @@ describe('links in mails to a user who is disabled or enabled', () => {
       await admin.post(usersPath, sent);
       await mail.waitForToken(sent.Email, 3);
     });
-    expect((await useToken(await mail.waitForToken(sent.Email, 2))).status, 'the earlier one').to.equal(400);
-    expect((await useToken(await mail.waitForToken(sent.Email, 3))).status, 'the later one').to.equal(204);
+    expect(
+      (await useToken(await mail.waitForToken(sent.Email, 2))).status,
+      'the earlier one',
+    ).to.equal(400);
+    expect(
+      (await useToken(await mail.waitForToken(sent.Email, 3))).status,
+      'the later one',
+    ).to.equal(204);
   });
 });

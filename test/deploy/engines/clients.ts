@@ -2,7 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { Agent, request } from 'node:http';
 import type { Answer, Send } from './northwind.ts';
 
-/** Clients with addresses of their own in the network of a balancer: those of one address share one rate limit. */
+/**
+ * Clients with addresses of their own in the network of a balancer: those of one address share
+ * one rate limit.
+ */
 export class Clients {
   readonly #device: string;
   readonly #addresses: readonly string[];
@@ -28,7 +31,14 @@ export class Clients {
   readonly send: Send = (client, { method, path, headers, text }) => {
     const agent = this.#agents[client % this.#agents.length];
     const length = text === undefined ? {} : { 'Content-Length': Buffer.byteLength(text) };
-    const options = { host: this.#host, port: 8080, method, path, agent, headers: { ...headers, ...length } };
+    const options = {
+      host: this.#host,
+      port: 8080,
+      method,
+      path,
+      agent,
+      headers: { ...headers, ...length },
+    };
 
     return new Promise<Answer>((resolve, reject) => {
       const sent = request(options, response => {
@@ -40,7 +50,10 @@ export class Clients {
         response.on('error', reject);
         response.on('end', () => {
           const isJson = /json/.test(response.headers['content-type'] ?? '');
-          resolve({ status: response.statusCode ?? 0, body: isJson ? JSON.parse(received) : received });
+          resolve({
+            status: response.statusCode ?? 0,
+            body: isJson ? JSON.parse(received) : received,
+          });
         });
       });
       sent.on('error', reject);

@@ -1,14 +1,19 @@
 import { execFile, spawnSync } from 'node:child_process';
 import type { ScriptResult } from '../../support/command-line.ts';
 
-/** The variable that says that everything on this machine may be changed, and how it has to read. */
+/**
+ * The variable that says that everything on this machine may be changed, and how it has to
+ * read.
+ */
 const [variable, disposable] = ['DRILL_MACHINE', 'disposable'];
 
 /**
  * Returns why the lines of a page are left out here; undefined if they can be typed.
  * @param engine program that responds where the engine runs, and its arguments
  */
-export function whyLeftOut(engine: readonly [program: string, ...args: string[]]): string | undefined {
+export function whyLeftOut(
+  engine: readonly [program: string, ...args: string[]],
+): string | undefined {
   const [program, ...args] = engine;
   if (process.env[variable] !== disposable) {
     return `the lines of the page change this machine: they are left out without ${variable}=${disposable}`;
@@ -20,7 +25,10 @@ export function whyLeftOut(engine: readonly [program: string, ...args: string[]]
   return `the lines of the page are left out: ${[program, ...args].join(' ')} fails (${error ?? stderr.trim()})`;
 }
 
-/** A shell in which somebody types the lines of a page, on this machine. Each block gets a shell of its own. */
+/**
+ * A shell in which somebody types the lines of a page, on this machine. Each block gets a shell
+ * of its own.
+ */
 export class Terminal {
   readonly folder: string;
   readonly #definitions: string;
@@ -46,7 +54,12 @@ export class Terminal {
     return new Promise(resolve => {
       const options = { cwd: this.folder, maxBuffer: 2 ** 28 };
       const child = execFile('bash', ['-c', script], options, (error, stdout, stderr) => {
-        resolve({ code: error ? Number(error.code ?? 1) : 0, signal: error?.signal ?? null, stdout, stderr });
+        resolve({
+          code: error ? Number(error.code ?? 1) : 0,
+          signal: error?.signal ?? null,
+          stdout,
+          stderr,
+        });
       });
       child.stdin?.end();
     });

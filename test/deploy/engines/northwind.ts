@@ -17,7 +17,12 @@ export interface Answer {
  */
 export type Send = (
   client: number,
-  request: { method: string; path: string; headers: Record<string, string>; text: string | undefined },
+  request: {
+    method: string;
+    path: string;
+    headers: Record<string, string>;
+    text: string | undefined;
+  },
 ) => Promise<Answer>;
 
 /** The tenant that the page provisions, as its administrator uses it. */
@@ -33,7 +38,9 @@ export class Northwind {
   async login(password: string): Promise<void> {
     this.#token = undefined;
     const body = { email: 'admin@northwind.test', password };
-    const answer = await this.#request(0, 'POST', '/api/v1/auth/login', body, { 'X-Tenant': 'northwind' });
+    const answer = await this.#request(0, 'POST', '/api/v1/auth/login', body, {
+      'X-Tenant': 'northwind',
+    });
 
     expect(answer.status, JSON.stringify(answer.body)).to.equal(200);
     this.#token = answer.body.accessToken;
@@ -56,7 +63,10 @@ export class Northwind {
    * Sends reads and writes until `until` resolves.
    * @returns what came in place of a success, and the titles of the acknowledged writes
    */
-  async load(name: string, until: Promise<unknown>): Promise<{ failed: unknown[]; acknowledged: string[] }> {
+  async load(
+    name: string,
+    until: Promise<unknown>,
+  ): Promise<{ failed: unknown[]; acknowledged: string[] }> {
     const acknowledged: string[] = [];
 
     const served = await sendSteadily(requestsPerSecond, until, async number => {
@@ -68,13 +78,23 @@ export class Northwind {
       return status;
     });
 
-    const failed = served.map(({ status }) => status).filter(status => status !== 200 && status !== 201);
-    const counts = Object.entries(Object.groupBy(failed, String)).map(([text, all]) => `${text}: ${all?.length}`);
+    const failed = served
+      .map(({ status }) => status)
+      .filter(status => status !== 200 && status !== 201);
+    const counts = Object.entries(Object.groupBy(failed, String)).map(
+      ([text, all]) => `${text}: ${all?.length}`,
+    );
     console.log(`      ${name}: ${JSON.stringify(summaryOf(served))} ${counts.join(', ')}`);
     return { failed, acknowledged };
   }
 
-  #request(client: number, method: string, path: string, body?: object, others = {}): Promise<Answer> {
+  #request(
+    client: number,
+    method: string,
+    path: string,
+    body?: object,
+    others = {},
+  ): Promise<Answer> {
     const text = body && JSON.stringify(body);
     const headers = {
       ...others,

@@ -2,7 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { root } from '../../support/command-line.ts';
 
-/** The shell lines of a section of a page, as a person finds them there: in blocks, one after the other. */
+/**
+ * The shell lines of a section of a page, as a person finds them there: in blocks, one after
+ * the other.
+ */
 export class PrintedLines {
   readonly blocks: readonly string[];
 
@@ -10,7 +13,9 @@ export class PrintedLines {
     const section = page.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
     const fenced = [...section.matchAll(/^( *)```sh\n([\s\S]*?)^ *```$/gm)];
 
-    this.blocks = fenced.map(([, indent = '', text = '']) => text.replaceAll(new RegExp(`^${indent}`, 'gm'), ''));
+    this.blocks = fenced.map(([, indent = '', text = '']) =>
+      text.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
+    );
   }
 
   /**

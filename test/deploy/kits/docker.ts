@@ -22,10 +22,14 @@ const [compose] = (await readYaml('compose.yaml')) as [Compose];
 const args = process.argv.slice(3);
 await note(`docker ${args.join(' ')}`);
 const [file, verb] = [args[2], args[3]];
-if (args[0] === 'build' && !(args[1] === '-f' && existsSync(args[2] ?? ''))) fail(`no such file: ${args[2]}`);
+if (args[0] === 'build' && !(args[1] === '-f' && existsSync(args[2] ?? ''))) {
+  fail(`no such file: ${args[2]}`);
+}
 if (args[0] === 'volume') process.stdout.write(`${join(scratch, 'volumes', args.at(-1) ?? '')}\n`);
 if (args[0] === 'compose') {
-  if (args[1] !== '-f' || file !== 'deploy/compose.yaml' || !existsSync(file)) fail(`no such file: ${file}`);
+  if (args[1] !== '-f' || file !== 'deploy/compose.yaml' || !existsSync(file)) {
+    fail(`no such file: ${file}`);
+  }
   if (verb === 'run') await runService(args.slice(4));
   if (verb === 'exec' && args[5] === 'psql') {
     await withConnection(servers[0]?.url ?? '', client => client.query(args.at(-1) ?? ''));
@@ -41,14 +45,25 @@ if (args[0] === 'compose') {
 
 /** Runs a service once. Options that take no value have one word. */
 async function runService(words: string[]): Promise<void> {
-  const at = words.findIndex((word, index) => !word.startsWith('-') && words[index - 1] !== '--name');
+  const at = words.findIndex(
+    (word, index) => !word.startsWith('-') && words[index - 1] !== '--name',
+  );
   const [name = '', ...command] = words.slice(at);
   if (!compose.services[name]) fail(`no such service: ${name}`);
-  if (name === 'recovered') return; // the kit gives its first server this name; recovery-commands.test.ts has the program
+  // the kit gives its first server this name; recovery-commands.test.ts has the program
+  if (name === 'recovered') return;
   const password = await readFile(join(scratch, 'deploy/secrets/postgres-password'), 'utf8');
-  const tls = ['tls-certificate', 'tls-key'].map(each => join(scratch, 'deploy/secrets', each)) as [string, string];
-  for (const number of [0, 1]) await beginServer(number, { name: 'operator', password, attributes: 'superuser' }, tls);
-  await runInImage(command.length > 0 ? command : (compose.services[name]?.command ?? []), await variables(name));
+  const tls = ['tls-certificate', 'tls-key'].map(each => join(scratch, 'deploy/secrets', each)) as [
+    string,
+    string,
+  ];
+  for (const number of [0, 1]) {
+    await beginServer(number, { name: 'operator', password, attributes: 'superuser' }, tls);
+  }
+  await runInImage(
+    command.length > 0 ? command : (compose.services[name]?.command ?? []),
+    await variables(name),
+  );
 }
 
 /** The variables of a service, whose secrets are the files that compose.yaml names. */

@@ -11,7 +11,10 @@ import { PrintedLines } from '../engines/printed-lines.ts';
 
 /** A machine on which somebody pastes the lines of a page. */
 export interface Kit {
-  /** Stands for the root of the machine, and is the copy of the repository in which the lines run. */
+  /**
+   * Stands for the root of the machine, and is the copy of the repository in which the lines
+   * run.
+   */
   readonly scratch: string;
   /** Runs a script in Bash. It ends with the first line that fails. */
   run(script: string): Promise<ScriptResult>;
@@ -27,7 +30,8 @@ const folders = /(?<![\w./])\/(etc|usr\/local\/bin|var\/lib|mnt|run\/secrets)\//
 const idle = ['chown', 'sudoedit', 'npm', 'rsync'];
 
 /**
- * Makes a machine with PostgreSQL servers, and stand-ins for the programs that a test cannot run.
+ * Makes a machine with PostgreSQL servers, and stand-ins for the programs that a test cannot
+ * run.
  * @param standIns names of programs, each of which is a file of this folder
  * @param hosts for each PostgreSQL server, the names that it has in the network of the kit
  * @param store URL of a store with the protocol of S3, which stands for that of Amazon
@@ -50,17 +54,23 @@ export async function createKit(
     'var/lib',
     'mnt/backup',
     'backup',
-  ])
+  ]) {
     await mkdir(join(scratch, folder), { recursive: true });
-  const program = (name: string, text: string) => writeFile(join(bin, name), `#!/bin/bash\n${text}\n`, { mode: 0o755 });
+  }
+  const program = (name: string, text: string) =>
+    writeFile(join(bin, name), `#!/bin/bash\n${text}\n`, { mode: 0o755 });
   for (const name of idle) await program(name, ':');
   // The folder of systemd's page is the repository itself.
   await program('chmod', '[ "$*" = "-R a+rX ." ] || exec /bin/chmod "$@"');
   // The repository has the packages that the page removes from its host.
   const keepPackages = 'if [ "$1 $2" = "rm -r" ]; then exit; fi';
   await program('sudo', `${keepPackages}\nif [ "$1" = -u ]; then shift 2; fi\nexec "$@"`);
-  for (const name of standIns)
-    await program(name, `exec ${shellLine([process.execPath, ...nodeOptions(), ...standIn(name)])} "$@"`);
+  for (const name of standIns) {
+    await program(
+      name,
+      `exec ${shellLine([process.execPath, ...nodeOptions(), ...standIn(name)])} "$@"`,
+    );
+  }
   const network = servers.flatMap(({ url }, number) =>
     (hosts[number] ?? []).map(host => [host, Number(new URL(url).port)] as const),
   );
@@ -78,16 +88,21 @@ export async function createKit(
     run: script =>
       new Promise(resolve => {
         const text = `set -e -o pipefail\n${onMachine(script, scratch)}`;
-        const child = execFile('bash', ['-c', text], { cwd: scratch, env: environment }, (error, stdout, stderr) =>
-          resolve({ code: error ? Number(error.code) : 0, signal: null, stdout, stderr }),
+        const child = execFile(
+          'bash',
+          ['-c', text],
+          { cwd: scratch, env: environment },
+          (error, stdout, stderr) =>
+            resolve({ code: error ? Number(error.code) : 0, signal: null, stdout, stderr }),
         );
         child.stdin?.end();
       }),
     calls: () => readFile(join(scratch, 'calls'), 'utf8'),
     close: async () => {
       await Promise.all(servers.map(({ leave }) => leave()));
-      for (const folder of [scratch, ...servers.map(each => each.folder)])
+      for (const folder of [scratch, ...servers.map(each => each.folder)]) {
         await rm(folder, { recursive: true, force: true });
+      }
     },
   };
 }
@@ -97,19 +112,26 @@ async function startServer(): Promise<{ folder: string; url: string; leave(): Pr
   const settings = [...quickSettings, 'autovacuum=off', 'max_connections=200'];
   const postgres = await startEmbeddedPostgres(folder, { settings });
   // As PostgreSQL is installed elsewhere.
-  await withConnection(postgres.url, client => client.query('grant connect on database postgres to public'));
+  await withConnection(postgres.url, client =>
+    client.query('grant connect on database postgres to public'),
+  );
 
   return { folder, url: postgres.url, leave: () => postgres.leave() };
 }
 
 /** Returns a text in which absolute paths of the machine are those of the scratch folder. */
 export function onMachine(text: string, scratch: string): string {
-  return text.replaceAll(folders, `${scratch}/$1/`).replaceAll('/opt/backoffice', root.replace(/\/$/, ''));
+  return text
+    .replaceAll(folders, `${scratch}/$1/`)
+    .replaceAll('/opt/backoffice', root.replace(/\/$/, ''));
 }
 
 /** The file of a stand-in, and its first argument. */
 function standIn(name: string): string[] {
-  return [`${join(import.meta.dirname, name === 'docker' || name === 'kubectl' ? name : 'systemd')}.ts`, name];
+  return [
+    `${join(import.meta.dirname, name === 'docker' || name === 'kubectl' ? name : 'systemd')}.ts`,
+    name,
+  ];
 }
 
 /** Returns the shell lines of a page under a heading of level 2. */

@@ -7,8 +7,8 @@ import { onMachine } from './kit.ts';
 import { beginServer } from './postgres.ts';
 import { fail, note, runInImage, scratch, tryService, variable } from './programs.ts';
 
-// Stands for kubectl, and for a cluster with CloudNativePG: does what the manifests say with the programs of this
-// machine.
+// Stands for kubectl, and for a cluster with CloudNativePG: does what the manifests say with
+// the programs of this machine.
 
 const args = process.argv.slice(3);
 await note(`kubectl ${args.join(' ')}`);
@@ -25,7 +25,8 @@ async function createSecret(name: string, options: readonly string[]): Promise<v
   const folder = state(`secret/${name}`);
   await mkdir(folder, { recursive: true });
   for (const option of options) {
-    const [, source, key = '', value] = /^--(from-literal|from-file|cert|key)=([^=]*)(?:=(.*))?$/s.exec(option) ?? [];
+    const [, source, key = '', value] =
+      /^--(from-literal|from-file|cert|key)=([^=]*)(?:=(.*))?$/s.exec(option) ?? [];
     if (source === 'from-literal') await writeFile(join(folder, key), value ?? '');
     if (source === 'from-file') await writeFile(join(folder, key), await readFile(value ?? key));
     if (source === 'cert') await writeFile(join(folder, 'tls.crt'), await readFile(key));
@@ -37,7 +38,9 @@ async function createSecret(name: string, options: readonly string[]): Promise<v
 async function apply(selector: string): Promise<void> {
   const order = /^backoffice\/order=(\d)$/.exec(selector)?.[1];
   const manifests = (await readManifests()).map(each => each.manifest);
-  for (const manifest of manifests.filter(each => each.metadata.labels?.['backoffice/order'] === order)) {
+  for (const manifest of manifests.filter(
+    each => each.metadata.labels?.['backoffice/order'] === order,
+  )) {
     const { kind, metadata } = manifest;
     await note(`applied ${kind} ${metadata.name}`);
     if (kind === 'Cluster') await startCluster(metadata.name);
@@ -53,7 +56,11 @@ async function apply(selector: string): Promise<void> {
 async function startCluster(name: string): Promise<void> {
   const secret = state(`secret/${name}-login`);
   const password = await readFile(join(secret, 'password'), 'utf8');
-  const login = { name: await readFile(join(secret, 'username'), 'utf8'), password, attributes: 'createdb createrole' };
+  const login = {
+    name: await readFile(join(secret, 'username'), 'utf8'),
+    password,
+    attributes: 'createdb createrole',
+  };
   const authority = state(`secret/${name}-ca`);
   if (existsSync(authority)) return;
 
@@ -71,7 +78,9 @@ async function exec(line: readonly string[]): Promise<void> {
     each => `deployment/${each.manifest.metadata.name}` === target,
   )?.manifest;
   const [program, ...rest] = line.slice(line.indexOf('--') + 1);
-  const entry = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(await readDeploy('Dockerfile'))?.[1] ?? '[]') as string[];
+  const entry = JSON.parse(
+    /^ENTRYPOINT (.*)$/m.exec(await readDeploy('Dockerfile'))?.[1] ?? '[]',
+  ) as string[];
   if (!manifest || [program, ...rest].slice(0, entry.length).join(' ') !== entry.join(' ')) {
     fail(`no program ${program}`);
   }
@@ -83,18 +92,24 @@ function container(manifest: Manifest): Manifest {
   return podTemplate(manifest)?.spec.containers[0];
 }
 
-/** The variables of a pod. Its secrets are mounted, and those of another pod are not there any more. */
+/**
+ * The variables of a pod. Its secrets are mounted, and those of another pod are not there any
+ * more.
+ */
 async function variables(manifest: Manifest): Promise<Record<string, string>> {
   const folder = join(scratch, 'run/secrets/backoffice');
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true });
   for (const { secret } of podTemplate(manifest)?.spec.volumes[0].projected.sources ?? []) {
     const { name, optional } = secret;
-    const items = secret.items ?? (await readdir(state(`secret/${name}`))).map(key => ({ key, path: key }));
+    const items =
+      secret.items ?? (await readdir(state(`secret/${name}`))).map(key => ({ key, path: key }));
     for (const { key, path } of items) {
       const file = join(state(`secret/${name}`), key);
       if (existsSync(file)) {
-        await writeFile(join(folder, path), onMachine(await readFile(file, 'utf8'), scratch), { mode: 0o440 });
+        await writeFile(join(folder, path), onMachine(await readFile(file, 'utf8'), scratch), {
+          mode: 0o440,
+        });
       } else if (!optional) {
         fail(`secret ${name} has no key ${key}`);
       }

@@ -1,7 +1,7 @@
 import net from 'node:net';
 
-// Loaded before a program of a kit: the names of PostgreSQL servers in the kit's network are those of a server of the
-// test. TLS still checks the names.
+// Loaded before a program of a kit: the names of PostgreSQL servers in the kit's network are
+// those of a server of the test. TLS still checks the names.
 
 /** Ports of this machine by the names of hosts. */
 const ports: Record<string, number> = JSON.parse(process.env.KIT_NETWORK ?? '{}');

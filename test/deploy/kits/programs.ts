@@ -4,14 +4,20 @@ import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { nodeOptions, root } from '../../support/command-line.ts';
 
-// What the stand-ins of docker, kubectl and systemd have in common. Each is a process of its own, as those are.
+// What the stand-ins of docker, kubectl and systemd have in common. Each is a process of its
+// own, as those are.
 
-/** The folder that stands for the root of the machine, and a variable that the test gives to every stand-in. */
+/**
+ * The folder that stands for the root of the machine, and a variable that the test gives to
+ * every stand-in.
+ */
 export const scratch = variable('KIT_SCRATCH');
 
 export function variable(name: string): string {
   const value = process.env[name];
-  if (value === undefined) throw new Error(`${name} is not set: a stand-in runs in kits.drill.ts only`);
+  if (value === undefined) {
+    throw new Error(`${name} is not set: a stand-in runs in kits.drill.ts only`);
+  }
   return value;
 }
 
@@ -29,8 +35,8 @@ export function fail(reason: string): never {
 type Variables = Readonly<Record<string, string>>;
 
 /**
- * Runs a program of the image to its end, with the given variables and no others. Its streams are those of the
- * stand-in.
+ * Runs a program of the image to its end, with the given variables and no others. Its streams
+ * are those of the stand-in.
  * @param args as the entry point of the image takes them
  */
 export function runInImage(args: readonly string[], variables: Variables): Promise<void> {
@@ -38,7 +44,11 @@ export function runInImage(args: readonly string[], variables: Variables): Promi
 }
 
 /** Runs any program in the same way. */
-export async function runProgram(program: string, args: readonly string[], variables: Variables): Promise<void> {
+export async function runProgram(
+  program: string,
+  args: readonly string[],
+  variables: Variables,
+): Promise<void> {
   const [code] = await once(start(program, args, variables, 'inherit'), 'exit');
   if (code !== 0) process.exit(code ?? 1);
 }
@@ -48,11 +58,12 @@ export async function tryService(args: readonly string[], variables: Variables):
   const free = { ...variables, PORT: '0', MANAGEMENT_PORT: '0' };
   const service = start(process.execPath, [...nodeOptions(), ...args], free, 'pipe');
   let log = '';
-  for (const stream of [service.stdout, service.stderr])
+  for (const stream of [service.stdout, service.stderr]) {
     stream?.setEncoding('utf8').on('data', text => {
       log += text;
       if (log.includes('"event":"listening"')) service.kill('SIGINT');
     });
+  }
   await once(service, 'close');
   await note(`service: ${log}`);
   if (!log.includes('"event":"listening"')) fail(`The service did not start:\n${log}`);

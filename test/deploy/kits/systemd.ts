@@ -8,7 +8,8 @@ import { onMachine } from './kit.ts';
 import { servers } from './postgres.ts';
 import { fail, note, runProgram, scratch, tryService } from './programs.ts';
 
-// Stands for systemctl, systemd-run, useradd, install and psql on a host: runs units with the programs of this machine.
+// Stands for systemctl, systemd-run, useradd, install and psql on a host: runs units with the
+// programs of this machine.
 
 /** The lines of a unit, or the properties of a transient one. */
 type Lines = readonly (readonly [name: string, value: string])[];
@@ -18,7 +19,8 @@ await note(`${name} ${args.join(' ')}`);
 const logins = join(scratch, 'logins');
 const standIns: Record<string, () => Promise<unknown>> = {
   useradd: () => appendFile(logins, `${args.at(-1)}\n`),
-  psql: async () => withConnection(servers[0]?.url ?? '', async client => client.query(await text(process.stdin))),
+  psql: async () =>
+    withConnection(servers[0]?.url ?? '', async client => client.query(await text(process.stdin))),
   install,
   'systemd-run': runTransient,
   systemctl: async () => {
@@ -80,21 +82,35 @@ async function unitLines(unit: string): Promise<Lines> {
 
 /** Returns the variables of a unit, whose login and files have to be there. */
 async function variables(lines: Lines): Promise<Record<string, string>> {
-  const of = (key: string): string[] => lines.filter(([each]) => each === key).map(([, value]) => value);
+  const of = (key: string): string[] =>
+    lines.filter(([each]) => each === key).map(([, value]) => value);
   const known = existsSync(logins) ? (await readFile(logins, 'utf8')).split('\n') : [];
-  for (const user of of('User')) if (!known.includes(user)) fail(`Failed to determine credentials for user ${user}`);
+  for (const user of of('User')) {
+    if (!known.includes(user)) fail(`Failed to determine credentials for user ${user}`);
+  }
   const credentials = await mkdtemp(join(scratch, 'credentials-'));
-  for (const [id = '', file = ''] of of('LoadCredential').map(value => value.split(':')))
+  for (const [id = '', file = ''] of of('LoadCredential').map(value => value.split(':'))) {
     await writeFile(join(credentials, id), await readFile(file), { mode: 0o400 });
-  for (const folder of of('StateDirectory')) await mkdir(join(scratch, 'var/lib', folder), { recursive: true });
+  }
+  for (const folder of of('StateDirectory')) {
+    await mkdir(join(scratch, 'var/lib', folder), { recursive: true });
+  }
   const texts = await Promise.all(of('EnvironmentFile').map(file => readFile(file, 'utf8')));
-  const folders = { '%d': credentials, '%S': join(scratch, 'var/lib'), '%C': join(scratch, 'var/cache') };
+  const folders = {
+    '%d': credentials,
+    '%S': join(scratch, 'var/lib'),
+    '%C': join(scratch, 'var/cache'),
+  };
   const own = of('Environment').map(value =>
     Object.entries(folders).reduce((text, [name, folder]) => text.replace(name, folder), value),
   );
-  const all = [...own, ...texts.flatMap(each => each.split('\n'))].filter(line => /^\w+=/.test(line));
+  const all = [...own, ...texts.flatMap(each => each.split('\n'))].filter(line =>
+    /^\w+=/.test(line),
+  );
   return {
-    ...Object.fromEntries(all.map(line => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)])),
+    ...Object.fromEntries(
+      all.map(line => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+    ),
     CREDENTIALS_DIRECTORY: credentials,
   };
 }

@@ -30,6 +30,8 @@ describe('PROCESSES', () => {
 
     expect(processCount(settings, 1)).to.deep.equal({ count: 1, note: undefined });
     expect(processCount(settings, 8).count).to.equal(1);
-    expect(processCount(settings, 8).note).to.match(/^PROCESSES=auto is one process, because REDIS_URL is not set: /);
+    expect(processCount(settings, 8).note).to.match(
+      /^PROCESSES=auto is one process, because REDIS_URL is not set: /,
+    );
   });
 });

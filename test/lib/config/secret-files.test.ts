@@ -52,7 +52,10 @@ describe('secrets in files', () => {
     );
 
     await writeFile(path, '\n');
-    expect(() => readConfig({ REDIS_URL_FILE: path })).to.throw(ConfigError, /^REDIS_URL_FILE names an empty file$/);
+    expect(() => readConfig({ REDIS_URL_FILE: path })).to.throw(
+      ConfigError,
+      /^REDIS_URL_FILE names an empty file$/,
+    );
   });
 
   it('a secret in a named pipe, a folder or a device is refused at once, and a link to a file is read', async () => {
@@ -73,7 +76,10 @@ describe('secrets in files', () => {
 
     await writeFile(path, 'redis://127.0.0.1');
     await symlink(path, join(folder, 'link'));
-    const config = readConfig({ MASTER_KEY: key.toString('hex'), REDIS_URL_FILE: join(folder, 'link') });
+    const config = readConfig({
+      MASTER_KEY: key.toString('hex'),
+      REDIS_URL_FILE: join(folder, 'link'),
+    });
     expect(config.redisUrl).to.equal('redis://127.0.0.1');
   });
 

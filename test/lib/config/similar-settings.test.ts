@@ -23,10 +23,12 @@ describe('variables that resemble settings', () => {
 
   for (const [name, setting] of Object.entries(meant)) {
     it(`the variable ${name} causes a warning${setting ? ` that suggests ${setting}` : ''}`, () => {
-      const remedy = setting ? `did you mean ${setting}?` : 'docs/operate/reference.md lists the settings.';
-      expect(settingWarnings({ [name]: 'secret-word', PORT: '3000', DATA_DIR: '/data' })).to.deep.equal([
-        `${name} is not a setting and has no effect: ${remedy}`,
-      ]);
+      const remedy = setting
+        ? `did you mean ${setting}?`
+        : 'docs/operate/reference.md lists the settings.';
+      expect(
+        settingWarnings({ [name]: 'secret-word', PORT: '3000', DATA_DIR: '/data' }),
+      ).to.deep.equal([`${name} is not a setting and has no effect: ${remedy}`]);
     });
   }
 
@@ -43,8 +45,8 @@ describe('variables that resemble settings', () => {
       'JOURNAL_STREAM TEST_POSTGRES_URL';
     const environment = Object.fromEntries(common.split(' ').map(name => [name, 'x']));
 
-    expect(settingWarnings({ ...environment, DATABSE_URL: ' ', MASTER_KEY: 'x', RATE_LIMIT_LOGIN: 'x' })).to.deep.equal(
-      [],
-    );
+    expect(
+      settingWarnings({ ...environment, DATABSE_URL: ' ', MASTER_KEY: 'x', RATE_LIMIT_LOGIN: 'x' }),
+    ).to.deep.equal([]);
   });
 });

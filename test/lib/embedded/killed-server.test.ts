@@ -10,9 +10,13 @@ describe('an embedded PostgreSQL that is killed under the service', () => {
   const { running, postmaster, logIn, expectServing } = starts;
 
   const data = (name: string): string => join(starts.folder, 'postgres', name);
-  const port = async (): Promise<string | undefined> => (await readFile(data('postmaster.pid'), 'utf8')).split('\n')[3];
+  const port = async (): Promise<string | undefined> =>
+    (await readFile(data('postmaster.pid'), 'utf8')).split('\n')[3];
 
-  /** Kills the first process of the server, as the kernel does when the memory is used up. @returns its port */
+  /**
+   * Kills the first process of the server, as the kernel does when the memory is used up.
+   * @returns its port
+   */
   async function killServer(): Promise<string | undefined> {
     const before = await port();
     process.kill((await postmaster()) ?? 0, 'SIGKILL');
@@ -43,7 +47,9 @@ describe('an embedded PostgreSQL that is killed under the service', () => {
     const portBefore = await killServer();
 
     const failures = () =>
-      service.output.stdout.split('\n').filter(line => line.includes('"event":"embedded_postgres_down"'));
+      service.output.stdout
+        .split('\n')
+        .filter(line => line.includes('"event":"embedded_postgres_down"'));
     await eventually(() => failures().length === 3);
     const log = await readFile(join(starts.folder, 'postgres.log'), 'utf8');
     await rename(`${configuration}.kept`, configuration);

@@ -13,7 +13,8 @@ describe('embedded PostgreSQL across namespaces', function () {
   const { running, stopped, start, logIn, postmaster } = starts;
 
   before(function () {
-    // Only a login that may make namespaces (root, as a rule) can be in others than the service.
+    // Only a login that may make namespaces (root, as a rule) can be in others than the
+    // service.
     if (spawnSync('unshare', [...allNamespaces, 'true']).status !== 0) this.skip();
   });
 
@@ -21,7 +22,15 @@ describe('embedded PostgreSQL across namespaces', function () {
   async function provisionBesideWrites(slug: string, namespaces: string[]) {
     const client = await logIn(await running());
     const server = await postmaster();
-    const command = ['bin/backoffice', 'provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`];
+    const command = [
+      'bin/backoffice',
+      'provision',
+      slug,
+      '--name',
+      slug,
+      '--admin-email',
+      `admin@${slug}.test`,
+    ];
     const { ended } = startProgram('unshare', [...namespaces, ...command], starts.environment);
 
     const titles = Array.from({ length: writes }, (_, index) => `${slug} ${index}`);
@@ -43,7 +52,9 @@ describe('embedded PostgreSQL across namespaces', function () {
     const { code, stderr } = await provisionBesideWrites('apart', allNamespaces);
 
     expect(code).to.equal(1);
-    expect(stderr).to.match(/^A PostgreSQL already uses .* Run this where it was started, or stop it first\.\n$/);
+    expect(stderr).to.match(
+      /^A PostgreSQL already uses .* Run this where it was started, or stop it first\.\n$/,
+    );
   });
 
   it('a command in another process namespace joins the PostgreSQL of a running service, and no acknowledged write is lost', async () => {

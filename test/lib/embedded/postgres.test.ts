@@ -4,7 +4,10 @@ import { once } from 'node:events';
 import { readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/lib/embedded/postgres.ts';
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from '../../../src/lib/embedded/postgres.ts';
 import { isClaimed } from '../../../src/lib/embedded/server-claim.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { startProgram } from '../../support/command-line.ts';
@@ -47,11 +50,15 @@ describe('embedded PostgreSQL', () => {
   it('a process whose connection was cut still keeps the embedded server running', async () => {
     const service = await startOrJoin();
     await withConnection(service.url, client =>
-      client.query('select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()'),
+      client.query(
+        'select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()',
+      ),
     );
     await eventually(() =>
       withConnection(service.url, async client => {
-        const { rowCount } = await client.query(`select from pg_locks where locktype = 'advisory' and granted`);
+        const { rowCount } = await client.query(
+          `select from pg_locks where locktype = 'advisory' and granted`,
+        );
         return rowCount === 1;
       }),
     );

@@ -37,7 +37,8 @@ describe('HTTP server of the API', () => {
   it('a stop waits until a slow client has received the whole response', async () => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
     socket.write(rawRequest('GET /large'));
-    await new Promise(resolve => socket.once('readable', resolve)); // the response has begun; the client reads no more
+    // the response has begun; the client reads no more
+    await new Promise(resolve => socket.once('readable', resolve));
     const drained = api.drain(maxDrainMs);
     let received = 0;
     socket.on('data', (chunk: Buffer) => (received += chunk.length)).resume();
@@ -59,7 +60,10 @@ describe('HTTP server of the API', () => {
     });
 
     await eventually(
-      () => new Promise<boolean>(resolve => api.http.getConnections((_, n) => resolve(n === 3 && requests === 2))),
+      () =>
+        new Promise<boolean>(resolve =>
+          api.http.getConnections((_, n) => resolve(n === 3 && requests === 2)),
+        ),
     );
 
     const drained = api.drain(maxDrainMs);
@@ -71,7 +75,7 @@ describe('HTTP server of the API', () => {
     expect(await drained).to.equal(true);
   });
 
-  for (const path of ['/small', '/large'])
+  for (const path of ['/small', '/large']) {
     it(`a stop finishes a request that was sent in a pipeline after GET ${path}`, async () => {
       const exchange = sendRaw(url, [rawRequest(`GET ${path}`) + rawRequest('GET /slow')]);
       await new Promise(resolve => api.http.once('request', resolve));
@@ -80,6 +84,7 @@ describe('HTTP server of the API', () => {
       expect(statuses).to.deep.equal([200, 200]);
       expect(text).to.match(/slow$/);
     });
+  }
 
   it('of a pipeline only the last response closes the connection when the server stops', async () => {
     const exchange = sendRaw(url, [rawRequest('GET /slow').repeat(3)]);
@@ -98,10 +103,14 @@ describe('HTTP server of the API', () => {
     ['empty lines after a response', rawRequest('GET /'), '\r\n'],
     ['the body of a request', rawRequest('POST /', ['Content-Length: 100000']), 'a'],
   ] as const;
-  for (const [what, start, drip] of endless)
+  for (const [what, start, drip] of endless) {
     it(`a stop ends a client that sends ${what} without an end within the time limit of requests`, async () => {
       api.http.close();
-      await listen({ headersTimeout: 1_000, requestTimeout: 1_500, connectionsCheckingInterval: 50 });
+      await listen({
+        headersTimeout: 1_000,
+        requestTimeout: 1_500,
+        connectionsCheckingInterval: 50,
+      });
       const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => {});
       socket.write(start);
       const dripping = setInterval(() => socket.write(drip), 20);
@@ -111,6 +120,7 @@ describe('HTTP server of the API', () => {
       socket.destroy();
       expect(finished).to.equal(true);
     });
+  }
 
   it('a stop cuts a client that does not read its response once the time is over, and reports it', async () => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');

@@ -30,10 +30,13 @@ describe('request bodies', () => {
   before(async () => {
     named = { 'X-Tenant': world.acme.guid };
   });
-  afterEach('the service still responds, and the data of the other tenant is unchanged', async () => {
-    expect((await admin.get(`${path}/1`)).status).to.equal(200);
-    expect((await globex.get(path, uncached)).body).to.have.length(3);
-  });
+  afterEach(
+    'the service still responds, and the data of the other tenant is unchanged',
+    async () => {
+      expect((await admin.get(`${path}/1`)).status).to.equal(200);
+      expect((await globex.get(path, uncached)).body).to.have.length(3);
+    },
+  );
 
   const readStored = async (): Promise<object[]> => (await admin.get(path, uncached)).body;
 
@@ -85,7 +88,9 @@ describe('request bodies', () => {
 
     it('a route without a body ignores the body that a client sends', async () => {
       const user = await world.login(world.acme);
-      const response = await user.post('/api/v1/auth/logout', 'not even JSON', { 'Content-Type': 'text/plain' });
+      const response = await user.post('/api/v1/auth/logout', 'not even JSON', {
+        'Content-Type': 'text/plain',
+      });
       expect(response.status).to.equal(204);
       expect((await user.get(path)).status).to.equal(401);
     });
@@ -111,11 +116,19 @@ describe('request bodies', () => {
     it('a body of another content type than JSON in UTF-8 is rejected with 415', () =>
       expectNoWrites(async () => {
         for (const type of types) {
-          const response = await admin.post(path, { Title: 'Of another type' }, { 'Content-Type': type });
+          const response = await admin.post(
+            path,
+            { Title: 'Of another type' },
+            { 'Content-Type': type },
+          );
           expectProblem(response, 415, 'unsupported_media_type');
         }
         const bytes = new TextEncoder().encode('{"Title":"Of no type"}');
-        expectProblem(await admin.post(path, bytes, { 'Content-Type': '' }), 415, 'unsupported_media_type');
+        expectProblem(
+          await admin.post(path, bytes, { 'Content-Type': '' }),
+          415,
+          'unsupported_media_type',
+        );
       }));
 
     it('every spelling of the content type JSON in UTF-8 is accepted', async () => {
@@ -125,8 +138,12 @@ describe('request bodies', () => {
         'application/json;charset=utf-8',
         'application/json; charset=UTF-8',
         'Application/JSON ; charset="utf-8"',
-      ])
-        expect((await admin.post(path, { Title: type }, { 'Content-Type': type })).status, type).to.equal(201);
+      ]) {
+        expect(
+          (await admin.post(path, { Title: type }, { 'Content-Type': type })).status,
+          type,
+        ).to.equal(201);
+      }
     });
 
     it('a compressed body is rejected with 415 before it is decompressed', () =>
@@ -154,7 +171,11 @@ describe('request bodies', () => {
 
     it('a body with Content-Encoding: identity, in any case, is accepted', async () => {
       for (const coding of ['identity', 'Identity', 'IDENTITY']) {
-        const response = await admin.post(path, { Title: `Unpacked: ${coding}` }, { 'Content-Encoding': coding });
+        const response = await admin.post(
+          path,
+          { Title: `Unpacked: ${coding}` },
+          { 'Content-Encoding': coding },
+        );
         expect(response.status, coding).to.equal(201);
       }
     });
@@ -179,10 +200,18 @@ describe('request bodies', () => {
     it('a body of login or refresh above 8 KiB is rejected with 413', async () => {
       const fits = await world.anonymous.post(login, padded(world.acme.admin, 8 * kibibyte), named);
       expect(fits.status).to.equal(200);
-      const response = await world.anonymous.post(login, padded(world.acme.admin, 8 * kibibyte + 1), named);
+      const response = await world.anonymous.post(
+        login,
+        padded(world.acme.admin, 8 * kibibyte + 1),
+        named,
+      );
       expectProblem(response, 413, 'payload_too_large');
       const refresh = { refreshToken: admin.tokens?.refreshToken };
-      const refreshed = await world.anonymous.post('/api/v1/auth/refresh', padded(refresh, 8 * kibibyte + 1), named);
+      const refreshed = await world.anonymous.post(
+        '/api/v1/auth/refresh',
+        padded(refresh, 8 * kibibyte + 1),
+        named,
+      );
       expectProblem(refreshed, 413, 'payload_too_large');
     });
 
@@ -215,8 +244,13 @@ describe('request bodies', () => {
     });
 
     it('a client that is still sending its body receives the 413 response', async () => {
-      for (let attempt = 0; attempt < 5; attempt++)
-        expectProblem(await admin.post(path, ' '.repeat(1_000 * kibibyte)), 413, 'payload_too_large');
+      for (let attempt = 0; attempt < 5; attempt++) {
+        expectProblem(
+          await admin.post(path, ' '.repeat(1_000 * kibibyte)),
+          413,
+          'payload_too_large',
+        );
+      }
     });
   });
 
@@ -263,8 +297,9 @@ describe('request bodies', () => {
       expectNoWrites(async () => {
         const [open, close] = ['['.repeat(30_000), ']'.repeat(30_000)];
         const objects = '{"a":'.repeat(10_000);
-        for (const body of [open, open + close, `{"Title":${open}`, objects])
+        for (const body of [open, open + close, `{"Title":${open}`, objects]) {
           expectProblem(await admin.post(path, body), 400, 'malformed_json');
+        }
         const response = await admin.post(path, `{"Title":${open}${close}}`);
         expect(response.status).to.equal(400);
         expect(response.body.code).to.be.oneOf(['validation_failed', 'malformed_json']);
@@ -272,7 +307,8 @@ describe('request bodies', () => {
 
     it('a body may have 100 levels of lists and objects, also in fields that are ignored, and no more', () =>
       expectNoWrites(async () => {
-        const nested = (levels: number) => `{"Title":"","Other":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;
+        const nested = (levels: number) =>
+          `{"Title":"","Other":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;
         expectProblem(await admin.post(path, nested(100)), 400, 'validation_failed');
         for (const levels of [101, 30_000]) {
           expectProblem(await admin.post(path, nested(levels)), 400, 'malformed_json');
@@ -316,7 +352,10 @@ describe('request bodies', () => {
         }
       });
 
-      const response = await admin.post(path, '{"Title":"Built","constructor":{"prototype":{"isAdmin":true}}}');
+      const response = await admin.post(
+        path,
+        '{"Title":"Built","constructor":{"prototype":{"isAdmin":true}}}',
+      );
       expect(response.status).to.equal(201);
       expect(response.body).to.have.all.keys('Id', 'Title', 'Weighting', 'CreatedAt');
       expect(({} as Record<string, unknown>).isAdmin).to.equal(undefined);
@@ -355,7 +394,10 @@ describe('request bodies', () => {
         expect(JSON.stringify(response.body)).not.to.include(secret);
       }
 
-      await world.anonymous.post(login, `password=${secret}`, { ...named, 'Content-Type': 'text/plain' });
+      await world.anonymous.post(login, `password=${secret}`, {
+        ...named,
+        'Content-Type': 'text/plain',
+      });
       await world.anonymous.post(`${login}?password=${secret}`, {}, named);
       await world.anonymous.get(`/api/v1/${secret}`, named);
 
@@ -375,8 +417,9 @@ describe('request bodies', () => {
 
     it('a field in any other spelling is ignored', () =>
       expectNoWrites(async () => {
-        for (const name of ['TITLE', 'tITLE', 'Title ', ' Title', 'Títle', 'title\u0000'])
+        for (const name of ['TITLE', 'tITLE', 'Title ', ' Title', 'Títle', 'title\u0000']) {
           expectProblem(await admin.post(path, { [name]: 'x' }), 400, 'validation_failed');
+        }
         expectProblem(
           await world.anonymous.post(
             login,
@@ -405,12 +448,21 @@ describe('request bodies', () => {
     });
 
     it('when a body repeats a name, its last value is validated, stored, returned and audited', async () => {
-      const response = await admin.post(path, '{"Title":"","Title":"AA","Title":"BB","Weighting":"x","Weighting":3}');
+      const response = await admin.post(
+        path,
+        '{"Title":"","Title":"AA","Title":"BB","Weighting":"x","Weighting":3}',
+      );
       expect(response.status).to.equal(201);
       expect(response.body).to.include({ Title: 'BB', Weighting: 3 });
-      const [row] = await sql(world.acme, 'select title, weighting from entity_statuses order by id desc limit 1');
+      const [row] = await sql(
+        world.acme,
+        'select title, weighting from entity_statuses order by id desc limit 1',
+      );
       expect(row).to.deep.equal({ title: 'BB', weighting: 3 });
-      const [entry] = await sql<{ after: object }>(world.acme, 'select after from audit_log order by id desc limit 1');
+      const [entry] = await sql<{ after: object }>(
+        world.acme,
+        'select after from audit_log order by id desc limit 1',
+      );
       expect(entry?.after).to.include({ title: 'BB', weighting: 3 });
       expectProblem(await admin.post(path, '{"Title":"AA","Title":""}'), 400, 'validation_failed');
     });
@@ -433,18 +485,31 @@ describe('request bodies', () => {
       expect(Date.parse(response.body.CreatedAt)).to.be.closeTo(Date.now(), 60_000);
 
       const { Id: id, CreatedAt: createdAt } = response.body;
-      const changed = await admin.put(`${path}/${id}`, { Title: 'Owned', Id: 1, CreatedAt: '2001-01-01T00:00:00Z' });
-      expect(changed.body).to.deep.equal({ ...response.body, Title: 'Owned', Id: id, CreatedAt: createdAt });
+      const changed = await admin.put(`${path}/${id}`, {
+        Title: 'Owned',
+        Id: 1,
+        CreatedAt: '2001-01-01T00:00:00Z',
+      });
+      expect(changed.body).to.deep.equal({
+        ...response.body,
+        Title: 'Owned',
+        Id: id,
+        CreatedAt: createdAt,
+      });
     });
   });
 
   it('the response to an invalid body names every invalid field and repeats none of the values', () =>
     expectNoWrites(async () => {
-      const response = await admin.post(path, { Title: ['<script>alert(1)</script>'], Weighting: '5000000001' });
+      const response = await admin.post(path, {
+        Title: ['<script>alert(1)</script>'],
+        Weighting: '5000000001',
+      });
       expectProblem(response, 400, 'validation_failed');
       expect(response.body.errors).to.have.all.keys('Title', 'Weighting');
-      for (const messages of Object.values<string[]>(response.body.errors))
+      for (const messages of Object.values<string[]>(response.body.errors)) {
         for (const message of messages) expect(message).to.be.a('string').and.not.equal('');
+      }
       expect(JSON.stringify(response.body)).not.to.match(/script|5000000001/);
     }));
 });

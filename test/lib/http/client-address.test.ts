@@ -27,7 +27,10 @@ const statuses = '/api/v1/EntityStatus';
 function addressFor(trustedProxies: string, remoteAddress: string, forwardedFor?: string): string {
   const addressOf = clientAddresses(readConfig({ TRUSTED_PROXIES: trustedProxies }).trustedProxies);
   const headers = forwardedFor === undefined ? {} : { 'x-forwarded-for': forwardedFor };
-  return addressOf({ socket: { remoteAddress, localAddress: '127.0.0.1' }, headers } as unknown as IncomingMessage);
+  return addressOf({
+    socket: { remoteAddress, localAddress: '127.0.0.1' },
+    headers,
+  } as unknown as IncomingMessage);
 }
 
 describe('client addresses in the audit log and the access log', () => {
@@ -35,7 +38,10 @@ describe('client addresses in the audit log and the access log', () => {
   const admin = useLogin(world, 'acme');
 
   /** Returns the address in the audit entry of a change made with these headers. */
-  async function auditedAddress(client: Client, headers: Record<string, string>): Promise<string | undefined> {
+  async function auditedAddress(
+    client: Client,
+    headers: Record<string, string>,
+  ): Promise<string | undefined> {
     const { status, body } = await client.post(statuses, { Title: 'From somewhere' }, headers);
     expect(status).to.equal(201);
     const [entry] = await sql<{ ip_address: string }>(
@@ -54,8 +60,9 @@ describe('client addresses in the audit log and the access log', () => {
       'CF-Connecting-IP',
       'True-Client-IP',
       'X-Cluster-Client-IP',
-    ])
+    ]) {
       expect(await auditedAddress(admin, { [name]: '203.0.113.7' }), name).to.equal('127.0.0.1');
+    }
     expect(await auditedAddress(admin, { Forwarded: 'for=203.0.113.7' })).to.equal('127.0.0.1');
   });
 
@@ -80,9 +87,9 @@ describe('client addresses in the audit log and the access log', () => {
       expect(await auditedAddress(client, { 'X-Forwarded-For': sent }), sent).to.equal(address);
     }
 
-    expect(await auditedAddress(client, { 'X-Real-IP': '203.0.113.7', Forwarded: 'for=203.0.113.7' })).to.equal(
-      '127.0.0.1',
-    );
+    expect(
+      await auditedAddress(client, { 'X-Real-IP': '203.0.113.7', Forwarded: 'for=203.0.113.7' }),
+    ).to.equal('127.0.0.1');
   });
 
   it('when the last element of X-Forwarded-For is not an address, the client address is the proxy', async () => {
@@ -104,7 +111,9 @@ describe('client addresses in the audit log and the access log', () => {
       'x'.repeat(4_096),
       `' or '1'='1`,
     ]) {
-      expect(await auditedAddress(client, { 'X-Forwarded-For': sent }), sent.slice(0, 40)).to.equal('127.0.0.1');
+      expect(await auditedAddress(client, { 'X-Forwarded-For': sent }), sent.slice(0, 40)).to.equal(
+        '127.0.0.1',
+      );
     }
   });
 
@@ -118,16 +127,24 @@ describe('client addresses in the audit log and the access log', () => {
     await admin.at(trusting.url).get(statuses, { 'X-Forwarded-For': '203.0.113.7' });
     await admin.at(untrusting.url).get(statuses);
     expect(warnings()).to.have.length(before);
-    for (let i = 0; i < 3; i++) await admin.at(untrusting.url).get(statuses, { 'X-Forwarded-For': '203.0.113.7' });
+    for (let i = 0; i < 3; i++) {
+      await admin.at(untrusting.url).get(statuses, { 'X-Forwarded-For': '203.0.113.7' });
+    }
     expect(warnings()).to.have.length(before + 1);
-    expect(JSON.parse(warnings().at(-1) ?? '')).to.include({ event: 'untrusted_proxy', peer: '127.0.0.1', level: 40 });
+    expect(JSON.parse(warnings().at(-1) ?? '')).to.include({
+      event: 'untrusted_proxy',
+      peer: '127.0.0.1',
+      level: 40,
+    });
   });
 
   it('the access log line of a request has its client address', async () => {
     const { url } = await world.startAnotherServer({ TRUSTED_PROXIES: '::ffff:7f00:1' });
     for (const sent of ['203.0.113.99', '::ffff:203.0.113.99', '::ffff:cb00:7163']) {
       const { headers } = await admin.at(url).get(statuses, { 'X-Forwarded-For': sent });
-      const line = await eventually(() => world.logs.find(line => line.includes(headers.get('x-request-id') ?? '–')));
+      const line = await eventually(() =>
+        world.logs.find(line => line.includes(headers.get('x-request-id') ?? '–')),
+      );
       expect(JSON.parse(line)).to.include({ ip: '203.0.113.99' });
     }
   });
@@ -135,7 +152,12 @@ describe('client addresses in the audit log and the access log', () => {
 
 describe('client addresses', () => {
   it('an IPv4 address mapped into IPv6 is the IPv4 address, as a peer, a trusted proxy, a client and a key', () => {
-    for (const mapped of ['::ffff:1.2.3.4', '::FFFF:1.2.3.4', '::ffff:102:304', '0:0:0:0:0:ffff:0102:0304']) {
+    for (const mapped of [
+      '::ffff:1.2.3.4',
+      '::FFFF:1.2.3.4',
+      '::ffff:102:304',
+      '0:0:0:0:0:ffff:0102:0304',
+    ]) {
       expect(addressFor('', mapped), mapped).to.equal('1.2.3.4');
       expect(addressFor('1.2.3.4', mapped, '203.0.113.7'), mapped).to.equal('203.0.113.7');
       expect(addressFor(mapped, '1.2.3.4', '203.0.113.7'), mapped).to.equal('203.0.113.7');
@@ -145,7 +167,9 @@ describe('client addresses', () => {
     expect(addressFor('::ffff:102:0/112', '1.2.255.255', '203.0.113.7')).to.equal('203.0.113.7');
     expect(addressFor('::ffff:102:0/112', '1.3.0.0', '203.0.113.7')).to.equal('1.3.0.0');
     expect(addressFor('::/0', '1.2.3.4', '203.0.113.7')).to.equal('1.2.3.4');
-    expect(addressFor('1.2.3.4', '::1.2.3.4', '203.0.113.7'), 'not a mapped address').to.equal('::102:304');
+    expect(addressFor('1.2.3.4', '::1.2.3.4', '203.0.113.7'), 'not a mapped address').to.equal(
+      '::102:304',
+    );
   });
 
   it('an IPv6 address is written in one spelling, and a link-local peer keeps its zone', () => {
@@ -157,12 +181,19 @@ describe('client addresses', () => {
   });
 
   it('the client is the last trusted proxy before an element of X-Forwarded-For that is not an address', () => {
-    expect(addressFor('127.0.0.1,10.0.0.0/8', '127.0.0.1', '203.0.113.7, unknown, 10.1.2.3')).to.equal('10.1.2.3');
+    expect(
+      addressFor('127.0.0.1,10.0.0.0/8', '127.0.0.1', '203.0.113.7, unknown, 10.1.2.3'),
+    ).to.equal('10.1.2.3');
   });
 
   it('TRUSTED_PROXIES lists addresses, networks and unix, and refuses all other text', () => {
-    const { networks, unixSocket } = readConfig({ TRUSTED_PROXIES: ' 10.0.0.0/8,::1 ,unix, ' }).trustedProxies;
-    expect(networks.map(({ address, bits }) => `${address}/${bits}`)).to.deep.equal(['10.0.0.0/8', '::1/128']);
+    const { networks, unixSocket } = readConfig({
+      TRUSTED_PROXIES: ' 10.0.0.0/8,::1 ,unix, ',
+    }).trustedProxies;
+    expect(networks.map(({ address, bits }) => `${address}/${bits}`)).to.deep.equal([
+      '10.0.0.0/8',
+      '::1/128',
+    ]);
     expect(unixSocket).to.equal(true);
     expect(readConfig({}).trustedProxies).to.deep.equal({ networks: [], unixSocket: false });
 
@@ -181,7 +212,10 @@ describe('client addresses', () => {
       'unix:/run/proxy.sock',
       '/8',
     ]) {
-      expect(() => readConfig({ TRUSTED_PROXIES: `127.0.0.1,${wrong}` }), wrong).to.throw(ConfigError, /^TRUSTED_PROX/);
+      expect(() => readConfig({ TRUSTED_PROXIES: `127.0.0.1,${wrong}` }), wrong).to.throw(
+        ConfigError,
+        /^TRUSTED_PROX/,
+      );
     }
   });
 
@@ -199,7 +233,9 @@ describe('client addresses', () => {
       ['unknown', 'unknown'],
     ];
 
-    for (const [address, network] of networks) expect(clientNetwork(address), address).to.equal(network);
+    for (const [address, network] of networks) {
+      expect(clientNetwork(address), address).to.equal(network);
+    }
   });
 
   it('every IPv6 address is parsed to the same address as in a URL', () => {
@@ -241,7 +277,12 @@ describe('clients without an address', () => {
     const { trustedProxies: trusted, rateLimits } = readConfig({ TRUSTED_PROXIES: trustedProxies });
     const rates = { ...rateLimits, global: { max: 2, windowMs: 3_600_000 } };
     const store = await createRateLimitStore({ redisUrl: undefined, installationId: 'none', log });
-    const limits = createRateLimits({ rates, store, draining: new AbortController().signal, loginAccount: () => '' });
+    const limits = createRateLimits({
+      rates,
+      store,
+      draining: new AbortController().signal,
+      loginAccount: () => '',
+    });
     const addressOf = clientAddresses(trusted);
     const app = new Koa();
     app.use(async (ctx, next) => {
@@ -263,7 +304,10 @@ describe('clients without an address', () => {
     return server;
   }
 
-  /** Starts a limited server on a Unix socket, and returns a function that opens one client connection. */
+  /**
+   * Starts a limited server on a Unix socket, and returns a function that opens one client
+   * connection.
+   */
   async function listenOnUnixSocket(trustedProxies: string) {
     const socketPath = join(folder, `${randomUUID()}.sock`);
     const server = (await createLimitedServer(trustedProxies)).listen(socketPath);
@@ -284,7 +328,9 @@ describe('clients without an address', () => {
     const [first, second] = [connection(), connection()];
     const spoofed = { 'X-Forwarded-For': '203.0.113.7' };
     expect([await first(), await first(spoofed), await first()]).to.deep.equal([200, 200, 429]);
-    expect([await second(spoofed), await second(), await second(spoofed)]).to.deep.equal([200, 200, 429]);
+    expect([await second(spoofed), await second(), await second(spoofed)]).to.deep.equal([
+      200, 200, 429,
+    ]);
     const [one, , other] = passed;
     expect(passed).to.deep.equal([one, one, other, other]);
     expect(one).to.match(/^unix-[\w-]{12}$/);
@@ -340,11 +386,13 @@ describe('clients without an address', () => {
 
   it('a socket without a peer address counts as a Unix socket only if it is open and never had an address', () => {
     const addressOf = clientAddresses({ networks: [], unixSocket: true });
-    const read = (socket: object) => addressOf({ socket, headers: {} } as unknown as IncomingMessage);
+    const read = (socket: object) =>
+      addressOf({ socket, headers: {} } as unknown as IncomingMessage);
     expect(read({ destroyed: false })).to.match(/^unix-/);
-    for (const socket of [{ localAddress: '127.0.0.1', destroyed: false }, { destroyed: true }])
+    for (const socket of [{ localAddress: '127.0.0.1', destroyed: false }, { destroyed: true }]) {
       expect(() => read(socket))
         .to.throw(Problem)
         .and.include({ code: 'invalid_request' });
+    }
   });
 });

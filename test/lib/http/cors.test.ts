@@ -28,23 +28,32 @@ describe('cross-origin requests', () => {
     });
 
   it('a preflight of a listed origin gets 204 without a token or a tenant, for every path', async () => {
-    for (const origin of [app, local])
+    for (const origin of [app, local]) {
       for (const path of [statuses, '/api/v1/auth/login', '/api/v1/Nothing']) {
         const { status, headers } = await preflight(origin, path);
         expect(status).to.equal(204);
         expect(headers.get('access-control-allow-origin')).to.equal(origin);
-        expect(headers.get('access-control-allow-methods')).to.equal('GET,HEAD,POST,PUT,PATCH,DELETE');
-        expect(headers.get('access-control-allow-headers')).to.equal('authorization,content-type,if-match');
+        expect(headers.get('access-control-allow-methods')).to.equal(
+          'GET,HEAD,POST,PUT,PATCH,DELETE',
+        );
+        expect(headers.get('access-control-allow-headers')).to.equal(
+          'authorization,content-type,if-match',
+        );
         expect(Number(headers.get('access-control-max-age'))).to.be.above(0);
         expect(headers.get('vary')).to.match(/\bOrigin\b/);
       }
+    }
   });
 
   it('a response to a listed origin names that origin, and the headers that its scripts may read', async () => {
     const read = await admin.get(statuses, { Origin: app });
 
     expect(read.headers.get('access-control-allow-origin')).to.equal(app);
-    expect(read.headers.get('vary')?.split(', ')).to.have.members(['Origin', 'Authorization', 'Accept']);
+    expect(read.headers.get('vary')?.split(', ')).to.have.members([
+      'Origin',
+      'Authorization',
+      'Accept',
+    ]);
 
     const exposed = read.headers.get('access-control-expose-headers')?.split(',') ?? [];
     expect(exposed).to.include.members([
@@ -60,10 +69,20 @@ describe('cross-origin requests', () => {
       'X-Request-Id',
     ]);
 
-    const wellKnown = ['cache-control', 'connection', 'content-length', 'content-type', 'date', 'keep-alive', 'vary'];
+    const wellKnown = [
+      'cache-control',
+      'connection',
+      'content-length',
+      'content-type',
+      'date',
+      'keep-alive',
+      'vary',
+    ];
     const security = ['referrer-policy', 'x-content-type-options'];
     const sent = [...read.headers.keys()].filter(name => !/^access-control-/.test(name));
-    expect(exposed.map(name => name.toLowerCase()).concat(wellKnown, security)).to.include.members(sent);
+    expect(exposed.map(name => name.toLowerCase()).concat(wellKnown, security)).to.include.members(
+      sent,
+    );
   });
 
   it('errors allow a listed origin to read them, 401, 404 and 429 included', async () => {
@@ -73,7 +92,11 @@ describe('cross-origin requests', () => {
       [statuses, 401],
       ['/api/v1/Nothing', 401],
     ] as const) {
-      const response = await world.anonymous.get(path, { Origin: app, 'X-Tenant': world.acme.guid, ...address });
+      const response = await world.anonymous.get(path, {
+        Origin: app,
+        'X-Tenant': world.acme.guid,
+        ...address,
+      });
       expect(response.status).to.equal(status);
       expect(response.headers.get('access-control-allow-origin')).to.equal(app);
     }
@@ -82,7 +105,9 @@ describe('cross-origin requests', () => {
     expect(missing.status).to.equal(404);
     expect(missing.headers.get('access-control-allow-origin')).to.equal(app);
 
-    const many = await Promise.all(Array.from({ length: 100 }, () => admin.get(statuses, { Origin: app, ...address })));
+    const many = await Promise.all(
+      Array.from({ length: 100 }, () => admin.get(statuses, { Origin: app, ...address })),
+    );
     const limited = many.find(({ status }) => status === 429);
     expect(limited?.headers.get('access-control-allow-origin')).to.equal(app);
     expect(limited?.headers.get('vary')).to.match(/\bOrigin\b/);
@@ -90,7 +115,9 @@ describe('cross-origin requests', () => {
 
   it('preflights count for the global limit of their client', async () => {
     const address = { 'X-Forwarded-For': '203.0.113.10' };
-    const responses = await Promise.all(Array.from({ length: 101 }, () => preflight(app, statuses, address)));
+    const responses = await Promise.all(
+      Array.from({ length: 101 }, () => preflight(app, statuses, address)),
+    );
     expect(responses.filter(({ status }) => status === 204)).to.have.length(100);
     expect(responses.filter(({ status }) => status === 429)).to.have.length(1);
   });
@@ -107,7 +134,10 @@ describe('cross-origin requests', () => {
       `${app}/`,
       `${app}, ${local}`,
     ]) {
-      const [asked, simple] = [await preflight(origin), await admin.get(statuses, { Origin: origin })];
+      const [asked, simple] = [
+        await preflight(origin),
+        await admin.get(statuses, { Origin: origin }),
+      ];
 
       expect(asked.status, origin).to.not.equal(204);
       expect([...corsHeaders(asked), ...corsHeaders(simple)], origin).to.deep.equal([]);
@@ -136,7 +166,9 @@ describe('cross-origin requests', () => {
         [`Origin: ${origin}`, long],
         [long, `Origin: ${origin}`],
       ]) {
-        const { text, statuses } = await sendRaw(world.url, rawRequest('GET /', headers), { until: /\}$/ });
+        const { text, statuses } = await sendRaw(world.url, rawRequest('GET /', headers), {
+          until: /\}$/,
+        });
 
         expect(statuses).to.deep.equal([431]);
         expect(/^Access-Control-Allow-Origin: (.*)\r$/im.exec(text)?.[1]).to.equal(allowed);
@@ -153,8 +185,14 @@ describe('cross-origin requests', () => {
       `${app}/path`,
       'https://*.example.com',
       'ftp://x.test',
-    ])
-      expect(() => readConfig({ CORS_ORIGINS: value }), value).to.throw('CORS_ORIGINS must be a comma-separated list');
-    expect(readConfig({ CORS_ORIGINS: ` ${app} ,,${local}` }).corsOrigins).to.deep.equal([app, local]);
+    ]) {
+      expect(() => readConfig({ CORS_ORIGINS: value }), value).to.throw(
+        'CORS_ORIGINS must be a comma-separated list',
+      );
+    }
+    expect(readConfig({ CORS_ORIGINS: ` ${app} ,,${local}` }).corsOrigins).to.deep.equal([
+      app,
+      local,
+    ]);
   });
 });

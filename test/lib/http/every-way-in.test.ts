@@ -116,7 +116,20 @@ const numbers: Readonly<Record<string, number | undefined>> = {
   '5%': undefined,
 };
 
-const notIds = ['0', '-1', '01', '1.5', '1e3', '+1', '9007199254740993', '99999999999999999999', '٣', '１', '1_0', 'x'];
+const notIds = [
+  '0',
+  '-1',
+  '01',
+  '1.5',
+  '1e3',
+  '+1',
+  '9007199254740993',
+  '99999999999999999999',
+  '٣',
+  '１',
+  '1_0',
+  'x',
+];
 
 /** Names, and the reason why they are refused; undefined for those that are taken. */
 const names: Readonly<Record<string, string | undefined>> = {
@@ -140,7 +153,11 @@ describe('a value is read in the same way, whichever way it comes in', () => {
   const admin = useLogin(world, 'acme');
   const opened = useConsole(world);
 
-  before(() => controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]));
+  before(() =>
+    controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [
+      world.acme.id,
+    ]),
+  );
 
   /** What is wrong with the only field that is, or undefined. */
   const reasonOf = ({ body }: ApiResponse): string | undefined =>
@@ -148,7 +165,11 @@ describe('a value is read in the same way, whichever way it comes in', () => {
   const anonymous = (path: string, body: object) =>
     world.anonymous.post(`/api/v1/auth/${path}`, body, { 'X-Tenant': world.acme.guid });
   const command = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
-  const importOne = async (resource: string, header: string, cells: string): Promise<string | undefined> => {
+  const importOne = async (
+    resource: string,
+    header: string,
+    cells: string,
+  ): Promise<string | undefined> => {
     const { body } = await admin.send(
       'POST',
       `/api/v1/Imports?resource=${resource}&mode=create&dryRun=true`,
@@ -166,8 +187,10 @@ describe('a value is read in the same way, whichever way it comes in', () => {
     'new password': async email => reasonOf(await anonymous('reset-password', { email })),
     registration: async email =>
       reasonOf(await anonymous('register', { email, password, firstName: 'N', lastName: 'N' })),
-    invitation: async Email => reasonOf(await admin.post(usersPath, invitation({ Email, Role: 'no such role' }))),
-    filter: async text => reasonOf(await admin.get(`${usersPath}?filter[Email]=${encodeURIComponent(text)}`)),
+    invitation: async Email =>
+      reasonOf(await admin.post(usersPath, invitation({ Email, Role: 'no such role' }))),
+    filter: async text =>
+      reasonOf(await admin.get(`${usersPath}?filter[Email]=${encodeURIComponent(text)}`)),
     'page of a link': async email => {
       const body = new URLSearchParams({ tenant: world.acme.guid, email });
       const text = await (await fetch(`${world.url}/reset`, { method: 'POST', body })).text();
@@ -216,7 +239,10 @@ describe('a value is read in the same way, whichever way it comes in', () => {
       const again = await admin.post(usersPath, invitation({ Email: text }));
       expect(again.body.code, text).to.equal('duplicate');
 
-      const searches = [`filter[Email]=${encodeURIComponent(text)}`, `q=${encodeURIComponent(text)}`];
+      const searches = [
+        `filter[Email]=${encodeURIComponent(text)}`,
+        `q=${encodeURIComponent(text)}`,
+      ];
       for (const search of searches) {
         const { body } = await admin.get(`${usersPath}?${search}`);
         expect(
@@ -228,7 +254,9 @@ describe('a value is read in the same way, whichever way it comes in', () => {
       for (const [way, send] of Object.entries(waysOfAddresses)) {
         if (way === 'invitation' || way === 'registration') continue;
         if (way === 'command that adds') {
-          expect((await command('user', 'add', 'acme', '--dry-run', '--', text)).stderr).to.include('already');
+          expect((await command('user', 'add', 'acme', '--dry-run', '--', text)).stderr).to.include(
+            'already',
+          );
         } else {
           expect(await send(text), `${text} by ${way}`).to.equal(undefined);
         }
@@ -268,10 +296,16 @@ describe('a value is read in the same way, whichever way it comes in', () => {
       if (json.status === 201) await admin.delete(`/api/v1/Promotions/${json.body.Id}`);
 
       const cells = `T,T,Percentage,5,${quoted(text)}`;
-      const file = await importOne('Promotion', 'PromoCode,Name,DiscountType,DiscountValue,StartsAt', cells);
+      const file = await importOne(
+        'Promotion',
+        'PromoCode,Name,DiscountType,DiscountValue,StartsAt',
+        cells,
+      );
       expect(file, `${text} in a file`).to.equal(reasonOf(json));
 
-      const filter = await admin.get(`/api/v1/Promotions?filter[StartsAt]=${encodeURIComponent(text)}`);
+      const filter = await admin.get(
+        `/api/v1/Promotions?filter[StartsAt]=${encodeURIComponent(text)}`,
+      );
       expect(reasonOf(filter), `${text} in a filter`).to.equal(reasonOf(json));
 
       const { code } = await command('logs', 'acme', '--since', text);
@@ -283,7 +317,9 @@ describe('a value is read in the same way, whichever way it comes in', () => {
     for (const [text, expected] of Object.entries(numbers)) {
       const cells = `T,T,Percentage,${quoted(text)}`;
       const file = await importOne('Promotion', 'PromoCode,Name,DiscountType,DiscountValue', cells);
-      const filter = await admin.get(`/api/v1/Promotions?filter[DiscountValue]=${encodeURIComponent(text)}`);
+      const filter = await admin.get(
+        `/api/v1/Promotions?filter[DiscountValue]=${encodeURIComponent(text)}`,
+      );
 
       expect(file === undefined, `${text} in a file: ${file}`).to.equal(expected !== undefined);
       expect(reasonOf(filter), `${text} in a filter`).to.equal(file);
@@ -293,10 +329,22 @@ describe('a value is read in the same way, whichever way it comes in', () => {
   it('a text that is no id is refused by paths, parameters, filters and commands', async () => {
     for (const text of notIds) {
       const encoded = encodeURIComponent(text);
-      expect((await admin.get(`${usersPath}/${encoded}`)).status, `${text} in a path`).to.equal(404);
-      expect((await admin.get(`${usersPath}?after=${encoded}`)).status, `${text} as after`).to.equal(400);
+      expect((await admin.get(`${usersPath}/${encoded}`)).status, `${text} in a path`).to.equal(
+        404,
+      );
+      expect(
+        (await admin.get(`${usersPath}?after=${encoded}`)).status,
+        `${text} as after`,
+      ).to.equal(400);
 
-      const { code } = await command('user', 'add', 'acme', 'id@acme.test', '--dry-run', `--entity=${text}`);
+      const { code } = await command(
+        'user',
+        'add',
+        'acme',
+        'id@acme.test',
+        '--dry-run',
+        `--entity=${text}`,
+      );
       expect(code, `${text} in a command`).to.equal(2);
 
       const { status, body } = await admin.get(`${usersPath}?filter[Id]=${encoded}`);
@@ -313,16 +361,32 @@ describe('a value is read in the same way, whichever way it comes in', () => {
       const file = await importOne('OrderStatus', 'Name,Id', `${quoted(text)},1`);
       expect(file, `${JSON.stringify(text)} in a file`).to.equal(reason);
 
-      const { stderr } = await command('user', 'add', 'acme', 'name@acme.test', '--dry-run', `--first-name=${text}`);
-      expect(/The first name (.*?)\.?\n/.exec(stderr)?.[1], `${JSON.stringify(text)} in a command`).to.equal(reason);
+      const { stderr } = await command(
+        'user',
+        'add',
+        'acme',
+        'name@acme.test',
+        '--dry-run',
+        `--first-name=${text}`,
+      );
+      expect(
+        /The first name (.*?)\.?\n/.exec(stderr)?.[1],
+        `${JSON.stringify(text)} in a command`,
+      ).to.equal(reason);
 
-      const check = () => checkManifest({ slug: 'new', name: text, admin: { email: 'a@b.test' } }, 'file');
+      const check = () =>
+        checkManifest({ slug: 'new', name: text, admin: { email: 'a@b.test' } }, 'file');
       if (reason === undefined) expect(check().name).to.equal(json.body.Name);
       else expect(check, JSON.stringify(text)).to.throw(`name: ${reason}`);
 
-      const filter = await admin.get(`/api/v1/OrderStatuses?filter[Name]=${encodeURIComponent(text)}`);
-      if (reason === undefined) expect(filter.body[0]?.Name).to.equal(json.body.Name);
-      else expect(reasonOf(filter) ?? reason, `${JSON.stringify(text)} in a filter`).to.equal(reason);
+      const filter = await admin.get(
+        `/api/v1/OrderStatuses?filter[Name]=${encodeURIComponent(text)}`,
+      );
+      if (reason === undefined) {
+        expect(filter.body[0]?.Name).to.equal(json.body.Name);
+      } else {
+        expect(reasonOf(filter) ?? reason, `${JSON.stringify(text)} in a filter`).to.equal(reason);
+      }
     }
   });
 });

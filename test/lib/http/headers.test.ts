@@ -17,10 +17,20 @@ function expectProblem(response: ApiResponse, status: number, code: string): voi
   expect(response.body.traceId).to.match(uuid).and.equal(response.headers.get('x-request-id'));
 }
 
-/** Sends a HEAD request. The test client cannot: it parses the body, which a response to HEAD does not have. */
-function sendHead(path: string, { url, tokens }: Client, headers: Record<string, string> = {}): Promise<Response> {
+/**
+ * Sends a HEAD request. The test client cannot: it parses the body, which a response to HEAD
+ * does not have.
+ */
+function sendHead(
+  path: string,
+  { url, tokens }: Client,
+  headers: Record<string, string> = {},
+): Promise<Response> {
   const bearer = tokens ? { Authorization: `Bearer ${tokens.accessToken}` } : {};
-  return fetch(`${url}${path}`, { method: 'HEAD', headers: { ...bearer, ...headers } as Record<string, string> });
+  return fetch(`${url}${path}`, {
+    method: 'HEAD',
+    headers: { ...bearer, ...headers } as Record<string, string>,
+  });
 }
 
 describe('HTTP protocol', () => {
@@ -48,9 +58,21 @@ describe('HTTP protocol', () => {
         ['Content-Length: 0', 'Content-Length: 5'],
         'GET /',
       ),
-      'a Content-Length header with a list': rawRequest(`POST ${collection}`, ['Content-Length: 0, 5'], 'GET /'),
-      'a Content-Length with a sign': rawRequest(`POST ${collection}`, ['Content-Length: +5'], 'GET /'),
-      'an unknown transfer coding': rawRequest(`POST ${collection}`, ['Transfer-Encoding: xchunked'], chunked),
+      'a Content-Length header with a list': rawRequest(
+        `POST ${collection}`,
+        ['Content-Length: 0, 5'],
+        'GET /',
+      ),
+      'a Content-Length with a sign': rawRequest(
+        `POST ${collection}`,
+        ['Content-Length: +5'],
+        'GET /',
+      ),
+      'an unknown transfer coding': rawRequest(
+        `POST ${collection}`,
+        ['Transfer-Encoding: xchunked'],
+        chunked,
+      ),
       'a transfer coding after chunked': rawRequest(
         `POST ${collection}`,
         ['Transfer-Encoding: chunked, identity'],
@@ -77,13 +99,16 @@ describe('HTTP protocol', () => {
         chunked,
       ),
       'lines that end without a carriage return': `GET ${collection} HTTP/1.1\nHost: backoffice.test\n\n`,
-      'a carriage return inside a header': rawRequest(`GET ${collection}`, ['X-A: b\rContent-Length: 5']),
+      'a carriage return inside a header': rawRequest(`GET ${collection}`, [
+        'X-A: b\rContent-Length: 5',
+      ]),
       'no Host header': `GET ${collection} HTTP/1.1\r\n\r\n`,
       'two Host headers': rawRequest(`GET ${collection}`, ['host: other.test']),
       'two equal Host headers': rawRequest(`GET ${collection}`, ['Host: backoffice.test']),
-      'an absolute URL and two Host headers': rawRequest(`GET http://backoffice.test${collection}`, [
-        'Host: other.test',
-      ]),
+      'an absolute URL and two Host headers': rawRequest(
+        `GET http://backoffice.test${collection}`,
+        ['Host: other.test'],
+      ),
       'two Host headers in HTTP/1.0': `GET ${collection} HTTP/1.0\r\nHost: a\r\nHost: b\r\nConnection: keep-alive\r\n\r\n`,
       'a Host header that is no host': `GET ${collection} HTTP/1.1\r\nHost: a b\r\n\r\n`,
       'bytes of another protocol': 'SSH-2.0-OpenSSH_9.9\r\n\r\n',
@@ -125,7 +150,10 @@ describe('HTTP protocol', () => {
 
     it('a request with 200 headers is rejected with 431, and no header is dropped silently', async () => {
       const many = Array.from({ length: 200 }, (_, number) => `X-${number}: 1`);
-      const { statuses, closed } = await sendRaw(world.url, rawRequest(`GET ${collection}`, [...many, authorization]));
+      const { statuses, closed } = await sendRaw(
+        world.url,
+        rawRequest(`GET ${collection}`, [...many, authorization]),
+      );
       expect(statuses).to.deep.equal([431]);
       expect(closed).to.equal(true);
     });
@@ -149,13 +177,24 @@ describe('HTTP protocol', () => {
       const named = `X-Tenant: ${world.acme.guid}`;
 
       for (const [request, status] of [
-        [rawRequest('POST /api/v1/auth/login', [named, json, 'Content-Length: 9000', expects]), 413],
         [
-          rawRequest(`POST ${collection}`, [authorization, 'Content-Length: 9', 'Content-Type: text/plain', expects]),
+          rawRequest('POST /api/v1/auth/login', [named, json, 'Content-Length: 9000', expects]),
+          413,
+        ],
+        [
+          rawRequest(`POST ${collection}`, [
+            authorization,
+            'Content-Length: 9',
+            'Content-Type: text/plain',
+            expects,
+          ]),
           415,
         ],
         [rawRequest(`POST ${collection}`, [named, json, 'Content-Length: 9', expects]), 401],
-        [rawRequest(`DELETE ${collection}/9999`, [authorization, 'Content-Length: 9', expects]), 404],
+        [
+          rawRequest(`DELETE ${collection}/9999`, [authorization, 'Content-Length: 9', expects]),
+          404,
+        ],
       ] as const) {
         const { statuses, closed } = await sendRaw(world.url, request);
         expect(statuses).to.deep.equal([status]);
@@ -198,7 +237,8 @@ describe('HTTP protocol', () => {
         rawRequest(`GET ${collection}`, [authorization]),
       ]);
 
-      // The server did not read the body, so its reset of the connection may arrive before the response is read.
+      // The server did not read the body, so its reset of the connection may arrive before the
+      // response is read.
       expect([[], [413]]).to.deep.include(statuses);
       if (statuses.length > 0) expect(text).to.match(/^Connection: close\r$/im);
       expect(closed).to.equal(true);
@@ -227,7 +267,11 @@ describe('HTTP protocol', () => {
       const inner = rawRequest(`GET ${collection}/1`, [authorization]);
       const { statuses, text } = await sendRaw(world.url, [
         // Without a token the request is rejected before its body is read.
-        rawRequest(`POST ${collection}`, [`X-Tenant: ${world.acme.guid}`, `Content-Length: ${inner.length}`], inner),
+        rawRequest(
+          `POST ${collection}`,
+          [`X-Tenant: ${world.acme.guid}`, `Content-Length: ${inner.length}`],
+          inner,
+        ),
         rawRequest(`GET ${collection}/2`, [authorization, 'Connection: close']),
       ]);
       expect(statuses).to.deep.equal([401, 200]);
@@ -240,7 +284,10 @@ describe('HTTP protocol', () => {
   describe('request methods', () => {
     it('TRACE gets 501, CONNECT ends the connection, and an unknown method gets 400', async () => {
       const request = (method: string) =>
-        sendRaw(world.url, rawRequest(`${method} ${collection}`, [authorization, 'Connection: close']));
+        sendRaw(
+          world.url,
+          rawRequest(`${method} ${collection}`, [authorization, 'Connection: close']),
+        );
       expect((await request('TRACE')).statuses).to.deep.equal([501]);
       expect(await request('CONNECT')).to.deep.include({ statuses: [], closed: true });
       expect((await request('FOO')).statuses).to.deep.equal([400]);
@@ -250,10 +297,20 @@ describe('HTTP protocol', () => {
     it('a 405 response lists the methods of the path in its Allow header', async () => {
       const patched = await admin.send('PATCH', collection, { Title: 'x' });
       expectProblem(patched, 405, 'method_not_allowed');
-      expect(patched.headers.get('allow')?.split(', ').sort()).to.deep.equal(['GET', 'HEAD', 'POST']);
+      expect(patched.headers.get('allow')?.split(', ').sort()).to.deep.equal([
+        'GET',
+        'HEAD',
+        'POST',
+      ]);
       const posted = await admin.post(`${collection}/1`, { Title: 'x' });
       expectProblem(posted, 405, 'method_not_allowed');
-      expect(posted.headers.get('allow')?.split(', ').sort()).to.deep.equal(['DELETE', 'GET', 'HEAD', 'PATCH', 'PUT']);
+      expect(posted.headers.get('allow')?.split(', ').sort()).to.deep.equal([
+        'DELETE',
+        'GET',
+        'HEAD',
+        'PATCH',
+        'PUT',
+      ]);
       const login = await world.anonymous.get('/api/v1/auth/login');
       expectProblem(login, 405, 'method_not_allowed');
       expect(login.headers.get('allow')).to.equal('POST');
@@ -261,7 +318,10 @@ describe('HTTP protocol', () => {
     });
 
     it('another method on a page is 405, whoever asks', async () => {
-      for (const [page, allowed] of [['/docs', 'GET, HEAD'] as const, ['/reset', 'GET, HEAD, POST'] as const]) {
+      for (const [page, allowed] of [
+        ['/docs', 'GET, HEAD'] as const,
+        ['/reset', 'GET, HEAD, POST'] as const,
+      ]) {
         const response = await world.anonymous.send('DELETE', page);
         expectProblem(response, 405, 'method_not_allowed');
         expect(response.headers.get('allow')).to.equal(allowed);
@@ -270,14 +330,20 @@ describe('HTTP protocol', () => {
 
     it('the methods of a path are not disclosed to a caller without access to it', async () => {
       expectProblem(await world.anonymous.send('PATCH', collection), 403, 'tenant_required');
-      const named = await world.anonymous.send('PATCH', collection, undefined, { 'X-Tenant': world.acme.guid });
+      const named = await world.anonymous.send('PATCH', collection, undefined, {
+        'X-Tenant': world.acme.guid,
+      });
       expectProblem(named, 401, 'unauthorized');
       expect(named.headers.get('allow')).to.equal(null);
     });
 
     it('a header or a query parameter cannot override the method of a request', async () => {
       for (const name of ['X-HTTP-Method-Override', 'X-HTTP-Method', 'X-Method-Override']) {
-        const response = await admin.post(`${collection}?_method=DELETE`, { Title: name }, { [name]: 'DELETE' });
+        const response = await admin.post(
+          `${collection}?_method=DELETE`,
+          { Title: name },
+          { [name]: 'DELETE' },
+        );
         expect(response.status).to.equal(201);
         expect((await admin.get(`${collection}/1`, { [name]: 'DELETE' })).status).to.equal(200);
       }
@@ -288,8 +354,9 @@ describe('HTTP protocol', () => {
       for (const path of [collection, `${collection}/1`, '/api/v1/auth/me']) {
         const [head, get] = [await sendHead(path, admin), await admin.get(path)];
         expect(head.status).to.equal(200);
-        for (const name of ['content-type', 'content-length', 'etag', 'cache-control'])
+        for (const name of ['content-type', 'content-length', 'etag', 'cache-control']) {
           expect(head.headers.get(name), name).to.equal(get.headers.get(name));
+        }
       }
     });
 
@@ -303,7 +370,10 @@ describe('HTTP protocol', () => {
       ];
 
       for (const [caller, headers] of callers) {
-        const [head, get] = [await sendHead(collection, caller, headers), await caller.get(collection, headers)];
+        const [head, get] = [
+          await sendHead(collection, caller, headers),
+          await caller.get(collection, headers),
+        ];
 
         expect(get.status).to.be.oneOf([401, 403]);
         expect(head.status).to.equal(get.status);
@@ -311,7 +381,10 @@ describe('HTTP protocol', () => {
       }
 
       expect((await sendHead(`${collection}/999`, admin)).status).to.equal(404);
-      const { text } = await sendRaw(world.url, rawRequest(`HEAD ${collection}`, ['Connection: close']));
+      const { text } = await sendRaw(
+        world.url,
+        rawRequest(`HEAD ${collection}`, ['Connection: close']),
+      );
       expect(text.split('\r\n\r\n')[1]).to.equal('');
     });
   });
@@ -368,8 +441,9 @@ describe('HTTP protocol', () => {
         `${collection}#`,
         `${collection}?limit=1#`,
         'http://other.test\\api\\v1\\EntityStatus',
-      ])
+      ]) {
         expect((await get(target)).statuses, target).to.deep.equal([400]);
+      }
       expect((await get('/api\\v1\\EntityStatus')).statuses).to.deep.equal([404]);
       expect((await get(`${collection}?q=a\\b`)).statuses).to.deep.equal([200]);
     });
@@ -382,21 +456,39 @@ describe('HTTP protocol', () => {
         `${collection}/%ff`,
         `${collection}/%00`,
         `${collection}/1%00`,
-      ])
+      ]) {
         expectProblem(await admin.get(path), 404, 'not_found');
+      }
       expect((await world.anonymous.get(`${collection}/%ff`)).status).to.equal(403);
     });
 
     it('the Host header does not affect routing, and absolute URLs are accepted', async () => {
       const request = (target: string, host: string): Promise<RawResult> =>
-        sendRaw(world.url, `GET ${target} HTTP/1.1\r\nHost: ${host}\r\n${authorization}\r\nConnection: close\r\n\r\n`);
+        sendRaw(
+          world.url,
+          `GET ${target} HTTP/1.1\r\nHost: ${host}\r\n${authorization}\r\nConnection: close\r\n\r\n`,
+        );
 
-      for (const host of ['', 'a_b', 'x:99999', 'x:', '127.0.0.1', '[::1]:80', '%C3%A9', "!$&'()*+,;=~"]) {
-        for (const path of ['/api/v1/Activity?limit=2', 'http://other.test/api/v1/Activity?limit=2']) {
+      for (const host of [
+        '',
+        'a_b',
+        'x:99999',
+        'x:',
+        '127.0.0.1',
+        '[::1]:80',
+        '%C3%A9',
+        "!$&'()*+,;=~",
+      ]) {
+        for (const path of [
+          '/api/v1/Activity?limit=2',
+          'http://other.test/api/v1/Activity?limit=2',
+        ]) {
           expect((await request(path, host)).statuses, `${host} ${path}`).to.deep.equal([200]);
         }
 
-        expect((await request('/api/v1/Activity?limit=0', host)).statuses, host).to.deep.equal([400]);
+        expect((await request('/api/v1/Activity?limit=0', host)).statuses, host).to.deep.equal([
+          400,
+        ]);
 
         const { statuses, text } = await request('http://[/api/v1/Activity', host);
         expect(statuses).to.deep.equal([400]);
@@ -441,7 +533,10 @@ describe('HTTP protocol', () => {
     });
 
     it('a request without a tenant gets the same response for an existing and a missing path', async () => {
-      const [known, unknown] = [await world.anonymous.get(collection), await world.anonymous.get('/api/v1/Nothing')];
+      const [known, unknown] = [
+        await world.anonymous.get(collection),
+        await world.anonymous.get('/api/v1/Nothing'),
+      ];
       expect(known.status).to.equal(unknown.status);
       expect({ ...known.body, traceId: '' }).to.deep.equal({ ...unknown.body, traceId: '' });
     });
@@ -453,7 +548,11 @@ describe('HTTP protocol', () => {
 
       expectProblem(await admin.get('/api/v1/Nothing', html), 404, 'not_found');
       expectProblem(await admin.get(`${collection}/999`, html), 404, 'not_found');
-      expectProblem(await admin.send('PATCH', collection, undefined, html), 405, 'method_not_allowed');
+      expectProblem(
+        await admin.send('PATCH', collection, undefined, html),
+        405,
+        'method_not_allowed',
+      );
       expectProblem(await admin.post(collection, '{', html), 400, 'malformed_json');
       expectProblem(await admin.post(collection, {}, html), 400, 'validation_failed');
       expectProblem(
@@ -461,7 +560,11 @@ describe('HTTP protocol', () => {
         415,
         'unsupported_media_type',
       );
-      expectProblem(await admin.post(collection, ' '.repeat(70_000), html), 413, 'payload_too_large');
+      expectProblem(
+        await admin.post(collection, ' '.repeat(70_000), html),
+        413,
+        'payload_too_large',
+      );
       expectProblem(await world.anonymous.get(collection, html), 403, 'tenant_required');
       expectProblem(await admin.withToken('a.b.c').get(collection, html), 401, 'invalid_token');
     });
@@ -472,29 +575,41 @@ describe('HTTP protocol', () => {
         await admin.get('/nothing'),
         await admin.post(collection, '{'),
       ]) {
-        for (const name of ['x-powered-by', 'server', 'access-control-allow-origin'])
+        for (const name of ['x-powered-by', 'server', 'access-control-allow-origin']) {
           expect(response.headers.get(name), name).to.equal(null);
+        }
         expect(response.headers.get('x-content-type-options')).to.equal('nosniff');
       }
     });
 
     it('no response allows another origin to read it (CORS)', async () => {
-      for (const origin of ['https://evil.test', 'null', 'http://backoffice.test.evil.test', world.url]) {
+      for (const origin of [
+        'https://evil.test',
+        'null',
+        'http://backoffice.test.evil.test',
+        world.url,
+      ]) {
         const preflight = await admin.send('OPTIONS', collection, undefined, {
           Origin: origin,
           'Access-Control-Request-Method': 'GET',
         });
         const simple = await admin.get(collection, { Origin: origin });
-        for (const response of [preflight, simple])
+        for (const response of [preflight, simple]) {
           for (const name of response.headers.keys()) expect(name).not.to.match(/^access-control-/);
+        }
       }
     });
 
     it('the request id of a response is generated by the service, never taken from the client', async () => {
       const sent = '00000000-0000-4000-8000-000000000000';
-      const [one, two] = [await admin.get(collection, { 'X-Request-Id': sent }), await admin.get(collection)];
+      const [one, two] = [
+        await admin.get(collection, { 'X-Request-Id': sent }),
+        await admin.get(collection),
+      ];
       expect(one.headers.get('x-request-id')).to.match(uuid).and.not.equal(sent);
-      expect(two.headers.get('x-request-id')).to.match(uuid).and.not.equal(one.headers.get('x-request-id'));
+      expect(two.headers.get('x-request-id'))
+        .to.match(uuid)
+        .and.not.equal(one.headers.get('x-request-id'));
     });
 
     it('a client may cache only reference data, and must revalidate it before each use', async () => {
@@ -506,7 +621,9 @@ describe('HTTP protocol', () => {
 
       const others = [
         await admin.get('/api/v1/auth/me'),
-        await world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid }),
+        await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+          'X-Tenant': world.acme.guid,
+        }),
         await admin.get('/nothing'),
       ];
 
@@ -554,7 +671,9 @@ describe('HTTP protocol', () => {
     let open = 0;
 
     for (let batch = 0; batch < 10; batch++) {
-      const sockets = Array.from({ length: 100 }, () => connect(Number(port), '127.0.0.1').resume());
+      const sockets = Array.from({ length: 100 }, () =>
+        connect(Number(port), '127.0.0.1').resume(),
+      );
       open += sockets.length;
       for (const socket of sockets) ends.push(once(socket, 'close').then(() => open--));
       await Promise.all(sockets.map(socket => once(socket, 'connect')));

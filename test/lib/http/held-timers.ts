@@ -11,8 +11,9 @@ export interface HeldTimers {
 }
 
 /**
- * Holds every timer that `setTimeout` sets for exactly `ms` milliseconds; all others run by the clock. So a test can
- * prove what happens before and after a delay or a time limit, and how long it is, on a machine of any speed.
+ * Holds every timer that `setTimeout` sets for exactly `ms` milliseconds; all others run by the
+ * clock. So a test can prove what happens before and after a delay or a time limit, and how
+ * long it is, on a machine of any speed.
  */
 export function holdTimers(ms: number): HeldTimers {
   const held = new Map<NodeJS.Timeout, () => void>();

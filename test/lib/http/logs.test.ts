@@ -24,7 +24,9 @@ describe('log of requests', () => {
     world.logs.filter(line => line.includes(traceId)).map(line => JSON.parse(line));
   const isAccessLine = (line: Line): boolean => 'method' in line;
 
-  /** Returns the access log line of a response; the service writes it once the response is sent. */
+  /**
+   * Returns the access log line of a response; the service writes it once the response is sent.
+   */
   const accessLineOf = ({ headers }: ApiResponse): Promise<Line> =>
     eventually(() => linesOf(headers.get('x-request-id') ?? '–').find(isAccessLine));
 
@@ -53,23 +55,34 @@ describe('log of requests', () => {
 
   it('the log line of a request says if X-Tenant names another tenant than the token', async () => {
     const mixed = await admin.get(path, { 'X-Tenant': world.globex.guid });
-    expect(await accessLineOf(mixed)).to.include({ status: 200, tenant: world.acme.guid, otherTenantNamed: true });
+    expect(await accessLineOf(mixed)).to.include({
+      status: 200,
+      tenant: world.acme.guid,
+      otherTenantNamed: true,
+    });
     const same = await admin.get(path, { 'X-Tenant': world.acme.guid.toUpperCase() });
     expect(await accessLineOf(same)).not.to.have.property('otherTenantNamed');
   });
 
   it('a client that disconnects before its body is read is logged as 499, not as an error', async () => {
     let before = world.logs.length;
-    const head = [`X-Tenant: ${world.acme.guid}`, 'Content-Type: application/json', 'Content-Length: 100'];
+    const head = [
+      `X-Tenant: ${world.acme.guid}`,
+      'Content-Type: application/json',
+      'Content-Length: 100',
+    ];
     const findLine = () =>
       world.logs.slice(before).find(text => text.includes('"route":"/api/v1/auth/reset-password"'));
 
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('begin; lock table tenants in access exclusive mode');
-      await client.query(`notify control_changes, '*:*'; commit; begin; lock table tenants in access exclusive mode`);
+      await client.query(
+        `notify control_changes, '*:*'; commit; begin; lock table tenants in access exclusive mode`,
+      );
       const isWaiting = async () => (await readLockWaiters(client)).length > 0;
 
-      // A request that arrives before the notification finds the tenant in the cache, and waits for its body instead.
+      // A request that arrives before the notification finds the tenant in the cache, and waits
+      // for its body instead.
       await eventually(async () => {
         before = world.logs.length;
         const socket = connect(Number(new URL(world.url).port), '127.0.0.1');
@@ -102,7 +115,10 @@ describe('log of requests', () => {
       [await admin.get('/nothing'), { status: 404, code: 'not_found', tenant: world.acme.guid }],
       [await admin.post(path, {}), { status: 400, code: 'validation_failed' }],
       [await admin.post(path, '{'), { status: 400, code: 'malformed_json' }],
-      [await admin.send('PATCH', path), { status: 405, code: 'method_not_allowed', method: 'PATCH' }],
+      [
+        await admin.send('PATCH', path),
+        { status: 405, code: 'method_not_allowed', method: 'PATCH' },
+      ],
     ];
 
     for (const [response, expected] of rejected) {
@@ -118,7 +134,8 @@ describe('log of requests', () => {
     const authorization = `Authorization: Bearer ${admin.tokens?.accessToken}`;
     const post = rawRequest(`POST ${path}`, [authorization, ...head], '{"Title":');
     const before = world.logs.length;
-    // On a busy machine the client may disconnect before the service has resolved the tenant. Then it tries again.
+    // On a busy machine the client may disconnect before the service has resolved the tenant.
+    // Then it tries again.
     let tries = 0;
     const line = await eventually(async () => {
       await sendRaw(world.url, post, { withinMs: 100 * 2 ** tries++ });
@@ -141,7 +158,10 @@ describe('log of requests', () => {
     const before = world.logs.length;
 
     const responses = [
-      await admin.get(`/${encodeURIComponent(`x\r\n${forged}`)}`, { 'User-Agent': forged, Referer: forged }),
+      await admin.get(`/${encodeURIComponent(`x\r\n${forged}`)}`, {
+        'User-Agent': forged,
+        Referer: forged,
+      }),
       await admin.get(`${path}/${encodeURIComponent(`1\n${forged}`)}`),
       await admin.post(path, { Title: `x\n${forged}` }),
       await admin.get(path, { 'X-Tenant': forged, 'X-Request-Id': forged }),
@@ -164,7 +184,10 @@ describe('log of requests', () => {
         'i',
       );
 
-    /** Expects a response that says only that the request failed, and its cause in the log under the same trace id. */
+    /**
+     * Expects a response that says only that the request failed, and its cause in the log under
+     * the same trace id.
+     */
     async function expectFailure(
       response: ApiResponse,
       tenant: TestTenant,
@@ -203,11 +226,19 @@ describe('log of requests', () => {
     it('a failure to write the audit entry rolls the change back and is logged with its cause', async () => {
       const broken = await world.provision('unaudited');
       const client = await world.login(broken);
-      await sql(broken, `create function break() returns trigger language plpgsql as $$ begin raise 'broken'; end $$`);
-      await sql(broken, 'create trigger break before insert on audit_log for each row execute function break()');
+      await sql(
+        broken,
+        `create function break() returns trigger language plpgsql as $$ begin raise 'broken'; end $$`,
+      );
+      await sql(
+        broken,
+        'create trigger break before insert on audit_log for each row execute function break()',
+      );
       const failed = await client.post(path, { Title: 'Valuable-Value' });
       await expectFailure(failed, broken, 500, 'internal_error');
-      expect(await sql(broken, `select 1 from entity_statuses where title = 'Valuable-Value'`)).to.deep.equal([]);
+      expect(
+        await sql(broken, `select 1 from entity_statuses where title = 'Valuable-Value'`),
+      ).to.deep.equal([]);
     });
 
     it('a failure in the control database is logged with its cause', async () => {
@@ -227,7 +258,11 @@ describe('log of requests', () => {
     it('a request to a tenant whose database is missing gets 503 with Retry-After', async () => {
       const tenant = await world.provision('gone');
       const client = await world.login(tenant);
-      await controlSql(world, `update tenants set database_name = database_name || '_x' where id = ?`, [tenant.id]);
+      await controlSql(
+        world,
+        `update tenants set database_name = database_name || '_x' where id = ?`,
+        [tenant.id],
+      );
       const response = await eventually(async () => {
         const response = await client.get(path);
         return response.status !== 200 && response;
@@ -246,7 +281,11 @@ describe('log of requests', () => {
     await other.post(path, { Title: values[0], Weighting: values[0] });
 
     const named = { 'X-Tenant': world.globex.guid };
-    await world.anonymous.post('/api/v1/auth/login', { email: values[1], password: values[2] }, named);
+    await world.anonymous.post(
+      '/api/v1/auth/login',
+      { email: values[1], password: values[2] },
+      named,
+    );
     const { body } = await world.anonymous.post(
       '/api/v1/auth/refresh',
       { refreshToken: other.tokens?.refreshToken },

@@ -16,21 +16,36 @@ const otherUnits = (
 ).split(' ');
 const otherUnit = new RegExp(`_(${otherUnits.join('|')})(_|$)`);
 
-/** The rules of `promtool check metrics` (prometheus/util/promlint): returns what it would say about one metric. */
+/**
+ * The rules of `promtool check metrics` (prometheus/util/promlint): returns what it would say
+ * about one metric.
+ */
 function lint(name: string, { help, type, labels }: Metric): string[] {
   const isDistribution = type === 'histogram' || type === 'summary';
   const rules: [boolean, string][] = [
     [help === '', 'no help text'],
     [type === 'counter' && !name.endsWith('_total'), 'counter metrics should have "_total" suffix'],
-    [type !== 'counter' && name.endsWith('_total'), 'non-counter metrics should not have "_total" suffix'],
-    [!isDistribution && /_(count|sum|bucket)$/.test(name), 'only histograms and summaries have this suffix'],
+    [
+      type !== 'counter' && name.endsWith('_total'),
+      'non-counter metrics should not have "_total" suffix',
+    ],
+    [
+      !isDistribution && /_(count|sum|bucket)$/.test(name),
+      'only histograms and summaries have this suffix',
+    ],
     [type !== 'histogram' && labels.has('le'), 'only histograms have the label le'],
     [type !== 'summary' && labels.has('quantile'), 'only summaries have the label quantile'],
     [new RegExp(`_${type}(_|$)`).test(name), 'metric name should not include type'],
     [name.includes(':'), 'metric names should not contain ":"'],
     [/[a-z][A-Z]/.test(name), 'metric names should be written in snake_case'],
-    [[...labels].some(label => /[a-z][A-Z]/.test(label)), 'label names should be written in snake_case'],
-    [name.split('_').some(part => abbreviations.has(part)), 'metric names should not contain abbreviated units'],
+    [
+      [...labels].some(label => /[a-z][A-Z]/.test(label)),
+      'label names should be written in snake_case',
+    ],
+    [
+      name.split('_').some(part => abbreviations.has(part)),
+      'metric names should not contain abbreviated units',
+    ],
     [otherUnit.test(name), 'use base units: seconds, bytes, ratio'],
   ];
   return rules.filter(([broken]) => broken).map(([, text]) => `${name}: ${text}`);
@@ -48,7 +63,9 @@ function parse(text: string): Map<string, Metric> {
   }
   for (const [, series = '', labels = ''] of text.matchAll(/^(\w+)\{(.*)\} /gm)) {
     const metric = metrics.get(series) ?? metrics.get(series.replace(/_(bucket|sum|count)$/, ''));
-    for (const [, label = ''] of labels.matchAll(/(\w+)="(?:[^"\\]|\\.)*"/g)) metric?.labels.add(label);
+    for (const [, label = ''] of labels.matchAll(/(\w+)="(?:[^"\\]|\\.)*"/g)) {
+      metric?.labels.add(label);
+    }
   }
   return metrics;
 }
@@ -78,8 +95,9 @@ describe('names of metrics', () => {
       'a_gauge',
       'aB',
       'a:b',
-    ])
+    ]) {
       expect(lint(name, metric), name).to.have.length(1);
+    }
     expect(lint('requests', { ...metric, type: 'counter', help: '' })).to.have.length(2);
   });
 
@@ -98,15 +116,23 @@ describe('names of metrics', () => {
     const { service } = await world.startAnotherServer();
     const text = await (await fetch(`http://127.0.0.1:${service.managementPort}/metrics`)).text();
 
-    expect(text).to.match(/^build_info\{version="\d+\.\d+\.\d+",schema_version="\d{4}-[\w-]+"\} 1$/m);
+    expect(text).to.match(
+      /^build_info\{version="\d+\.\d+\.\d+",schema_version="\d{4}-[\w-]+"\} 1$/m,
+    );
     expect(text).to.match(/^tenants\{state="active",schema_version="\d{4}-[\w-]+"\} 2$/m);
-    expect(text).to.include('migration_run_last_info{state="failed",schema_version="0001-head"} 1\n');
+    expect(text).to.include(
+      'migration_run_last_info{state="failed",schema_version="0001-head"} 1\n',
+    );
     expect(text).to.include('migration_run_last_tenants{outcome="failed"} 1\n');
     expect(text).to.include('migration_run_last_tenants{outcome="migrated"} 1\n');
 
-    const times = [...text.matchAll(/^migration_run_last_(?:start|finish)_timestamp_seconds ([\d.]+)$/gm)];
+    const times = [
+      ...text.matchAll(/^migration_run_last_(?:start|finish)_timestamp_seconds ([\d.]+)$/gm),
+    ];
     expect(times).to.have.length(2);
-    for (const [, seconds] of times) expect(Math.abs(Number(seconds) - Date.now() / 1_000)).to.be.below(60);
+    for (const [, seconds] of times) {
+      expect(Math.abs(Number(seconds) - Date.now() / 1_000)).to.be.below(60);
+    }
   });
 
   it('a Redis that fails is shown', async () => {
@@ -118,7 +144,9 @@ describe('names of metrics', () => {
 
   it('a mail that cannot be sent is counted', async () => {
     const body = { email: world.acme.admin.email };
-    await world.anonymous.post('/api/v1/auth/reset-password', body, { 'X-Tenant': world.acme.guid });
+    await world.anonymous.post('/api/v1/auth/reset-password', body, {
+      'X-Tenant': world.acme.guid,
+    });
     await eventually(async () => /^mails_failed_total 1$/m.test(await read()));
     expect(await read()).to.include('mails_sent_total 0\n');
   });

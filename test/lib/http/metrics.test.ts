@@ -5,7 +5,10 @@ import { reserveOf } from '../../../src/tenancy/connections/share.ts';
 import { eventually } from '../../support/eventually.ts';
 import { useWorld } from '../../support/world.ts';
 
-/** Returns the value of one series in the text format, or 0 if the text does not have the series. */
+/**
+ * Returns the value of one series in the text format, or 0 if the text does not have the
+ * series.
+ */
 function value(text: string, series: string): number {
   const line = text.split('\n').find(candidate => candidate.startsWith(`${series} `));
   return Number(line?.slice(series.length + 1) ?? 0);
@@ -65,7 +68,8 @@ describe('metrics', () => {
     const { connectionBudget, controlConnections } = world.config;
     const limit = connectionBudget - reserveOf(connectionBudget) - controlConnections - 1;
     await eventually(
-      async () => value(await readMetrics(), `database_connections_limit{server="${server}"}`) === limit,
+      async () =>
+        value(await readMetrics(), `database_connections_limit{server="${server}"}`) === limit,
     );
   });
 
@@ -75,8 +79,16 @@ describe('metrics', () => {
     await world.anonymous.get('/secret-path');
     const text = await readMetrics();
     expect(text).to.include('route="none"');
-    for (const secret of ['secret', world.acme.admin.email, world.acme.guid, world.acme.database, 'acme', '127.0.0.1/'])
+    for (const secret of [
+      'secret',
+      world.acme.admin.email,
+      world.acme.guid,
+      world.acme.database,
+      'acme',
+      '127.0.0.1/',
+    ]) {
       expect(text).to.not.include(secret);
+    }
   });
 
   it('every status of every route makes at most 2,000 series', async () => {
@@ -100,7 +112,15 @@ describe('metrics', () => {
     const routes = apiRoutes({} as never);
     for (const { method, path: route } of routes) {
       for (const status of [200, 400, 401, 403, 404, 499, 503]) {
-        metrics.count({ method, route, status, ms: 1, bytes: 0, tenant: undefined, reason: 'expired' });
+        metrics.count({
+          method,
+          route,
+          status,
+          ms: 1,
+          bytes: 0,
+          tenant: undefined,
+          reason: 'expired',
+        });
       }
     }
 

@@ -40,14 +40,21 @@ describe('values as clients write them', () => {
 
     const header = 'PromoCode,Name,DiscountType,DiscountValue';
     const file = `${header}\nNCSV,Number,Percentage,99.99999999999999999\nNCSV2,Number,Percentage,19.50\n`;
-    const imported = await postText('/api/v1/Imports?resource=Promotion&mode=create&dryRun=true', file, {
-      'Content-Type': 'text/csv',
-    });
-    expect(imported.body.Errors.map(({ Line, Field }: { Line: number; Field: string }) => [Line, Field])).to.deep.equal(
-      [[2, 'DiscountValue']],
+    const imported = await postText(
+      '/api/v1/Imports?resource=Promotion&mode=create&dryRun=true',
+      file,
+      {
+        'Content-Type': 'text/csv',
+      },
     );
+    expect(
+      imported.body.Errors.map(({ Line, Field }: { Line: number; Field: string }) => [Line, Field]),
+    ).to.deep.equal([[2, 'DiscountValue']]);
 
-    const activity = await postText('/api/v1/Activity', '{"ActivityCode":1,"EntityId":4503599627370497.5}');
+    const activity = await postText(
+      '/api/v1/Activity',
+      '{"ActivityCode":1,"EntityId":4503599627370497.5}',
+    );
     expect(activity.status).to.equal(400);
     expect(Object.keys(activity.body.errors ?? {})).to.deep.equal(['EntityId']);
   });
@@ -61,7 +68,13 @@ describe('values as clients write them', () => {
     ];
     for (const [index, StartsAt] of forms.entries()) {
       const code = `TIME${index}`;
-      const promotion = { PromoCode: code, Name: 'Time', DiscountType: 'Percentage', DiscountValue: 5, StartsAt };
+      const promotion = {
+        PromoCode: code,
+        Name: 'Time',
+        DiscountType: 'Percentage',
+        DiscountValue: 5,
+        StartsAt,
+      };
       const created = await admin.post('/api/v1/Promotions', promotion);
       expect(created.status, StartsAt).to.equal(201);
       expect(created.body.StartsAt, StartsAt).to.equal('2026-01-31T12:00:00.000Z');
@@ -73,8 +86,19 @@ describe('values as clients write them', () => {
       expect(found, StartsAt).to.have.length(1);
     }
 
-    for (const StartsAt of ['2026-01-31', '2026-01-31 12:00:00Z', '2026-02-30T12:00Z', '2026-01-31T12:00']) {
-      const promotion = { PromoCode: 'T', Name: 'Time', DiscountType: 'Percentage', DiscountValue: 5, StartsAt };
+    for (const StartsAt of [
+      '2026-01-31',
+      '2026-01-31 12:00:00Z',
+      '2026-02-30T12:00Z',
+      '2026-01-31T12:00',
+    ]) {
+      const promotion = {
+        PromoCode: 'T',
+        Name: 'Time',
+        DiscountType: 'Percentage',
+        DiscountValue: 5,
+        StartsAt,
+      };
       expect((await admin.post('/api/v1/Promotions', promotion)).status, StartsAt).to.equal(400);
     }
   });
@@ -87,7 +111,10 @@ describe('values as clients write them', () => {
     }
 
     for (const Code of ['...', 'a/b', 'a?b', 'a%b', 'a#b', 'ü+ä', '%2e', 'a b']) {
-      expect((await admin.post('/api/v1/UnitsOfMeasure', { Code, Name: 'Code' })).status, Code).to.equal(201);
+      expect(
+        (await admin.post('/api/v1/UnitsOfMeasure', { Code, Name: 'Code' })).status,
+        Code,
+      ).to.equal(201);
       const path = `/api/v1/UnitsOfMeasure/code/${encodeURIComponent(Code)}`;
       expect((await admin.get(path)).body.Code, Code).to.equal(Code);
     }
@@ -99,12 +126,23 @@ describe('values as clients write them', () => {
       expect(response.status, JSON.stringify(Name)).to.equal(400);
       expect(fieldsOf(response), JSON.stringify(Name)).to.deep.equal(['Name']);
     }
-    expect((await admin.post('/api/v1/OrderStatuses', { Name: '👩‍👩‍👧' })).status, 'joined characters').to.equal(201);
+    expect(
+      (await admin.post('/api/v1/OrderStatuses', { Name: '👩‍👩‍👧' })).status,
+      'joined characters',
+    ).to.equal(201);
   });
 
   it('a text is looked for in the form in which it is stored: q, filter and path find the same record', async () => {
-    await admin.post('/api/v1/UnitsOfMeasure', { Code: ' CAFE\u0301 ', Name: ' Cafe\u0301 kilogram ' });
-    for (const query of ['q=kilogram%20', 'q=%20Caf%C3%A9', 'q=Cafe%CC%81', 'filter[Name]=Cafe%CC%81%20kilogram%20']) {
+    await admin.post('/api/v1/UnitsOfMeasure', {
+      Code: ' CAFE\u0301 ',
+      Name: ' Cafe\u0301 kilogram ',
+    });
+    for (const query of [
+      'q=kilogram%20',
+      'q=%20Caf%C3%A9',
+      'q=Cafe%CC%81',
+      'filter[Name]=Cafe%CC%81%20kilogram%20',
+    ]) {
       const { body } = await admin.get(`/api/v1/UnitsOfMeasure?${query}`);
       expect(
         body.map(({ Code }: { Code: string }) => Code),
@@ -113,7 +151,9 @@ describe('values as clients write them', () => {
     }
     expect((await admin.get('/api/v1/UnitsOfMeasure/code/CAFE%CC%81%20')).status).to.equal(200);
 
-    const parts = await admin.get('/api/v1/UnitsOfMeasure?filter[Name][prefix]=Caf%C3%A9%20&filter[Code]=%20CAF%C3%89');
+    const parts = await admin.get(
+      '/api/v1/UnitsOfMeasure?filter[Name][prefix]=Caf%C3%A9%20&filter[Code]=%20CAF%C3%89',
+    );
     expect(parts.body, 'a part of a text, with its space').to.have.length(1);
     const others = await admin.get('/api/v1/UnitsOfMeasure?filter[Name][prefix]=Caf%20');
     expect(others.body, 'another part of a text, with its space').to.deep.equal([]);
@@ -137,7 +177,10 @@ describe('values as clients write them', () => {
       expect(response.status, name).to.equal(400);
       expect(fieldsOf(response), name).to.deep.equal([name]);
     }
-    expect((await admin.get('/api/v1/OrderStatuses?filtered=yes')).status, 'another word').to.be.oneOf([200, 404]);
+    expect(
+      (await admin.get('/api/v1/OrderStatuses?filtered=yes')).status,
+      'another word',
+    ).to.be.oneOf([200, 404]);
   });
 
   it('JSON is taken with any parameter of its media type, and refused in another charset than UTF-8', async () => {
@@ -152,7 +195,11 @@ describe('values as clients write them', () => {
 
     for (const [index, parameter] of names.entries()) {
       const headers = { 'Content-Type': `application/json; ${parameter}` };
-      const { status } = await postText('/api/v1/OrderStatuses', `{"Name":"media ${index}"}`, headers);
+      const { status } = await postText(
+        '/api/v1/OrderStatuses',
+        `{"Name":"media ${index}"}`,
+        headers,
+      );
       expect(status, parameter).to.equal(201);
     }
 

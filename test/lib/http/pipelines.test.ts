@@ -69,7 +69,9 @@ describe('pipelines', () => {
     api.http.once('connection', socket => (received = () => socket.bytesRead));
     const body = 'x'.repeat(40 * mebibyte); // more than the buffers of both sides hold
     const post = rawRequest('POST /', [`Content-Length: ${body.length}`]);
-    const exchange = sendRaw(url, [rawRequest('GET /held') + rawRequest('GET /2'), post + body], { until: /<\d+>/ });
+    const exchange = sendRaw(url, [rawRequest('GET /held') + rawRequest('GET /2'), post + body], {
+      until: /<\d+>/,
+    });
     const response = await eventually(() => held[0]);
     for (let turn = 0; turn < 200; turn++) await new Promise(resolve => setImmediate(resolve));
     expect(received()).to.be.below(mebibyte);
@@ -80,13 +82,19 @@ describe('pipelines', () => {
   });
 
   it('a connection on which more than 20 requests wait is closed, and none of them is started', async () => {
-    const exchange = sendRaw(url, rawRequest('GET /held') + rawRequest('GET /waiting').repeat(10_000));
+    const exchange = sendRaw(
+      url,
+      rawRequest('GET /held') + rawRequest('GET /waiting').repeat(10_000),
+    );
     expect(await exchange).to.deep.include({ closed: true, statuses: [] });
     expect(started).to.deep.equal(['/held']);
   });
 
   it('no request is started after the response that closes its connection', async () => {
-    const { statuses, closed } = await sendRaw(url, rawRequest('GET /last') + rawRequest('GET /never').repeat(20));
+    const { statuses, closed } = await sendRaw(
+      url,
+      rawRequest('GET /last') + rawRequest('GET /never').repeat(20),
+    );
     expect([statuses, closed]).to.deep.equal([[200], true]);
     expect(started).to.deep.equal(['/last']);
   });
@@ -108,7 +116,9 @@ describe('pipelines', () => {
     await once(client, 'close');
     response.end('held');
     await once(response, 'close');
-    expect((await sendRaw(url, rawRequest('GET /other'), { until: /other/ })).statuses).to.deep.equal([200]);
+    expect(
+      (await sendRaw(url, rawRequest('GET /other'), { until: /other/ })).statuses,
+    ).to.deep.equal([200]);
     expect(started).to.deep.equal(['/held', '/other']);
   });
 
@@ -124,7 +134,9 @@ describe('pipelines above the rate limit', () => {
 
   it('a connection that goes on after ten rejections is closed with the tenth', async () => {
     const [known, other] = [world.acme, world.globex].map(({ guid }) => `X-Tenant: ${guid}`);
-    const requests = [known, other].map(tenant => rawRequest('GET /api/v1/EntityStatus', [String(tenant)]));
+    const requests = [known, other].map(tenant =>
+      rawRequest('GET /api/v1/EntityStatus', [String(tenant)]),
+    );
     const { statuses, text, closed } = await sendRaw(world.url, requests.join('').repeat(10));
     expect(statuses.filter(status => status === 429)).to.have.lengthOf(10);
     expect(statuses.at(-1)).to.equal(429);

@@ -18,14 +18,20 @@ const patienceMs = 30_000;
 const parallelClients = 10;
 const installationId = 'an-installation';
 
-if (!redisInstalled) console.log('redis-server is not installed: the tests of rate limits in Redis are skipped');
-else describe('rate limits in Redis', rateLimitsInRedis);
+if (!redisInstalled) {
+  console.log('redis-server is not installed: the tests of rate limits in Redis are skipped');
+} else {
+  describe('rate limits in Redis', rateLimitsInRedis);
+}
 
 function rateLimitsInRedis(this: Mocha.Suite): void {
   this.slow(4_000);
   let world: World;
   let redis: TestRedis;
-  /** The time limits of calls to Redis. While these are held, a call ends only by a reply, an error or the test. */
+  /**
+   * The time limits of calls to Redis. While these are held, a call ends only by a reply, an
+   * error or the test.
+   */
   let timeLimits: HeldTimers;
   const running: RunningServer[] = [];
   const stopAll = () => Promise.all(running.splice(0).map(service => service.stop()));
@@ -57,28 +63,44 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     const client = new Client(url);
     return {
       get: (address: string) => client.get(anyPath, { 'X-Forwarded-For': address }),
-      login: (address: string, email: string) => client.post(login, { email }, { 'X-Forwarded-For': address }),
+      login: (address: string, email: string) =>
+        client.post(login, { email }, { 'X-Forwarded-For': address }),
     };
   };
-  const readId = async () => (await readInstallationIdentity(await world.installation.control())).id;
+  const readId = async () =>
+    (await readInstallationIdentity(await world.installation.control())).id;
   const events = () =>
-    world.logs.map(line => JSON.parse(line).event).filter(event => String(event).startsWith('rate_limits'));
+    world.logs
+      .map(line => JSON.parse(line).event)
+      .filter(event => String(event).startsWith('rate_limits'));
   const logged = (event: string) => eventually(() => events().includes(event), patienceMs);
 
   it('all processes share one count, in keys that reveal no account and belong to one limit each', async () => {
     const settings = { RATE_LIMIT_LOGIN: '5/15m' };
     const [one, two] = await Promise.all([start(settings), start(settings)]);
     const email = 'spy\r\nFLUSHALL\r\n*{x}@acme.test';
-    for (let i = 0; i < 5; i++) expect((await (i % 2 ? one : two).login('192.0.2.1', email)).status).to.equal(403);
+    for (let i = 0; i < 5; i++) {
+      expect((await (i % 2 ? one : two).login('192.0.2.1', email)).status).to.equal(403);
+    }
     const sixth = await Promise.all([one.login('192.0.2.1', email), two.login('192.0.2.1', email)]);
     expect(statusCounts(sixth)).to.deep.equal({ 429: 2 });
     expect((await two.get('192.0.2.1')).headers.get('ratelimit-remaining')).to.equal('999992');
 
-    for (const address of ['not an address', 'x'.repeat(4_000), ', ,', '192.0.2.9:80', 'fe80::1%eth0', '*'])
+    for (const address of [
+      'not an address',
+      'x'.repeat(4_000),
+      ', ,',
+      '192.0.2.9:80',
+      'fe80::1%eth0',
+      '*',
+    ]) {
       expect((await one.get(address)).status).to.equal(403);
+    }
     const id = await readId();
     const keys = (await redis.admin.keys('*:rl:[^p]*')).sort();
-    expect((await redis.admin.keys('*')).filter(key => !key.startsWith(`${id}:rl:`))).to.deep.equal([]);
+    expect((await redis.admin.keys('*')).filter(key => !key.startsWith(`${id}:rl:`))).to.deep.equal(
+      [],
+    );
     expect(keys).to.have.length(3);
     expect(keys[0]).to.equal(`${id}:rl:global:127.0.0.1`);
     expect(keys[1]).to.equal(`${id}:rl:global:192.0.2.1`);
@@ -103,13 +125,18 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
 
   describe('Redis that does not reply', () => {
     it('while Redis does not reply, the first calls wait 80 ms, and later ones do not wait', async () => {
-      const store = await createRateLimitStore({ redisUrl: redis.url, installationId, log: world.log });
+      const store = await createRateLimitStore({
+        redisUrl: redis.url,
+        installationId,
+        log: world.log,
+      });
       const hit = () => store.hit('rl:test', { max: 1_000, windowMs: 60_000 });
 
       redis.signal('SIGSTOP');
       for (let i = 0; i < 2; i++) {
         const hits = Promise.all([hit(), hit()]);
-        await eventually(() => timeLimits.size === 1, patienceMs); // calls made together share one command
+        // calls made together share one command
+        await eventually(() => timeLimits.size === 1, patienceMs);
         timeLimits.release();
         await hits;
       }
@@ -117,7 +144,9 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       const { total } = timeLimits;
       // A promise that waits for nothing settles before the next turn of the event loop.
       for (let i = 0; i < 5; i++) {
-        expect(await Promise.race([hit().then(() => 'counted'), setImmediate('waited')])).to.equal('counted');
+        expect(await Promise.race([hit().then(() => 'counted'), setImmediate('waited')])).to.equal(
+          'counted',
+        );
       }
       expect(timeLimits.total).to.equal(total);
 
@@ -133,7 +162,8 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       const before = timeLimits.total;
       const responses = await endingTimeLimits(load(one.get, '192.0.2.5', 200));
 
-      // After the third call in a row without a reply, only one now and then begins; calls that run then still end.
+      // After the third call in a row without a reply, only one now and then begins; calls that
+      // run then still end.
       expect(timeLimits.total - before).to.be.within(1, 3 + 2 * parallelClients);
       expect(statusCounts(responses)).to.deep.equal({ 403: 50, 429: 150 });
       expect(events()[0]).to.equal('rate_limits_own');
@@ -167,7 +197,10 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       other.close();
     });
 
-    /** Ends every call to Redis at its time limit, without waiting for the clock, until `work` is done. */
+    /**
+     * Ends every call to Redis at its time limit, without waiting for the clock, until `work`
+     * is done.
+     */
     async function endingTimeLimits<T>(work: Promise<T>): Promise<T> {
       let done = false;
       const result = work.finally(() => {
@@ -183,8 +216,16 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
 
   describe('Redis that refuses to count', () => {
     const refusals: [string, () => Promise<unknown>, () => Promise<unknown>][] = [
-      ['OOM', () => redis.admin.config('SET', 'maxmemory', 1), () => redis.admin.config('SET', 'maxmemory', 0)],
-      ['READONLY', () => redis.admin.replicaof('127.0.0.1', 1), () => redis.admin.replicaof('NO', 'ONE')],
+      [
+        'OOM',
+        () => redis.admin.config('SET', 'maxmemory', 1),
+        () => redis.admin.config('SET', 'maxmemory', 0),
+      ],
+      [
+        'READONLY',
+        () => redis.admin.replicaof('127.0.0.1', 1),
+        () => redis.admin.replicaof('NO', 'ONE'),
+      ],
       [
         'NOAUTH',
         async () => {
@@ -201,7 +242,8 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
         await provoke();
 
         try {
-          const responses = await load(one.get, '192.0.2.6', 100); // would not end if a request waited 80 ms
+          // would not end if a request waited 80 ms
+          const responses = await load(one.get, '192.0.2.6', 100);
           expect(statusCounts(responses)).to.deep.equal({ 403: 10, 429: 90 });
           await load(one.get, '192.0.2.7', 10);
         } finally {
@@ -211,7 +253,8 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
         await logged('rate_limits_shared');
         expect([...new Set(events())]).to.deep.equal(['rate_limits_own', 'rate_limits_shared']);
 
-        // A line for each reason: a connection that is cut first says so before the next one is refused.
+        // A line for each reason: a connection that is cut first says so before the next one is
+        // refused.
         const reasons = world.logs.map(line => JSON.parse(line).reason).filter(Boolean);
         expect(new Set(reasons).size, String(reasons)).to.equal(reasons.length);
       });
@@ -219,13 +262,20 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
 
     it('processes share no count before Redis can write again, even if it could write a moment ago', async () => {
       const probes = holdTimers(500);
-      const store = await createRateLimitStore({ redisUrl: redis.url, installationId, log: world.log }); // sends the first probe
+      const store = await createRateLimitStore({
+        redisUrl: redis.url,
+        installationId,
+        log: world.log,
+      }); // sends the first probe
 
       try {
         await redis.admin.config('SET', 'maxmemory', 1);
         for (let i = 0; i < 3; i++) await store.hit('rl:test', { max: 1_000, windowMs: 60_000 });
         probes.release();
-        await eventually(() => probes.size === 1 || events().includes('rate_limits_shared'), patienceMs);
+        await eventually(
+          () => probes.size === 1 || events().includes('rate_limits_shared'),
+          patienceMs,
+        );
         expect(events()).to.deep.equal(['rate_limits_own']);
 
         await redis.admin.config('SET', 'maxmemory', 0);
@@ -241,22 +291,35 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     });
 
     it('while Redis replies LOADING or MISCONF, the process counts by itself and no request waits', async () => {
-      for (const error of ['LOADING Redis is loading the dataset in memory', 'MISCONF Errors writing to the disk']) {
+      for (const error of [
+        'LOADING Redis is loading the dataset in memory',
+        'MISCONF Errors writing to the disk',
+      ]) {
         const fake = await replyingAlways(`-${error}\r\n`);
         const one = await start({ RATE_LIMIT_GLOBAL: '20/60s', REDIS_URL: fake.url });
-        expect(statusCounts(await load(one.get, '192.0.2.8', 100))).to.deep.equal({ 403: 20, 429: 80 });
+        expect(statusCounts(await load(one.get, '192.0.2.8', 100))).to.deep.equal({
+          403: 20,
+          429: 80,
+        });
         await stopAll();
         fake.close();
       }
       expect(events()).to.deep.equal(['rate_limits_own', 'rate_limits_own']);
-      expect(world.logs.map(line => JSON.parse(line).reason).filter(Boolean)).to.deep.equal(['LOADING', 'MISCONF']);
+      expect(world.logs.map(line => JSON.parse(line).reason).filter(Boolean)).to.deep.equal([
+        'LOADING',
+        'MISCONF',
+      ]);
     });
   });
 
   describe('two processes and a Redis with a fault', () => {
     /** What a client may send in a minute; without Redis, to each of the two processes. */
     const max = 30;
-    const faults: [fault: string, provoke: (proxy: FaultProxy) => unknown, end: (proxy: FaultProxy) => unknown][] = [
+    const faults: [
+      fault: string,
+      provoke: (proxy: FaultProxy) => unknown,
+      end: (proxy: FaultProxy) => unknown,
+    ][] = [
       ['is frozen', () => redis.signal('SIGSTOP'), () => redis.signal('SIGCONT')],
       ['answers after a second', proxy => proxy.delay(500), proxy => proxy.heal(false)],
       [
@@ -276,12 +339,20 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     for (const [fault, provoke, end] of faults) {
       it(`while Redis ${fault}, each process allows its limit and no more, and every other response is 429`, async () => {
         timeLimits.restore(); // the real clock
-        const settings = { RATE_LIMIT_GLOBAL: `${max}/1h`, REDIS_URL: `redis://127.0.0.1:${proxy.port}` };
+        const settings = {
+          RATE_LIMIT_GLOBAL: `${max}/1h`,
+          REDIS_URL: `redis://127.0.0.1:${proxy.port}`,
+        };
         const [one, two] = await Promise.all([start(settings), start(settings)]);
         const both = async (address: string, requests: number): Promise<ApiResponse[]> =>
-          (await Promise.all([load(one.get, address, requests), load(two.get, address, requests)])).flat();
+          (
+            await Promise.all([load(one.get, address, requests), load(two.get, address, requests)])
+          ).flat();
         let attempt = 0;
-        await eventually(async () => statusCounts(await both(`198.51.100.${++attempt}`, max))[403] === max, patienceMs);
+        await eventually(
+          async () => statusCounts(await both(`198.51.100.${++attempt}`, max))[403] === max,
+          patienceMs,
+        );
         const sharedBefore = events().filter(event => event === 'rate_limits_shared').length;
 
         await provoke(proxy);
@@ -292,10 +363,12 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
 
         expect(Object.keys(during).sort()).to.deep.equal(['403', '429']);
         expect(during[403]).to.be.within(max, 2 * max);
-        // One call in a row waits for its time limit, and after three of them none does; a busy machine takes longer.
+        // One call in a row waits for its time limit, and after three of them none does; a busy
+        // machine takes longer.
         expect(ms).to.be.below(10_000);
         await eventually(
-          () => events().filter(event => event === 'rate_limits_shared').length === sharedBefore + 2,
+          () =>
+            events().filter(event => event === 'rate_limits_shared').length === sharedBefore + 2,
           patienceMs,
         );
         const after = statusCounts(await both('192.0.2.32', max));
@@ -354,7 +427,11 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
 }
 
 /** Sends requests of one client, ten at a time. */
-async function load(get: (address: string) => Promise<ApiResponse>, address: string, requests: number) {
+async function load(
+  get: (address: string) => Promise<ApiResponse>,
+  address: string,
+  requests: number,
+) {
   const responses: ApiResponse[] = [];
   let left = requests;
   const clients = Array.from({ length: parallelClients }, async () => {
@@ -377,7 +454,9 @@ async function replyingAlways(reply: string): Promise<{ url: string; close(): vo
   const server: Server = createServer(socket => {
     sockets.add(socket);
     socket.on('error', () => {});
-    socket.on('data', data => socket.write(reply.repeat(String(data).match(/^\*\d/gm)?.length ?? 1)));
+    socket.on('data', data =>
+      socket.write(reply.repeat(String(data).match(/^\*\d/gm)?.length ?? 1)),
+    );
   });
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
   return {

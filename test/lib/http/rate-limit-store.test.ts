@@ -6,7 +6,11 @@ import { failuresPrefix } from '../../../src/lib/http/rate-limit/process-windows
 import { createRateLimitStore } from '../../../src/lib/http/rate-limit/rate-limit-store.ts';
 import { RedisWindows } from '../../../src/lib/http/rate-limit/redis-windows.ts';
 import type { SharedWindows } from '../../../src/lib/http/rate-limit/shared-windows.ts';
-import { groupSpan, type Rate, SlidingWindows } from '../../../src/lib/http/rate-limit/sliding-window.ts';
+import {
+  groupSpan,
+  type Rate,
+  SlidingWindows,
+} from '../../../src/lib/http/rate-limit/sliding-window.ts';
 import type { Random } from '../../simulation/random.ts';
 import { eventually } from '../../support/eventually.ts';
 import { useRandom } from '../../support/random.ts';
@@ -23,8 +27,8 @@ const rates: Rate[] = [
 ];
 
 /**
- * Generates the times of a client's calls in milliseconds: first four bursts that exceed the limit, each in a window of
- * its own, and then bursts, slow series and pauses in random order.
+ * Generates the times of a client's calls in milliseconds: first four bursts that exceed the
+ * limit, each in a window of its own, and then bursts, slow series and pauses in random order.
  */
 function* callTimes(random: Random, { max, windowMs }: Rate, calls: number): Generator<number> {
   const paces = [0, 0.01, windowMs / max / 3, windowMs / max, windowMs / 19];
@@ -42,7 +46,10 @@ function* callTimes(random: Random, { max, windowMs }: Rate, calls: number): Gen
   }
 }
 
-/** Returns the bytes of the heap that are in use after a garbage collection, whatever other tests have left. */
+/**
+ * Returns the bytes of the heap that are in use after a garbage collection, whatever other
+ * tests have left.
+ */
 function reachableHeap(): number {
   setFlagsFromString('--expose-gc');
   runInNewContext('gc')();
@@ -72,7 +79,9 @@ describe('sliding windows', () => {
     const rate = { max: 500, windowMs: 60_000 };
     const windows = new SlidingWindows(1);
     for (let i = 0; i < 5_000; i++) {
-      expect(windows.hit('key', rate, 1e12 + i * Math.ceil(60_000 / 475)).remaining).to.be.greaterThan(0);
+      expect(
+        windows.hit('key', rate, 1e12 + i * Math.ceil(60_000 / 475)).remaining,
+      ).to.be.greaterThan(0);
     }
   });
 
@@ -80,7 +89,9 @@ describe('sliding windows', () => {
     const max = 5_000;
     const windows = new SlidingWindows(max);
     const before = reachableHeap();
-    for (let i = 0; i < 1.5 * max; i++) windows.hit(`rl:global:client-${i}`, { max: 500, windowMs: 60_000 }, 1e12 + i);
+    for (let i = 0; i < 1.5 * max; i++) {
+      windows.hit(`rl:global:client-${i}`, { max: 500, windowMs: 60_000 }, 1e12 + i);
+    }
     const grown = reachableHeap() - before;
     expect(windows.size).to.equal(max);
     expect(grown).to.be.lessThan(max * 1.2 * 1024);
@@ -89,18 +100,27 @@ describe('sliding windows', () => {
 
 describe('rate limit store without Redis', () => {
   it('no number of requests makes the store forget the failed logins to an account', async () => {
-    const store = await createRateLimitStore({ redisUrl: undefined, installationId, log: pino({ level: 'silent' }) });
+    const store = await createRateLimitStore({
+      redisUrl: undefined,
+      installationId,
+      log: pino({ level: 'silent' }),
+    });
     const failures = { max: 2, windowMs: 86_400_000 };
     const account = `${failuresPrefix}account`;
     for (let failed = 0; failed < 2; failed++) await store.hit(account, failures);
-    for (let i = 0; i < 100_001; i++) await store.hit(`rl:login:${i}`, { max: 5, windowMs: 900_000 });
+    for (let i = 0; i < 100_001; i++) {
+      await store.hit(`rl:login:${i}`, { max: 5, windowMs: 900_000 });
+    }
     expect((await store.peek(account, failures)).remaining).to.equal(0);
     store.close();
   });
 });
 
-if (!redisInstalled) console.log('redis-server is not installed: the tests of windows in Redis are skipped');
-else describe('sliding windows in Redis', slidingWindowsInRedis);
+if (!redisInstalled) {
+  console.log('redis-server is not installed: the tests of windows in Redis are skipped');
+} else {
+  describe('sliding windows in Redis', slidingWindowsInRedis);
+}
 
 function slidingWindowsInRedis(): void {
   const random = useRandom();
@@ -177,13 +197,17 @@ function slidingWindowsInRedis(): void {
     const store = new RedisWindows({ url: redis.url, installationId });
     await store.started();
     const rate = { max: 3, windowMs: 60_000 };
-    const results = await Promise.all(Array.from({ length: 50 }, () => store.hit('rl:test:minute', rate)));
+    const results = await Promise.all(
+      Array.from({ length: 50 }, () => store.hit('rl:test:minute', rate)),
+    );
     expect(results.filter(({ remaining }) => remaining > 0)).to.have.length(3);
     expect(await redis.admin.pttl(`${installationId}:rl:test:minute`)).to.be.within(1, 60_000);
 
     const short = { max: 3, windowMs: 300 };
     await store.hit('rl:test:short', short);
-    await eventually(async () => (await redis.admin.exists(`${installationId}:rl:test:short`)) === 0);
+    await eventually(
+      async () => (await redis.admin.exists(`${installationId}:rl:test:short`)) === 0,
+    );
     expect((await store.hit('rl:test:short', short)).remaining).to.equal(3);
     store.close();
   });

@@ -13,13 +13,18 @@ const rejectionDelayMs = 2_000;
 describe('rate limits', function () {
   this.slow(4_000);
   let world: World;
-  /** A client of a server with the limits of the service description, behind a proxy that names the client address. */
+  /**
+   * A client of a server with the limits of the service description, behind a proxy that names
+   * the client address.
+   */
   let limited: Client;
   let held: HeldTimers;
 
   before(async () => {
     world = await createWorld();
-    limited = new Client((await world.startAnotherServer({ ...described, TRUSTED_PROXIES: '127.0.0.1' })).url);
+    limited = new Client(
+      (await world.startAnotherServer({ ...described, TRUSTED_PROXIES: '127.0.0.1' })).url,
+    );
     // Only `world.clock` moves the time, so the speed of the machine does not affect a window.
     world.clock.stoppedAtMs = Math.floor(performance.now());
   });
@@ -36,8 +41,11 @@ describe('rate limits', function () {
   });
 
   const from = (address: string) => ({ 'X-Forwarded-For': address });
-  const logIn = (address: string, body: unknown = world.acme.admin, tenant = world.acme.guid): Promise<ApiResponse> =>
-    limited.post(login, body, { ...from(address), 'X-Tenant': tenant });
+  const logIn = (
+    address: string,
+    body: unknown = world.acme.admin,
+    tenant = world.acme.guid,
+  ): Promise<ApiResponse> => limited.post(login, body, { ...from(address), 'X-Tenant': tenant });
 
   /** Waits until the rejection of a request is delayed, then ends the delay. */
   async function delayed(request: Promise<ApiResponse>): Promise<ApiResponse> {
@@ -51,22 +59,31 @@ describe('rate limits', function () {
       const headers = from('198.51.100.1');
       const first = await limited.get(anyPath, headers);
       expect(limitOf(first)).to.deep.equal({ limit: 500, remaining: 499, reset: 60 });
-      const responses = await Promise.all(Array.from({ length: 549 }, () => limited.get(anyPath, headers)));
+      const responses = await Promise.all(
+        Array.from({ length: 549 }, () => limited.get(anyPath, headers)),
+      );
       expect(statusCounts(responses)).to.deep.equal({ 403: 499, 429: 50 });
 
       const rejected = await limited.get('/docs/nothing', headers);
       expect(rejected.status).to.equal(429);
       expect(rejected.headers.get('content-type')).to.equal('application/problem+json');
-      expect(rejected.body).to.include({ status: 429, code: 'rate_limited', type: '/docs/errors#rate_limited' });
+      expect(rejected.body).to.include({
+        status: 429,
+        code: 'rate_limited',
+        type: '/docs/errors#rate_limited',
+      });
       expect(rejected.headers.get('retry-after')).to.equal('60');
       expect(limitOf(rejected)).to.deep.equal({ limit: 500, remaining: 0, reset: 60 });
-      expect([...rejected.headers.keys()].filter(name => name.startsWith('x-ratelimit'))).to.deep.equal([]);
+      expect(
+        [...rejected.headers.keys()].filter(name => name.startsWith('x-ratelimit')),
+      ).to.deep.equal([]);
       expect((await limited.get(anyPath, from('198.51.100.2'))).status).to.equal(403);
     });
 
     it('the window slides: a burst after the turn of a minute is rejected', async () => {
       const { url } = await world.startAnotherServer({ RATE_LIMIT_GLOBAL: '40/60s' });
-      const burst = () => Promise.all(Array.from({ length: 40 }, () => new Client(url).get(anyPath)));
+      const burst = () =>
+        Promise.all(Array.from({ length: 40 }, () => new Client(url).get(anyPath)));
       world.clock.monotonicOffsetMs = 59_000;
       expect(statusCounts(await burst())).to.deep.equal({ 403: 40 });
       world.clock.monotonicOffsetMs = 61_000;
@@ -88,26 +105,41 @@ describe('rate limits', function () {
     });
 
     it('all requests of an untrusted peer count as one client, whatever address its headers name', async () => {
-      const direct = new Client((await world.startAnotherServer({ RATE_LIMIT_GLOBAL: '60/60s' })).url);
-      const spoofs = ['X-Forwarded-For', 'Forwarded', 'X-Real-IP', 'X-Client-IP', 'CF-Connecting-IP', 'True-Client-IP'];
+      const direct = new Client(
+        (await world.startAnotherServer({ RATE_LIMIT_GLOBAL: '60/60s' })).url,
+      );
+      const spoofs = [
+        'X-Forwarded-For',
+        'Forwarded',
+        'X-Real-IP',
+        'X-Client-IP',
+        'CF-Connecting-IP',
+        'True-Client-IP',
+      ];
       const requests = [];
       for (let i = 0; i < 90; i++) {
         const address = `203.0.${i >> 8}.${i & 255}`;
         const name = spoofs[i % spoofs.length]!;
-        requests.push(direct.get(anyPath, { [name]: name === 'Forwarded' ? `for=${address}` : address }));
+        requests.push(
+          direct.get(anyPath, { [name]: name === 'Forwarded' ? `for=${address}` : address }),
+        );
       }
       expect(statusCounts(await Promise.all(requests))).to.deep.equal({ 403: 60, 429: 30 });
     });
 
     it('all addresses of an IPv6 /64 network count as one client', async () => {
-      const remaining = async (address: string) => limitOf(await limited.get(anyPath, from(address))).remaining;
+      const remaining = async (address: string) =>
+        limitOf(await limited.get(anyPath, from(address))).remaining;
       expect(await remaining('2001:db8:1:2::1')).to.equal(499);
       expect(await remaining('2001:DB8:1:2:ffff:0:0:9')).to.equal(498);
       expect(await remaining('2001:db8:1:3::1')).to.equal(499);
     });
 
     it('the requests of an IPv6 /56 and /48 network are limited to 4 and 16 times the rate of one client', async () => {
-      const { url } = await world.startAnotherServer({ RATE_LIMIT_GLOBAL: '1/60s', TRUSTED_PROXIES: '127.0.0.1' });
+      const { url } = await world.startAnotherServer({
+        RATE_LIMIT_GLOBAL: '1/60s',
+        TRUSTED_PROXIES: '127.0.0.1',
+      });
       const client = new Client(url);
       const send = (address: string) => client.get(anyPath, from(address));
       for (let i = 0; i < 4; i++) expect((await send(`2001:db8:7:${i}::1`)).status).to.equal(403);
@@ -116,13 +148,18 @@ describe('rate limits', function () {
       expect(rejected.body.code).to.equal('rate_limited');
       expect(limitOf(rejected)).to.include({ limit: 4, remaining: 0 });
       expect(Number(rejected.headers.get('retry-after'))).to.be.within(1, 60);
-      for (let i = 0; i < 16; i++) expect((await send(`2001:db8:8:${i.toString(16)}00::1`)).status).to.equal(403);
+      for (let i = 0; i < 16; i++) {
+        expect((await send(`2001:db8:8:${i.toString(16)}00::1`)).status).to.equal(403);
+      }
       expect(limitOf(await send('2001:db8:8:1000::1'))).to.include({ limit: 16, remaining: 0 });
       expect((await send('2001:db8:9::1')).status, 'the next /48').to.equal(403);
     });
 
     it('requests that an IPv6 /64 network sends beyond its rate are not counted for its /56 network', async () => {
-      const { url } = await world.startAnotherServer({ RATE_LIMIT_GLOBAL: '3/60s', TRUSTED_PROXIES: '127.0.0.1' });
+      const { url } = await world.startAnotherServer({
+        RATE_LIMIT_GLOBAL: '3/60s',
+        TRUSTED_PROXIES: '127.0.0.1',
+      });
       const client = new Client(url);
       const flood = Array.from({ length: 40 }, () => client.get(anyPath, from('2001:db8:10::1')));
       expect(statusCounts(await Promise.all(flood))).to.deep.equal({ 403: 3, 429: 37 });
@@ -152,12 +189,23 @@ describe('rate limits', function () {
         logIn('198.51.100.11', { email: `  ${email} `, password: '' }),
         logIn('198.51.100.11', { email }),
       ];
-      expect((await Promise.all(attempts)).map(({ status }) => status)).to.deep.equal([401, 403, 401, 400, 400]);
-      expect((await delayed(logIn('198.51.100.11', { email, password: 'x' }, 'no tenant'))).status).to.equal(429);
+      expect((await Promise.all(attempts)).map(({ status }) => status)).to.deep.equal([
+        401, 403, 401, 400, 400,
+      ]);
+      expect(
+        (await delayed(logIn('198.51.100.11', { email, password: 'x' }, 'no tenant'))).status,
+      ).to.equal(429);
     });
 
     it('e-mail addresses that some mail providers treat as equal are separate accounts', async () => {
-      const emails = ['a+1@x.test', 'a@x.test', 'a.b@x.test', 'ab@x.test', 'a*@x.test', 'a\\n*1@x.test'];
+      const emails = [
+        'a+1@x.test',
+        'a@x.test',
+        'a.b@x.test',
+        'ab@x.test',
+        'a*@x.test',
+        'a\\n*1@x.test',
+      ];
       for (const email of emails) {
         const first = await logIn('198.51.100.12', { email, password: 'x' });
         expect(limitOf(first).remaining, email).to.equal(4);
@@ -166,11 +214,20 @@ describe('rate limits', function () {
 
     it('login bodies without a readable e-mail address count as one account', async () => {
       const tooLong = `${'a'.repeat(10_000)}@x.test`;
-      const bodies = [{ password: 'x' }, { email: 5 }, { email: ['a@x.test'] }, '{"email":', { email: tooLong }];
+      const bodies = [
+        { password: 'x' },
+        { email: 5 },
+        { email: ['a@x.test'] },
+        '{"email":',
+        { email: tooLong },
+      ];
       const statuses = [];
       for (const body of bodies) statuses.push((await logIn('198.51.100.13', body)).status);
       expect(statuses).to.deep.equal([400, 400, 400, 400, 413]);
-      const others = await Promise.all([delayed(logIn('198.51.100.13', '')), logIn('198.51.100.13', world.acme.admin)]);
+      const others = await Promise.all([
+        delayed(logIn('198.51.100.13', '')),
+        logIn('198.51.100.13', world.acme.admin),
+      ]);
       expect(others.map(({ status }) => status)).to.deep.equal([429, 200]);
     });
 
@@ -218,7 +275,10 @@ describe('rate limits', function () {
   it('an address whose larger IPv6 network has reached its limit is told so under the name of that network', async () => {
     for (let subnet = 0; subnet < 5; subnet++) {
       for (let number = 0; number < (subnet < 4 ? 5 : 1); number++) {
-        const response = await limited.get('/api/Data/GenerateToken', from(`2001:db8:31:${subnet}::1`));
+        const response = await limited.get(
+          '/api/Data/GenerateToken',
+          from(`2001:db8:31:${subnet}::1`),
+        );
         if (subnet < 4) continue;
 
         expect(response.status).to.equal(429);
@@ -249,14 +309,19 @@ describe('rate limits', function () {
     const responses = [];
     for (let i = 0; i < 5; i++) responses.push(await getToken());
     expect(statusCounts(responses)).to.deep.equal({ 401: 5 });
-    const rejected = await getToken(); // a delayed rejection would never arrive: this test ends no delay
+    // a delayed rejection would never arrive: this test ends no delay
+    const rejected = await getToken();
     expect(rejected.status).to.equal(429);
     expect(rejected.headers.get('retry-after')).to.equal('60');
     expect(limitOf(await limited.get(anyPath, headers))).to.include({ limit: 500, remaining: 473 });
   });
 
   it('a limit is a number of requests and a time, and cannot be switched off', () => {
-    const { rateLimits } = readConfig({ ...ofOwnServer, RATE_LIMIT_GLOBAL: '100/2h', RATE_LIMIT_TOKEN: ' 1/30s ' });
+    const { rateLimits } = readConfig({
+      ...ofOwnServer,
+      RATE_LIMIT_GLOBAL: '100/2h',
+      RATE_LIMIT_TOKEN: ' 1/30s ',
+    });
     expect(rateLimits).to.deep.equal({
       global: { max: 100, windowMs: 7_200_000 },
       login: { max: 5, windowMs: 900_000 },
@@ -267,11 +332,27 @@ describe('rate limits', function () {
       token: { max: 1, windowMs: 30_000 },
     });
 
-    for (const wrong of ['off', '0/60s', '5', '5/15', '5/0m', '-5/1m', '1e3/1s', '5/15d', '5 / 15m']) {
-      expect(() => readConfig({ RATE_LIMIT_LOGIN: wrong }), wrong).to.throw(ConfigError, /^RATE_LIMIT_LOGIN must be/);
+    for (const wrong of [
+      'off',
+      '0/60s',
+      '5',
+      '5/15',
+      '5/0m',
+      '-5/1m',
+      '1e3/1s',
+      '5/15d',
+      '5 / 15m',
+    ]) {
+      expect(() => readConfig({ RATE_LIMIT_LOGIN: wrong }), wrong).to.throw(
+        ConfigError,
+        /^RATE_LIMIT_LOGIN must be/,
+      );
     }
 
-    expect(() => readConfig({ REDIS_URL: 'http://redis' })).to.throw(ConfigError, /^REDIS_URL must be/);
+    expect(() => readConfig({ REDIS_URL: 'http://redis' })).to.throw(
+      ConfigError,
+      /^REDIS_URL must be/,
+    );
   });
 });
 

@@ -11,7 +11,10 @@ import { refuseUnparsed } from '../../../src/lib/http/refuse-unparsed.ts';
 import { requestListener } from '../../../src/lib/http/request-listener.ts';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
 
-/** The time is five times that between two pieces, so that a pause of this process does not end an upload. */
+/**
+ * The time is five times that between two pieces, so that a pause of this process does not end
+ * an upload.
+ */
 const minProgress = { bytes: 1_000, ms: 600 };
 const contract = { mediaType: 'text/csv', maxBytes: 20_000, minProgress };
 
@@ -47,7 +50,10 @@ describe('uploads', () => {
   });
   afterEach(() => api.http.close().closeAllConnections());
 
-  /** Sends the head of an upload, then `piece` every `everyMs` until all is sent or the connection is closed. */
+  /**
+   * Sends the head of an upload, then `piece` every `everyMs` until all is sent or the
+   * connection is closed.
+   */
   async function upload(bytes: number, piece: number, everyMs: number, headers: string[] = []) {
     let write = (_: string): void => {};
     const exchange = sendRaw(
@@ -73,7 +79,8 @@ describe('uploads', () => {
   });
 
   it('an upload that sends a byte now and then is refused with 408 and its connection closed', async () => {
-    const { statuses, closed, text } = await upload(6_000, 1, 20); // all of it would take two minutes
+    // all of it would take two minutes
+    const { statuses, closed, text } = await upload(6_000, 1, 20);
     expect([statuses, closed]).to.deep.equal([[408], true]);
     expect(text).to.match(/"code":"request_timeout"/);
   });

@@ -7,7 +7,10 @@ import { expect } from 'chai';
 import { Redis } from 'ioredis';
 import { pino } from 'pino';
 import { Breaker } from '../../../src/lib/http/rate-limit/breaker.ts';
-import { createRateLimitStore, type RateLimitStore } from '../../../src/lib/http/rate-limit/rate-limit-store.ts';
+import {
+  createRateLimitStore,
+  type RateLimitStore,
+} from '../../../src/lib/http/rate-limit/rate-limit-store.ts';
 import { OperatorError } from '../../../src/lib/log/operator-error.ts';
 import { makeCertificate } from '../../support/certificate.ts';
 import { errorOf } from '../../support/errors.ts';
@@ -47,9 +50,14 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
 
   afterEach(async () => {
     Object.assign(console, real);
-    const page = await readFile(new URL('../../../docs/operate/errors.md', import.meta.url), 'utf8');
+    const page = await readFile(
+      new URL('../../../docs/operate/errors.md', import.meta.url),
+      'utf8',
+    );
     for (const { reason } of lines) {
-      if (reason) expect(page, 'each reason has its next step in the handbook').to.include(`\`${reason}\``);
+      if (reason) {
+        expect(page, 'each reason has its next step in the handbook').to.include(`\`${reason}\``);
+      }
     }
     for (const end of ends.splice(0).reverse()) await end();
   });
@@ -61,7 +69,10 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
   }
 
   async function open(redisUrl: string, installationId = 'one'): Promise<RateLimitStore> {
-    const log = pino({ base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
+    const log = pino(
+      { base: null },
+      { write: (line: string) => void lines.push(JSON.parse(line)) },
+    );
     const store = await createRateLimitStore({ redisUrl, installationId, log });
     ends.push(() => store.close());
     return store;
@@ -172,7 +183,12 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
 
       expect(reasons()[0]).to.equal('DEPTH_ZERO_SELF_SIGNED_CERT');
       expect(reasons()[1]).to.be.oneOf(['ECONNRESET', 'CLOSED']);
-      expect(reasons()[2]).to.be.oneOf(['ETIMEDOUT', 'ERR_SSL_WRONG_VERSION_NUMBER', 'ECONNRESET', 'CLOSED']);
+      expect(reasons()[2]).to.be.oneOf([
+        'ETIMEDOUT',
+        'ERR_SSL_WRONG_VERSION_NUMBER',
+        'ECONNRESET',
+        'CLOSED',
+      ]);
       expect(printed).to.deep.equal([]);
     });
   });
@@ -199,7 +215,9 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
     const forbidden = await errorOf(open(`${url.replace('//', '//limits:secret@')}/3`));
 
     expect(missing).to.be.instanceOf(OperatorError);
-    expect(missing.message).to.contain('database 99').and.to.contain('ERR DB index is out of range');
+    expect(missing.message)
+      .to.contain('database 99')
+      .and.to.contain('ERR DB index is out of range');
     expect(forbidden.message).to.contain('database 3').and.to.contain('NOPERM');
   });
 
@@ -242,7 +260,11 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
 
     const portOf = ({ url }: TestRedis) => Number(new URL(url).port);
 
-    const demotions: [title: string, demote: (redis: TestRedis) => Promise<unknown>, reason: string][] = [
+    const demotions: [
+      title: string,
+      demote: (redis: TestRedis) => Promise<unknown>,
+      reason: string,
+    ][] = [
       ['becomes a replica', ({ admin }) => admin.replicaof('127.0.0.1', 1), 'READONLY'],
       ['is full', ({ admin }) => admin.config('SET', 'maxmemory', 1), 'OOM'],
     ];
@@ -274,7 +296,12 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
       const bus = [await freePort(), await freePort()];
       const cluster = ['--dir', folder, '--cluster-enabled', 'yes'];
       const startNode = (node: number) => {
-        const own = ['--cluster-config-file', `node-${node}.conf`, '--cluster-port', String(bus[node])];
+        const own = [
+          '--cluster-config-file',
+          `node-${node}.conf`,
+          '--cluster-port',
+          String(bus[node]),
+        ];
         return start([...cluster, ...own]);
       };
       const [one, two] = [await startNode(0), await startNode(1)];
@@ -285,13 +312,19 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
       await one.admin.call('CLUSTER', 'ADDSLOTSRANGE', 0, 8_191);
       await two.admin.call('CLUSTER', 'ADDSLOTSRANGE', 8_192, 16_383);
       await one.admin.call('CLUSTER', 'MEET', '127.0.0.1', new URL(two.url).port, bus[1] ?? 0);
-      await eventually(async () => String(await two.admin.call('CLUSTER', 'INFO')).includes('cluster_state:ok'));
-      await eventually(async () => String(await one.admin.call('CLUSTER', 'INFO')).includes('cluster_state:ok'));
+      await eventually(async () =>
+        String(await two.admin.call('CLUSTER', 'INFO')).includes('cluster_state:ok'),
+      );
+      await eventually(async () =>
+        String(await one.admin.call('CLUSTER', 'INFO')).includes('cluster_state:ok'),
+      );
       await eventually(() => reasons().includes('MOVED'));
 
       lines.length = 0;
       const stores = [await open(one.url), await open(two.url)];
-      for (let call = 0; call < 100; call++) for (const store of stores) await store.hit(`rl:test:${call}`, rate);
+      for (let call = 0; call < 100; call++) {
+        for (const store of stores) await store.hit(`rl:test:${call}`, rate);
+      }
 
       expect(reasons()).to.deep.equal(['MOVED', 'MOVED']);
       expect(lines[0]?.level).to.equal(50);

@@ -14,7 +14,12 @@ describe('bytes that are no request', () => {
       400,
       'invalid_request',
     ],
-    ['more than 16 KiB of headers', rawRequest('GET /', [`X-Long: ${'x'.repeat(17_000)}`]), 431, 'headers_too_large'],
+    [
+      'more than 16 KiB of headers',
+      rawRequest('GET /', [`X-Long: ${'x'.repeat(17_000)}`]),
+      431,
+      'headers_too_large',
+    ],
     [
       'more than 16 KiB of chunk extensions',
       rawRequest(
@@ -28,7 +33,7 @@ describe('bytes that are no request', () => {
     ['a request without Host', 'GET /api/v1/EntityStatus HTTP/1.1\r\n\r\n', 400, 'invalid_request'],
     ['a head that never ends', 'GET / HTTP/1.1\r\nHost: x\r\n', 408, 'request_timeout'],
   ];
-  for (const [name, sent, status, code] of cases)
+  for (const [name, sent, status, code] of cases) {
     it(`${name}: the response is ${status} with a problem, and the log has a line with its trace id`, async () => {
       const { text, statuses } = await sendRaw(world.url, sent, { until: /\}$/ });
       expect(statuses).to.deep.equal([status]);
@@ -47,4 +52,5 @@ describe('bytes that are no request', () => {
       );
       expect(line).to.include({ status, code, ip: '127.0.0.1' });
     });
+  }
 });

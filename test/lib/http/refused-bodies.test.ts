@@ -20,7 +20,10 @@ describe('bodies that are refused while they arrive', () => {
     return rawRequest(`POST ${path}`, headers);
   }
 
-  /** Connects a client that receives nothing before it has sent everything, as simple programs do. */
+  /**
+   * Connects a client that receives nothing before it has sent everything, as simple programs
+   * do.
+   */
   async function connectWriter(): Promise<Socket> {
     const { hostname, port } = new URL(world.url);
     const socket = connect(Number(port), hostname).on('error', () => {});
@@ -42,7 +45,9 @@ describe('bodies that are refused while they arrive', () => {
       await sleep(20); // the client is slower than the refusal
     }
 
-    expect(await receive(socket)).to.match(/^HTTP\/1\.1 413 [\s\S]*"code":"payload_too_large"[\s\S]*\}$/);
+    expect(await receive(socket)).to.match(
+      /^HTTP\/1\.1 413 [\s\S]*"code":"payload_too_large"[\s\S]*\}$/,
+    );
   });
 
   it('a request behind a refused body is not begun, and makes nothing', async () => {

@@ -37,13 +37,17 @@ describe('delayed rejections of a server', function () {
 
   it('100 waiting rejections hold back no other request, and end when their clients disconnect', async () => {
     const user = (await world.login(world.acme)).at(limited.url);
-    const sockets = await Promise.all(Array.from({ length: 100 }, () => openLogin(limited.url, email)));
+    const sockets = await Promise.all(
+      Array.from({ length: 100 }, () => openLogin(limited.url, email)),
+    );
     let received = 0;
     for (const socket of sockets) socket.on('data', () => received++);
     await eventually(() => held.size === 100, patienceMs);
 
     for (let i = 0; i < 10; i++) {
-      const responses = await Promise.all(Array.from({ length: 10 }, () => user.get('/api/v1/EntityStatus')));
+      const responses = await Promise.all(
+        Array.from({ length: 10 }, () => user.get('/api/v1/EntityStatus')),
+      );
       expect(responses.map(({ status }) => status)).to.deep.equal(Array(10).fill(200));
     }
     expect((await fetch(`${managementUrl}/health/live`)).status).to.equal(200);
@@ -60,7 +64,10 @@ describe('delayed rejections of a server', function () {
       responses.push(await limited.post(login, { email }));
     });
     await eventually(() => responses.length + held.size === 600, patienceMs);
-    expect({ sent: responses.length, waiting: held.size }).to.deep.equal({ sent: 100, waiting: 500 });
+    expect({ sent: responses.length, waiting: held.size }).to.deep.equal({
+      sent: 100,
+      waiting: 500,
+    });
     held.release();
     await Promise.all(requests);
     expect(responses.map(({ status }) => status)).to.deep.equal(Array(600).fill(429));
@@ -122,7 +129,9 @@ describe('rejection delay', () => {
     connected.res.emit('close');
     await setImmediate();
     expect(states.map(({ ended }) => ended)).to.deep.equal([true, true]);
-    expect([connected, disconnected].map(({ res }) => res.listenerCount('close'))).to.deep.equal([0, 0]);
+    expect([connected, disconnected].map(({ res }) => res.listenerCount('close'))).to.deep.equal([
+      0, 0,
+    ]);
   });
 
   it('delays end at once when the server stops, and none begins afterwards', async () => {

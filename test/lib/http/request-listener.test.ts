@@ -126,7 +126,10 @@ describe('request listener', () => {
   for (const path of [...Object.keys(handlers), '/unknown']) {
     for (const method of ['GET', 'HEAD']) {
       it(`the response to ${method} ${path} equals that of app.callback()`, async () => {
-        const [received, expected] = await Promise.all([direct.receive(path, method), koa.receive(path, method)]);
+        const [received, expected] = await Promise.all([
+          direct.receive(path, method),
+          koa.receive(path, method),
+        ]);
         expect(received).to.deep.equal(expected);
         expect(received.complete).to.equal(true);
         expect(direct.errors[path]).to.equal(undefined);
@@ -138,26 +141,40 @@ describe('request listener', () => {
     it(`the response and errors of ${path} equal those of app.callback(), and the server continues`, async () => {
       const [received, expected] = await Promise.all([direct.receive(path), koa.receive(path)]);
       expect(received).to.deep.equal(expected);
-      await eventually(() => koa.errors[path] && isDeepStrictEqual(direct.errors[path], koa.errors[path]));
+      await eventually(
+        () => koa.errors[path] && isDeepStrictEqual(direct.errors[path], koa.errors[path]),
+      );
       expect(await direct.receive('/text')).to.include({ status: 200, complete: true });
     });
   }
 
   it('text, bytes, streams and objects arrive whole, and empty responses have no body', async () => {
     const text = Buffer.from('ünïcode');
-    const bytesOf = async (path: string, method?: string) => (await direct.receive(path, method)).bytes;
+    const bytesOf = async (path: string, method?: string) =>
+      (await direct.receive(path, method)).bytes;
     expect(await bytesOf('/bytes')).to.deep.equal(Buffer.from([1, 2, 3]));
-    for (const path of ['/text', '/stream', '/web-stream', '/blob', '/fetched'])
+    for (const path of ['/text', '/stream', '/web-stream', '/blob', '/fetched']) {
       expect(await bytesOf(path), path).to.deep.equal(text);
-    expect(JSON.parse(String(await bytesOf('/object')))).to.deep.equal({ name: 'ünïcode', list: [1, null] });
-    for (const path of ['/no-content', '/no-content-before-text', '/not-modified', '/ok-null'])
+    }
+    expect(JSON.parse(String(await bytesOf('/object')))).to.deep.equal({
+      name: 'ünïcode',
+      list: [1, null],
+    });
+    for (const path of ['/no-content', '/no-content-before-text', '/not-modified', '/ok-null']) {
       expect(await bytesOf(path), path).to.have.length(0);
-    for (const path of Object.keys(handlers)) expect(await bytesOf(path, 'HEAD'), path).to.have.length(0);
+    }
+    for (const path of Object.keys(handlers)) {
+      expect(await bytesOf(path, 'HEAD'), path).to.have.length(0);
+    }
   });
 
   it('a stream that fails midway ends the connection, so the client sees an incomplete response', async () => {
     const { status, bytes, complete } = await direct.receive('/stream-that-fails-midway');
-    expect({ status, bytes: String(bytes), complete }).to.deep.equal({ status: 200, bytes: 'begun', complete: false });
+    expect({ status, bytes: String(bytes), complete }).to.deep.equal({
+      status: 200,
+      bytes: 'begun',
+      complete: false,
+    });
   });
 
   it('a stream is destroyed when its client disconnects', async () => {
@@ -211,7 +228,9 @@ async function serve(listenerOf: (app: Koa) => RequestListener): Promise<Served>
 function receive(url: string, method: string): Promise<Received> {
   return new Promise(resolve => {
     const outgoing = request(url, { method, agent: false });
-    outgoing.on('error', () => resolve({ status: undefined, headers: {}, bytes: Buffer.alloc(0), complete: false }));
+    outgoing.on('error', () =>
+      resolve({ status: undefined, headers: {}, bytes: Buffer.alloc(0), complete: false }),
+    );
     outgoing.on('response', async incoming => {
       const { date: _, ...headers } = incoming.headers;
       const chunks: Buffer[] = [];
@@ -220,7 +239,12 @@ function receive(url: string, method: string): Promise<Received> {
       } catch {
         // The connection ended before the response did; `complete` is false then.
       }
-      resolve({ status: incoming.statusCode, headers, bytes: Buffer.concat(chunks), complete: incoming.complete });
+      resolve({
+        status: incoming.statusCode,
+        headers,
+        bytes: Buffer.concat(chunks),
+        complete: incoming.complete,
+      });
     });
     outgoing.end();
   });

@@ -31,7 +31,10 @@ const named = {
   Details: { any: { field: 1 } },
 };
 
-/** The same value with the additional property `secret` in every object but `Details`, whose schema allows any. */
+/**
+ * The same value with the additional property `secret` in every object but `Details`, whose
+ * schema allows any.
+ */
 const withSecrets = {
   ...named,
   secret: 's',
@@ -42,7 +45,10 @@ const withSecrets = {
 describe('response filter', () => {
   it('a response contains only the fields that its route names, also in nested objects and arrays', async () => {
     expect(await send(order, withSecrets)).to.deep.equal([200, named]);
-    expect(await send(z.array(order), [withSecrets, withSecrets])).to.deep.equal([200, [named, named]]);
+    expect(await send(z.array(order), [withSecrets, withSecrets])).to.deep.equal([
+      200,
+      [named, named],
+    ]);
     expect(await send(order, withSecrets, 'revalidate')).to.deep.equal([200, named]);
   });
 
@@ -78,9 +84,12 @@ describe('response filter', () => {
       z.object({ Id: z.unknown() }),
       z.record(z.string(), item),
       z.union([item, order]),
-    ])
+    ]) {
       expect(() => responseFilter(schema)).to.throw();
-    expect(responseFilter(z.strictObject({ Id: z.int32() }))({ Id: 1, secret: 's' })).to.deep.equal({ Id: 1 });
+    }
+    expect(responseFilter(z.strictObject({ Id: z.int32() }))({ Id: 1, secret: 's' })).to.deep.equal(
+      { Id: 1 },
+    );
   });
 
   for (const { method, path, response, contentType } of routes) {
@@ -90,7 +99,9 @@ describe('response filter', () => {
       expect(JSON.stringify(sent)).not.to.include('secret');
       const fields = (Array.isArray(sent) ? sent[0] : sent) as object;
       const shape = response instanceof z.ZodArray ? response.element : response;
-      expect(Object.keys(fields)).to.deep.equal(Object.keys((shape as unknown as z.ZodObject).shape));
+      expect(Object.keys(fields)).to.deep.equal(
+        Object.keys((shape as unknown as z.ZodObject).shape),
+      );
     });
   }
 
@@ -114,7 +125,9 @@ describe('response filter', () => {
         }
       }
     }
-    for (const [name, schema] of Object.entries(document.components.schemas)) check(schema as Json, name);
+    for (const [name, schema] of Object.entries(document.components.schemas)) {
+      check(schema as Json, name);
+    }
 
     expect(objects).to.be.greaterThan(10);
   });
@@ -123,13 +136,20 @@ describe('response filter', () => {
     const body = { Id: 1, Name: 'Shipped', Weighting: 1, CreatedAt: '2026-01-01T00:00:00.000Z' };
     const headers = new Headers({ 'content-type': 'application/json' });
     const receive = (received: object): void =>
-      checkResponse('GET', 'http://localhost/api/v1/OrderStatuses/1', { status: 200, headers, body: received });
+      checkResponse('GET', 'http://localhost/api/v1/OrderStatuses/1', {
+        status: 200,
+        headers,
+        body: received,
+      });
     receive(body);
     expect(() => receive({ ...body, secret: 's' })).to.throw('additional properties');
   });
 });
 
-/** Mounts a route with this response schema and a handler that returns `result`; returns status and body. */
+/**
+ * Mounts a route with this response schema and a handler that returns `result`; returns status
+ * and body.
+ */
 async function send(
   response: z.ZodType | undefined,
   result: unknown,
@@ -149,7 +169,9 @@ async function send(
   ).listen(0, '127.0.0.1');
   try {
     await new Promise(resolve => server.once('listening', resolve));
-    const { status, ...received } = await fetchText(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+    const { status, ...received } = await fetchText(
+      `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    );
     return [status, status === 200 ? JSON.parse(received.text) : received.text];
   } finally {
     server.closeAllConnections();
@@ -165,9 +187,14 @@ async function fetchText(url: string): Promise<{ status: number; text: string }>
 /** Returns a value for a schema; each object in it has an additional property `secret`. */
 function sampleOf(schema: z.ZodType): unknown {
   if (schema instanceof z.ZodArray) return [sampleOf(schema.element as z.ZodType)];
-  if (schema instanceof z.ZodNullable || schema instanceof z.ZodOptional) return sampleOf(schema.unwrap() as z.ZodType);
+  if (schema instanceof z.ZodNullable || schema instanceof z.ZodOptional) {
+    return sampleOf(schema.unwrap() as z.ZodType);
+  }
   if (schema instanceof z.ZodObject) {
-    const fields = Object.entries(schema.shape).map(([name, field]) => [name, sampleOf(field as z.ZodType)]);
+    const fields = Object.entries(schema.shape).map(([name, field]) => [
+      name,
+      sampleOf(field as z.ZodType),
+    ]);
     return { ...Object.fromEntries(fields), secret: 's' };
   }
   return schema instanceof z.ZodRecord ? {} : 'a scalar';

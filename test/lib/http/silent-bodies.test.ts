@@ -3,7 +3,11 @@ import { expect } from 'chai';
 import Koa from 'koa';
 import { pino } from 'pino';
 import { accessLog, type RequestOutcome } from '../../../src/lib/http/access-log.ts';
-import { type ApiServer, type ApiServerOptions, createApiServer } from '../../../src/lib/http/api-server.ts';
+import {
+  type ApiServer,
+  type ApiServerOptions,
+  createApiServer,
+} from '../../../src/lib/http/api-server.ts';
 import { limitDuration } from '../../../src/lib/http/limit-duration.ts';
 import { problemDetails } from '../../../src/lib/http/problem-details.ts';
 import { readBody } from '../../../src/lib/http/read-body.ts';
@@ -23,7 +27,10 @@ describe('a body that never comes', () => {
     outcomes = [];
     const log = pino({ level: 'silent' });
     const count = (outcome: RequestOutcome) => outcomes.push(outcome);
-    const app = new Koa().use(accessLog(log, count)).use(problemDetails(log)).use(limitDuration(5_000));
+    const app = new Koa()
+      .use(accessLog(log, count))
+      .use(problemDetails(log))
+      .use(limitDuration(5_000));
     app.use(async ctx => {
       if (ctx.path === '/unread') ctx.body = 'answered before the body has come';
       else ctx.body = JSON.stringify(await readBody(ctx, 1_000));
@@ -40,7 +47,7 @@ describe('a body that never comes', () => {
     'its begin': rawRequest('POST /', [json, 'Content-Length: 10'], '{"a"'),
     'one chunk': rawRequest('POST /', [json, 'Transfer-Encoding: chunked'], '4\r\n{"a"\r\n'),
   };
-  for (const [what, request] of Object.entries(requests))
+  for (const [what, request] of Object.entries(requests)) {
     it(`a request whose client sends ${what}, and then nothing, gets 408, and its connection is closed`, async () => {
       const { statuses, text, closed } = await sendRaw(url, request);
       expect([statuses, closed]).to.deep.equal([[408], true]);
@@ -49,10 +56,13 @@ describe('a body that never comes', () => {
         .and.match(/^Connection: close\r$/im);
       expect(outcomes.map(({ method, status }) => [method, status])).to.deep.equal([['POST', 408]]);
     });
+  }
 
   it('a request that was answered gets no second response when the rest of its body does not come', async () => {
     api.http.close();
-    await listen({ limits: { headersTimeout: 200, requestTimeout: 200, connectionsCheckingInterval: 50 } });
+    await listen({
+      limits: { headersTimeout: 200, requestTimeout: 200, connectionsCheckingInterval: 50 },
+    });
     const request = rawRequest('POST /unread', [json, 'Content-Length: 10'], '{"a"');
     const { statuses, closed } = await sendRaw(url, request);
     expect([statuses, closed]).to.deep.equal([[200], true]);

@@ -34,7 +34,9 @@ describe('paths and names that do not exist', () => {
 
       expect([404, 405]).to.include(status);
       if (status === 404) {
-        expect(body.detail).to.equal(`No endpoint has this path.${meant ? ` Did you mean ${meant}?` : ''}`);
+        expect(body.detail).to.equal(
+          `No endpoint has this path.${meant ? ` Did you mean ${meant}?` : ''}`,
+        );
       }
     });
   }
@@ -44,7 +46,9 @@ describe('paths and names that do not exist', () => {
       const { status, body } = await admin.get(`${path}?resource=Currencies`);
 
       expect(status).to.equal(400);
-      expect(body.errors.resource[0]).to.match(/^must be names, separated by commas, of .*Country, .*Currency/);
+      expect(body.errors.resource[0]).to.match(
+        /^must be names, separated by commas, of .*Country, .*Currency/,
+      );
       expect(body.errorCodes.resource[0]).to.include({ code: 'not_allowed' });
       expect(body.errorCodes.resource[0].values).to.include('Currency');
     }

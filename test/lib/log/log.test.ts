@@ -66,9 +66,13 @@ describe('log of a process', () => {
         process.stdin.once('data', () => process.exit());
       }, 10);`);
     running.process.stdout.pause();
-    const { maxPauseMs, dropped } = JSON.parse(await eventually(() => running.output.stderr || undefined));
-    expect(maxPauseMs).to.be.below(30_000); // nobody reads yet: a write that blocks would pause it for ever
-    expect(dropped).to.be.within(4_000, 7_000); // 64 KiB in the pipe and 1 MiB in the buffer are about 4,500 lines
+    const { maxPauseMs, dropped } = JSON.parse(
+      await eventually(() => running.output.stderr || undefined),
+    );
+    // nobody reads yet: a write that blocks would pause it for ever
+    expect(maxPauseMs).to.be.below(30_000);
+    // 64 KiB in the pipe and 1 MiB in the buffer are about 4,500 lines
+    expect(dropped).to.be.within(4_000, 7_000);
     running.process.stdout.resume();
     await eventually(() => running.output.stdout.includes('log_lines_dropped'));
     running.process.stdin.end('x');
@@ -91,7 +95,8 @@ describe('log of a process', () => {
     await eventually(() => running.output.stderr || undefined);
     const startedAt = performance.now();
     expect((await exited)[0]).to.equal(4);
-    expect(performance.now() - startedAt).to.be.below(30_000); // without the limit it would not exit at all
+    // without the limit it would not exit at all
+    expect(performance.now() - startedAt).to.be.below(30_000);
     running.process.stdout.resume();
     await running.ended;
   });

@@ -11,7 +11,10 @@ describe('errors for operators', () => {
     const refusals = [
       ['set role pg_monitor; select from audit_log', 'permission denied for table audit_log'],
       ['set role pg_monitor; create database elsewhere', 'permission denied to create database'],
-      ['set role pg_monitor; alter table countries add x integer', 'must be owner of table countries'],
+      [
+        'set role pg_monitor; alter table countries add x integer',
+        'must be owner of table countries',
+      ],
     ] as const;
 
     for (const [statements, reason] of refusals) {
@@ -23,7 +26,9 @@ describe('errors for operators', () => {
       const text = explain(error);
 
       expect(text).to.include(reason);
-      expect(text).to.include('or a superuser, grant it to that login').and.to.include('bin/backoffice doctor');
+      expect(text)
+        .to.include('or a superuser, grant it to that login')
+        .and.to.include('bin/backoffice doctor');
       expect(text).to.not.include('DATABASE_URL');
     }
   });

@@ -11,7 +11,11 @@ import {
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
-import { createProofDatabase, type ProofDatabase, schedule } from '../../support/proof-schedules.ts';
+import {
+  createProofDatabase,
+  type ProofDatabase,
+  schedule,
+} from '../../support/proof-schedules.ts';
 import { useScratchDatabases } from '../../support/scratch-databases.ts';
 
 describe('proof that a database has not changed', () => {
@@ -51,7 +55,11 @@ describe('proof that a database has not changed', () => {
   });
 
   it('a change of the schema, and a truncation, count as changes of the database', async () => {
-    for (const change of ['create index by_hand on entries (value)', 'drop index by_hand', 'truncate entries']) {
+    for (const change of [
+      'create index by_hand on entries (value)',
+      'drop index by_hand',
+      'truncate entries',
+    ]) {
       const before = await pollUnused();
       await withConnection(database.url, client => client.query(change));
       expect(isProvedUnchanged(before.fingerprint, await pollUnused()), change).to.equal(false);
@@ -78,7 +86,9 @@ describe('proof that a table has not changed', () => {
     });
     await eventually(() =>
       withConnection(url, async client => {
-        const { rowCount } = await client.query('select from pg_stat_activity where pid = $1', [pid]);
+        const { rowCount } = await client.query('select from pg_stat_activity where pid = $1', [
+          pid,
+        ]);
         return rowCount === 0;
       }),
     );
@@ -102,9 +112,13 @@ describe('proof that a table has not changed', () => {
       const after = await read();
 
       const [first, second] = [before.get('entries'), after.get('entries')];
-      const changed = (['all', 'withoutInserts'] as const).filter(which => first?.[which] !== second?.[which]);
+      const changed = (['all', 'withoutInserts'] as const).filter(
+        which => first?.[which] !== second?.[which],
+      );
       expect(changed, change).to.deep.equal(expected);
-      expect(after.get('others'), change).to.deep.equal(before.get('others')).and.to.be.an('object');
+      expect(after.get('others'), change)
+        .to.deep.equal(before.get('others'))
+        .and.to.be.an('object');
     }
   });
 
@@ -114,7 +128,9 @@ describe('proof that a table has not changed', () => {
     await run('insert into entries values (1)'); // as many as before the reset
     const after = await read();
     expect(after.get('entries')?.all).not.to.equal(before.get('entries')?.all);
-    expect(after.get('entries')?.withoutInserts).not.to.equal(before.get('entries')?.withoutInserts);
+    expect(after.get('entries')?.withoutInserts).not.to.equal(
+      before.get('entries')?.withoutInserts,
+    );
   });
 
   it('a session that does not count its changes reads no fingerprints', async () => {
@@ -144,7 +160,10 @@ describe('counters of a server that crashes, prepares transactions, or lets role
 
   it('a change that one session has prepared counts when another one commits it', async () => {
     const before = await poll();
-    await server.sql(`begin; insert into entries values (1); prepare transaction 'entry'`, 'counted');
+    await server.sql(
+      `begin; insert into entries values (1); prepare transaction 'entry'`,
+      'counted',
+    );
     await server.sql(`commit prepared 'entry'`, 'counted');
     expect(isProvedUnchanged(before.fingerprint, await poll())).to.equal(false);
   });
@@ -154,7 +173,10 @@ describe('counters of a server that crashes, prepares transactions, or lets role
     for (const owner of ['role quiet', 'database counted']) {
       await server.sql(`alter ${owner} set track_counts = off`);
       const counters = await withConnection(server.url, readDatabaseCounters);
-      const tables = await withConnection(databaseUrl(server.url, 'counted'), readTableFingerprints);
+      const tables = await withConnection(
+        databaseUrl(server.url, 'counted'),
+        readTableFingerprints,
+      );
       expect([counters.size, tables.size], owner).to.deep.equal([0, 0]);
       await server.sql(`alter ${owner} reset track_counts`);
       expect((await poll()).name).to.equal('counted');
@@ -171,13 +193,16 @@ describe('counters of a server that crashes, prepares transactions, or lets role
     expect(isProvedUnchanged(before.fingerprint, after)).to.equal(false);
   });
 
-  /** Kills a session, after which the server ends all others, recovers, and loses its counters. */
+  /**
+   * Kills a session, after which the server ends all others, recovers, and loses its counters.
+   */
   async function crash(): Promise<void> {
     await withConnection(server.url, async session => {
       process.kill(await pidOf(session), 'SIGKILL');
       await session.query('select pg_sleep(60)').catch(() => {});
     });
-    // The server runs until this process has joined it again, and leaves it at the end of the test.
+    // The server runs until this process has joined it again, and leaves it at the end of the
+    // test.
     const members = `select from pg_stat_activity where application_name like '%embedded'`;
     await eventually(async () => (await server.sql(members).catch(() => [])).length > 0, 30_000);
   }

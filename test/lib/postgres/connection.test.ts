@@ -23,7 +23,14 @@ describe('connections to PostgreSQL', () => {
     ).rows[0]?.values;
 
   it('a session has the time limits of its kind, the settings of its work, and what every session relies on', async () => {
-    const read = settingsOf(['jit', 'statement_timeout', 'lock_timeout', 'application_name', 'timezone', 'app.group']);
+    const read = settingsOf([
+      'jit',
+      'statement_timeout',
+      'lock_timeout',
+      'application_name',
+      'timezone',
+      'app.group',
+    ]);
     const settings = { jit: 'off', 'app.group': "it's" };
 
     const values = await withConnection(postgresUrl(), read, { kind: 'migrations', settings });
@@ -35,7 +42,10 @@ describe('connections to PostgreSQL', () => {
     const options = encodeURIComponent('-c work_mem=1234kB -c search_path=elsewhere');
     const url = `${postgresUrl()}?options=${options}&application_name=other`;
 
-    const values = await withConnection(url, settingsOf(['work_mem', 'search_path', 'application_name']));
+    const values = await withConnection(
+      url,
+      settingsOf(['work_mem', 'search_path', 'application_name']),
+    );
 
     expect(values).to.deep.equal(['1234kB', 'public', 'backoffice-operator']);
   });
@@ -69,11 +79,16 @@ describe('connections to PostgreSQL', () => {
     const before = { ...process.env };
     Object.assign(process.env, shell);
     try {
-      const values = await withConnection(postgresUrl(), settingsOf(['search_path', 'datestyle', 'application_name']));
+      const values = await withConnection(
+        postgresUrl(),
+        settingsOf(['search_path', 'datestyle', 'application_name']),
+      );
       expect(values).to.deep.equal(['public', 'ISO, MDY', 'backoffice-operator']);
 
       const withoutPassword = `postgresql://${username}@${hostname}:${port}/postgres`;
-      const error = await withConnection(withoutPassword, async () => {}).catch((reason: unknown) => reason);
+      const error = await withConnection(withoutPassword, async () => {}).catch(
+        (reason: unknown) => reason,
+      );
       expect(sqlState(error)).to.equal('NO_PASSWORD');
     } finally {
       for (const name of Object.keys(shell)) delete process.env[name];
@@ -84,14 +99,20 @@ describe('connections to PostgreSQL', () => {
 
   it('a database may have any letter in its name', async () => {
     for (const name of ["o'hara & söhne", 'a/b?c#d', '50% "off"', 'sp ace']) {
-      await withConnection(postgresUrl(), client => client.query(`create database ${pg.escapeIdentifier(name)}`));
+      await withConnection(postgresUrl(), client =>
+        client.query(`create database ${pg.escapeIdentifier(name)}`),
+      );
       try {
         const url = normalPostgresUrl(databaseUrl(postgresUrl(), name));
-        const { rows } = await withConnection(url, client => client.query('select current_database() as name'));
+        const { rows } = await withConnection(url, client =>
+          client.query('select current_database() as name'),
+        );
         expect(rows).to.deep.equal([{ name }]);
         expect(databaseNameOf(url)).to.equal(name);
       } finally {
-        await withConnection(postgresUrl(), client => client.query(`drop database ${pg.escapeIdentifier(name)}`));
+        await withConnection(postgresUrl(), client =>
+          client.query(`drop database ${pg.escapeIdentifier(name)}`),
+        );
       }
     }
   });
@@ -127,7 +148,10 @@ describe('connections to PostgreSQL', () => {
 
     it('a connect timeout of a client has the code ETIMEDOUT', async () => {
       const { port } = silent.address() as { port: number };
-      const config = connectionConfig(`postgresql://user:password@127.0.0.1:${port}/any`, 'operator');
+      const config = connectionConfig(
+        `postgresql://user:password@127.0.0.1:${port}/any`,
+        'operator',
+      );
       const client = new SessionClient({ ...config, connectionTimeoutMillis: 50 });
       const error = await client.connect().then(
         () => undefined,

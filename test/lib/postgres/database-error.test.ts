@@ -8,21 +8,28 @@ const serverError = (code: string): pg.DatabaseError =>
 
 describe('problems of databases', () => {
   it('a change whose session the server ended, because its process had stopped meanwhile, gets 503', () => {
-    for (const code of ['25P03', '25P04', '57P01', '57P05'])
+    for (const code of ['25P03', '25P04', '57P01', '57P05']) {
       expect(databaseProblem(serverError(code))?.status, code).to.equal(503);
+    }
   });
 });
 
 describe('commit without a confirmation', () => {
   it('a commit may have taken effect if its reply was lost, or if the server ended or cancelled it', () => {
-    // PostgreSQL holds such an interrupt off until the commit is made, and then raises it before the confirmation.
-    for (const code of ['57P01', '57P02', '57014']) expect(mayBeCommitted(serverError(code)), code).to.equal(true);
-    expect(mayBeCommitted(Object.assign(new Error('reset'), { code: 'ECONNRESET' }))).to.equal(true);
+    // PostgreSQL holds such an interrupt off until the commit is made, and then raises it
+    // before the confirmation.
+    for (const code of ['57P01', '57P02', '57014']) {
+      expect(mayBeCommitted(serverError(code)), code).to.equal(true);
+    }
+    expect(mayBeCommitted(Object.assign(new Error('reset'), { code: 'ECONNRESET' }))).to.equal(
+      true,
+    );
   });
 
   it('a commit has not taken effect when the server refused it, or when the statement before it failed', () => {
-    for (const code of ['40001', '40P01', '23503', '25P02'])
+    for (const code of ['40001', '40P01', '23503', '25P02']) {
       expect(mayBeCommitted(serverError(code)), code).to.equal(false);
+    }
     expect(mayBeCommitted(serverError('57014'), false)).to.equal(false);
   });
 });

@@ -5,13 +5,17 @@ import { eventually } from '../../support/eventually.ts';
 import { useLogin, useWorld } from '../../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
-/** A request on a frozen connection fails after 9 s on an idle machine, and never without the limit of silence. */
+/**
+ * A request on a frozen connection fails after 9 s on an idle machine, and never without the
+ * limit of silence.
+ */
 const maxFailureMs = 60_000;
 
 describe('dead connections', () => {
   const world = useWorld({ TENANT_CONNECTIONS: '2', CONTROL_CONNECTIONS: '2' });
   const admin = useLogin(world, 'acme');
-  const logIn = () => world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
+  const logIn = () =>
+    world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
 
   describe('connections cut in a transaction', () => {
     it('a cut connection to a tenant database leaves its pool, and later requests succeed', async () => {
@@ -57,7 +61,9 @@ describe('dead connections', () => {
         expect(performance.now() - startedAt).to.be.lessThan(maxFailureMs);
         for (const response of responses) expect(response?.status).to.be.oneOf([200, 503]);
 
-        expect((await client.post(statuses, { Title: 'on a new connection' })).status).to.equal(201);
+        expect((await client.post(statuses, { Title: 'on a new connection' })).status).to.equal(
+          201,
+        );
         await other.service.stop();
       } finally {
         for (const pid of frozen) process.kill(pid, 'SIGCONT');
@@ -66,7 +72,11 @@ describe('dead connections', () => {
   });
 
   /** Lets a request wait for a lock, and terminates its connection during the wait. */
-  async function cutDuringLockWait<T>(url: string, table: string, request: () => Promise<T>): Promise<T> {
+  async function cutDuringLockWait<T>(
+    url: string,
+    table: string,
+    request: () => Promise<T>,
+  ): Promise<T> {
     return withConnection(url, async client => {
       await client.query(`begin; lock table ${table} in access exclusive mode`);
       const response = request();

@@ -4,7 +4,11 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { connectionConfig, timeLimits, withConnection } from '../../../src/lib/postgres/connection.ts';
+import {
+  connectionConfig,
+  timeLimits,
+  withConnection,
+} from '../../../src/lib/postgres/connection.ts';
 import { SessionClient } from '../../../src/lib/postgres/session-client.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import { Client } from '../../support/client.ts';
@@ -126,7 +130,11 @@ const leftToServer = new RegExp(
  * Left out: `local_preload_libraries` loads code; `default_transaction_read_only` is a lock,
  * which is refused by its name at every door.
  */
-const leftOut = ['local_preload_libraries', 'default_transaction_read_only', 'transaction_isolation'];
+const leftOut = [
+  'local_preload_libraries',
+  'default_transaction_read_only',
+  'transaction_isolation',
+];
 const cannotBeDefaults = [...leftOut, 'transaction_read_only', 'transaction_deferrable'];
 /** They would write every statement into the log of the server, many times. */
 const noise = /^(debug_print|trace_)/;
@@ -205,12 +213,16 @@ describe('what a server, a role or a database sets', () => {
     for (const target of ['alter database postgres', 'alter role operator', 'alter system']) {
       await impose(server, target);
       if (target === 'alter system') {
-        await eventually(async () => (await server.sql<{ jit: string }>('show jit'))[0]?.jit === 'off');
+        await eventually(
+          async () => (await server.sql<{ jit: string }>('show jit'))[0]?.jit === 'off',
+        );
       }
       const sessions = await readSessions();
       await server.sql(`${target} reset all`);
 
-      const changed = [...sessions].filter(([name, value]) => value !== clean.get(name)).map(([name]) => name);
+      const changed = [...sessions]
+        .filter(([name, value]) => value !== clean.get(name))
+        .map(([name]) => name);
       const relied = changed.filter(name => !leftToServer.test(name.split(' ')[1] ?? ''));
       expect(changed.length, target).to.be.greaterThan(100);
       expect([...new Set(relied.map(name => name.split(' ')[1]))], target).to.deep.equal([]);
@@ -220,7 +232,10 @@ describe('what a server, a role or a database sets', () => {
 
   for (const scope of ['server', 'role', 'database'] as const) {
     it(`as defaults of the ${scope}, they change nothing in the life of a tenant`, async () => {
-      const servers = await Promise.all([createPlainServer('createdb createrole'), createOtherServer()]);
+      const servers = await Promise.all([
+        createPlainServer('createdb createrole'),
+        createOtherServer(),
+      ]);
       let service: RunningScript | undefined;
       try {
         service = await live(servers, scope);
@@ -248,7 +263,8 @@ describe('what a server, a role or a database sets', () => {
   }
 
   /**
-   * Lets two tenants live on two servers, whose defaults are foreign. @returns the running
+   * Lets two tenants live on two servers, whose defaults are foreign.
+   * @returns the running
    * service
    */
   async function live(
@@ -263,7 +279,12 @@ describe('what a server, a role or a database sets', () => {
       ...(await backupSettings(backups)),
     };
     const run = async (args: string[], input = ''): Promise<string> => {
-      const { code, stdout, stderr } = await runCommand('scripts/backoffice.ts', args, environment, input);
+      const { code, stdout, stderr } = await runCommand(
+        'scripts/backoffice.ts',
+        args,
+        environment,
+        input,
+      );
       expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
       return stdout;
     };
@@ -273,7 +294,9 @@ describe('what a server, a role or a database sets', () => {
                 array(select rolname::text from pg_roles where rolcanlogin and not rolsuper) as roles`,
       );
       if (scope === 'server') await impose(on, 'alter system');
-      const names = { server: [], role: named?.roles ?? [], database: named?.databases ?? [] }[scope];
+      const names = { server: [], role: named?.roles ?? [], database: named?.databases ?? [] }[
+        scope
+      ];
       for (const name of names) await impose(on, `alter ${scope} ${pg.escapeIdentifier(name)}`);
     };
 
@@ -317,7 +340,9 @@ describe('what a server, a role or a database sets', () => {
       const anonymous = new Client(`http://127.0.0.1:${port}`);
       const [acme, globex] = await Promise.all(
         tenants.map(async ({ guid, admin }) => {
-          const { status, body } = await anonymous.post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
+          const { status, body } = await anonymous.post('/api/v1/auth/login', admin, {
+            'X-Tenant': guid,
+          });
           expect(status, JSON.stringify(body)).to.equal(200);
           return new Client(`http://127.0.0.1:${port}`, body);
         }),
@@ -331,7 +356,10 @@ describe('what a server, a role or a database sets', () => {
       expect(await run(['backup', 'run', '--all']))
         .to.match(/acme: archived/)
         .and.to.match(/globex: archived/);
-      const { body: made } = await acme.post('/api/v1/Currency', { Code: 'ZZZ', Name: 'After the archive' });
+      const { body: made } = await acme.post('/api/v1/Currency', {
+        Code: 'ZZZ',
+        Name: 'After the archive',
+      });
       expect(made.Code).to.equal('ZZZ');
       await run(['restore', 'acme', '--archive', 'latest']);
       expect(await run(['restore', 'diff', 'acme'])).to.match(/currencies/i);
@@ -360,17 +388,26 @@ describe('what a server, a role or a database sets', () => {
    */
   async function useService(client: Client): Promise<void> {
     const code = `C${String.fromCharCode(65 + (lastCode % 26), 65 + Math.floor(lastCode++ / 26))}`;
-    const created = await client.post('/api/v1/Currency', { Code: code, Name: 'Złoty Ünit', DecimalPlaces: 3 });
+    const created = await client.post('/api/v1/Currency', {
+      Code: code,
+      Name: 'Złoty Ünit',
+      DecimalPlaces: 3,
+    });
     expect(created.status, JSON.stringify(created.body)).to.equal(201);
     expect(created.body).to.include({ Code: code, Name: 'Złoty Ünit', DecimalPlaces: 3 });
 
-    const entity = await client.post('/api/v1/Entities', { Name: `Größe ${code}`, EntityType: 'customer' });
+    const entity = await client.post('/api/v1/Entities', {
+      Name: `Größe ${code}`,
+      EntityType: 'customer',
+    });
     expect(entity.status, JSON.stringify(entity.body)).to.equal(201);
     const found = await client.get(`/api/v1/Entities?q=${encodeURIComponent(`größe ${code}`)}`);
     expect(found.body.map(({ Id }: { Id: number }) => Id)).to.deep.equal([entity.body.Id]);
 
     const file = `Code;Name\nX${code.slice(1)};Imported\n`;
-    const imported = await client.post('/api/v1/Imports?resource=Currency', file, { 'Content-Type': 'text/csv' });
+    const imported = await client.post('/api/v1/Imports?resource=Currency', file, {
+      'Content-Type': 'text/csv',
+    });
     expect(imported.body, JSON.stringify(imported.body)).to.include({ Applied: true, Created: 1 });
 
     const listed = await client.get('/api/v1/Currency', { Accept: 'text/csv' });

@@ -1,7 +1,11 @@
 import { expect } from 'chai';
 import type pg from 'pg';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import { differencesOf, fingerprint, schemaObjects } from '../../../src/lib/postgres/schema-fingerprint.ts';
+import {
+  differencesOf,
+  fingerprint,
+  schemaObjects,
+} from '../../../src/lib/postgres/schema-fingerprint.ts';
 import { changes, schema } from '../../support/sample-schema.ts';
 import { useScratchDatabases } from '../../support/scratch-databases.ts';
 
@@ -49,6 +53,8 @@ describe('schema fingerprint', () => {
   });
 });
 
-async function stateOf(client: pg.Client): Promise<{ fingerprint: string; objects: Map<string, string> }> {
+async function stateOf(
+  client: pg.Client,
+): Promise<{ fingerprint: string; objects: Map<string, string> }> {
   return { fingerprint: await fingerprint(client), objects: await schemaObjects(client) };
 }

@@ -9,7 +9,8 @@ import { postgresUrl } from '../../support/test-server.ts';
 
 describe('logins to PostgreSQL with SCRAM', () => {
   const role = `scram_${randomBytes(4).toString('hex')}`;
-  const run = (statement: string) => withConnection(postgresUrl(), client => client.query(statement));
+  const run = (statement: string) =>
+    withConnection(postgresUrl(), client => client.query(statement));
 
   before(() => run(`create role ${role} login; grant connect on database postgres to ${role}`));
   after(() => run(`revoke connect on database postgres from ${role}; drop role ${role}`));
@@ -28,7 +29,9 @@ describe('logins to PostgreSQL with SCRAM', () => {
     client.on('error', () => {});
     try {
       await client.connect();
-      return (await client.query<{ user: string }>('select current_user as user')).rows[0]?.user ?? '';
+      return (
+        (await client.query<{ user: string }>('select current_user as user')).rows[0]?.user ?? ''
+      );
     } finally {
       await client.end();
     }
@@ -40,7 +43,7 @@ describe('logins to PostgreSQL with SCRAM', () => {
       (error: Error & { code?: string }) => error.code ?? error.message,
     );
 
-  for (const iterations of [1, 4_096, 5_000])
+  for (const iterations of [1, 4_096, 5_000]) {
     it(`the right password logs in and a wrong one does not, also after a change, with ${iterations} iterations`, async () => {
       for (const password of ['p4ssword', 'ch4nged']) {
         await setPassword(scramVerifier(password, iterations));
@@ -49,6 +52,7 @@ describe('logins to PostgreSQL with SCRAM', () => {
       }
       expect(await failure(logIn('p4ssword'))).to.equal('28P01');
     });
+  }
 
   it('a password that is not ASCII logs in', async () => {
     await setPassword('paßwort'); // the server makes the verifier

@@ -18,9 +18,14 @@ import { readLockWaiters } from '../../support/lock-waiters.ts';
 import { use } from '../../support/use.ts';
 
 describe('log of the PostgreSQL server', () => {
-  const server = use(() => createDedicatedServer(['log_statement=ddl', 'log_min_duration_statement=100']));
+  const server = use(() =>
+    createDedicatedServer(['log_statement=ddl', 'log_min_duration_statement=100']),
+  );
 
-  /** The sealed and hashed secrets of the control database, and the passwords of the login roles. */
+  /**
+   * The sealed and hashed secrets of the control database, and the passwords of the login
+   * roles.
+   */
   async function secretsOf(): Promise<string[]> {
     const { secrets } = server.installation;
     const tenants = await server.control<{ guid: string; password: Buffer }>(
@@ -31,7 +36,9 @@ describe('log of the PostgreSQL server', () => {
         union select encode(secret, 'hex') from signing_keys
         union select encode(role_password, 'hex') from tenants`,
     );
-    const passwords = tenants.map(({ guid, password }) => secrets.open(password, owners.rolePassword(guid)).toString());
+    const passwords = tenants.map(({ guid, password }) =>
+      secrets.open(password, owners.rolePassword(guid)).toString(),
+    );
     return [...passwords, ...hashes.map(({ text }) => text)];
   }
 
@@ -45,13 +52,22 @@ describe('log of the PostgreSQL server', () => {
   it('provisioning from the template, and the repair of a login role, log no secret', async () => {
     await server.provision('acme');
     const { tenant } = await server.provision('globex');
-    await server.sql(`revoke connect on database "${tenant.databaseName}" from "${tenant.roleName}"`);
+    await server.sql(
+      `revoke connect on database "${tenant.databaseName}" from "${tenant.roleName}"`,
+    );
     await server.sql(`drop role "${tenant.roleName}"`);
     const { findings } = await diagnose(server.installation, { fix: true });
-    expect(findings.map(({ check, fixed }) => [check, fixed])).to.deep.include(['missing_role', true]);
-    const password = server.installation.secrets.open(tenant.rolePassword, owners.rolePassword(tenant.guid)).toString();
+    expect(findings.map(({ check, fixed }) => [check, fixed])).to.deep.include([
+      'missing_role',
+      true,
+    ]);
+    const password = server.installation.secrets
+      .open(tenant.rolePassword, owners.rolePassword(tenant.guid))
+      .toString();
     const login = { user: tenant.roleName, password };
-    await withConnection(databaseUrl(server.url, tenant.databaseName, login), client => client.query('select 1'));
+    await withConnection(databaseUrl(server.url, tenant.databaseName, login), client =>
+      client.query('select 1'),
+    );
 
     expect(await server.log()).to.include('SCRAM-SHA-256$1:');
     await expectNoSecret();
@@ -94,7 +110,8 @@ describe('log of the PostgreSQL server', () => {
       await eventually(waiting);
       await session.query('commit');
       await eventually(
-        async () => (await server.control(`select from mail_deliveries where state = 'sent'`)).length === 1,
+        async () =>
+          (await server.control(`select from mail_deliveries where state = 'sent'`)).length === 1,
       );
 
       await session.query('begin; lock table roles in access exclusive mode');
@@ -113,7 +130,13 @@ describe('log of the PostgreSQL server', () => {
   it('two concurrent commands that add one user log no secret, and one reports that the user exists', async () => {
     const { installation } = server;
     const { tenant } = await provision(installation, createPasswords(), manifestOf('hooli'));
-    const user = { firstName: 'Nora', lastName: 'Newman', role: 'Member', scope: 'All', entityId: null } as const;
+    const user = {
+      firstName: 'Nora',
+      lastName: 'Newman',
+      role: 'Member',
+      scope: 'All',
+      entityId: null,
+    } as const;
     const add = () =>
       addUser(installation, createPasswords(), {
         ...user,
@@ -131,7 +154,9 @@ describe('log of the PostgreSQL server', () => {
   });
 
   it('a statement that is logged because it is slow is logged without its values', async () => {
-    await withConnection(server.url, client => client.query('select pg_sleep(0.15), $1::text', ['slow-value']));
+    await withConnection(server.url, client =>
+      client.query('select pg_sleep(0.15), $1::text', ['slow-value']),
+    );
     await eventually(async () => /pg_sleep\(0\.15\)/.test(await server.log()));
     expect(await server.log()).to.not.include('slow-value');
   });
@@ -142,7 +167,10 @@ describe('log of the PostgreSQL server', () => {
     const [stored] = await server.sql<{ verifier: string }>(
       `select rolpassword as verifier from pg_authid where rolname = 'native'`,
     );
-    const salt = Buffer.from(/^SCRAM-SHA-256\$4096:([^$]+)\$/.exec(stored?.verifier ?? '')?.[1] ?? '', 'base64');
+    const salt = Buffer.from(
+      /^SCRAM-SHA-256\$4096:([^$]+)\$/.exec(stored?.verifier ?? '')?.[1] ?? '',
+      'base64',
+    );
     expect(scramVerifier('pencil', 4096, salt)).to.equal(stored?.verifier);
 
     await server.sql(`create role verified login password '${scramVerifier('pencil', 1)}'`);

@@ -3,7 +3,11 @@ import { expect } from 'chai';
 import pg from 'pg';
 import { createControlPool } from '../../../src/control/control-pool.ts';
 import { openControlDatabase, queryControl } from '../../../src/control/database.ts';
-import { connectionConfig, timeLimits, withConnection } from '../../../src/lib/postgres/connection.ts';
+import {
+  connectionConfig,
+  timeLimits,
+  withConnection,
+} from '../../../src/lib/postgres/connection.ts';
 import { dropDeadConnections } from '../../../src/lib/postgres/dead-connections.ts';
 import { tenantHead } from '../../../src/operator/schema/tenant-head.ts';
 import { ConnectionBudget } from '../../../src/tenancy/connections/connection-budget.ts';
@@ -54,7 +58,10 @@ describe('silence limit of database connections', () => {
     await sleep(2 * silenceMs);
     proxy.silence(new URL(world.config.databaseUrl ?? '').pathname.slice(1));
 
-    expect(await failsAfter(() => pool.query('select 1'))).to.be.within(silenceMs * 0.9, patienceMs);
+    expect(await failsAfter(() => pool.query('select 1'))).to.be.within(
+      silenceMs * 0.9,
+      patienceMs,
+    );
     expect(pool.totalCount).to.equal(0);
 
     await pool.end();
@@ -62,7 +69,10 @@ describe('silence limit of database connections', () => {
 
   it('what a network that stalls has held back is not delivered after its query has failed', async () => {
     const text = 'x'.repeat(1024 * 1024);
-    const arrivedAfter = async (database: string, query: () => Promise<unknown>): Promise<number> => {
+    const arrivedAfter = async (
+      database: string,
+      query: () => Promise<unknown>,
+    ): Promise<number> => {
       const goOn = proxy.stall(database);
       await failsAfter(query);
       const before = proxy.received(database);
@@ -83,7 +93,9 @@ describe('silence limit of database connections', () => {
     const client = await pool.connect();
 
     const ofControl = await arrivedAfter(controlName, () => control.query('select $1', [text]));
-    const ofTenant = await arrivedAfter(world.acme.database, () => client.query('select $1', [text]));
+    const ofTenant = await arrivedAfter(world.acme.database, () =>
+      client.query('select $1', [text]),
+    );
 
     expect(ofControl).to.be.below(text.length);
     expect(ofTenant).to.be.below(text.length);
@@ -97,7 +109,9 @@ describe('silence limit of database connections', () => {
     const { controlUrl } = world.installation;
     const url = proxy.through(controlUrl);
     const control = openControlDatabase(url, createControlPool(url, 1));
-    const held = proxy.hold(new URL(controlUrl).pathname.slice(1), packet => packet.includes('tcp_keepalives_idle'));
+    const held = proxy.hold(new URL(controlUrl).pathname.slice(1), packet =>
+      packet.includes('tcp_keepalives_idle'),
+    );
     const query = () => queryControl(control, 'probe', 'select 1', []);
 
     await failsAfter(query);
@@ -111,15 +125,24 @@ describe('silence limit of database connections', () => {
     const { controlUrl } = world.installation;
     const { connectMs } = timeLimits.operator;
     Object.assign(timeLimits.operator, { connectMs: 1_000 });
-    proxy.hold(new URL(controlUrl).pathname.slice(1), packet => packet.includes('tcp_keepalives_idle'));
+    proxy.hold(new URL(controlUrl).pathname.slice(1), packet =>
+      packet.includes('tcp_keepalives_idle'),
+    );
 
-    await failsAfter(() => withConnection(proxy.through(controlUrl), client => client.query('select 1')));
+    await failsAfter(() =>
+      withConnection(proxy.through(controlUrl), client => client.query('select 1')),
+    );
     Object.assign(timeLimits.operator, { connectMs });
   });
 
   async function tenantPool() {
     const tenant = await tenantRecord(world, world.acme);
-    const budget = new ConnectionBudget({ max: 1, maxPerTenant: 1, maxPerTenantShared: 1, maxWaitMs: patienceMs });
+    const budget = new ConnectionBudget({
+      max: 1,
+      maxPerTenant: 1,
+      maxPerTenantShared: 1,
+      maxWaitMs: patienceMs,
+    });
     const pool = new TenantPool(budget, {
       ...connectionConfig(proxy.through(tenant.databaseUrl), 'api'),
       expected: { guid: tenant.guid, head: await tenantHead() },

@@ -12,11 +12,14 @@ import { type SilentProxy, startSilentProxy } from '../../support/silent-proxy.t
 import { sql, useWorld } from '../../support/world.ts';
 
 /**
- * Long, because on a busy machine what succeeds takes a second too; below the time to connect to the control database
- * (3 s). A change with less than 1 s left shares no transaction.
+ * Long, because on a busy machine what succeeds takes a second too; below the time to connect
+ * to the control database (3 s). A change with less than 1 s left shares no transaction.
  */
 const deadlineMs = 2_500;
-/** Far below the wait for a connection (`ACQUIRE_TIMEOUT_MS`), far above the delay of a busy machine. */
+/**
+ * Far below the wait for a connection (`ACQUIRE_TIMEOUT_MS`), far above the delay of a busy
+ * machine.
+ */
 const acquireTimeoutMs = 60_000;
 const maxEndMs = 30_000;
 const statuses = '/api/v1/EntityStatus';
@@ -43,7 +46,8 @@ describe('deadline of a request', () => {
     url = `http://127.0.0.1:${service.port}`;
     anonymous = new Client(url);
     admin = (await world.login(world.acme)).at(url);
-    // A service that stopped while its control database was silent could not give its connections back.
+    // A service that stopped while its control database was silent could not give its
+    // connections back.
     await eventually(async () => (await admin.get(statuses)).status === 200);
   });
   afterEach(async () => {
@@ -53,13 +57,17 @@ describe('deadline of a request', () => {
   });
 
   /**
-   * Checks that each response is 503 `unavailable`, not before the deadline, and before the wait for a connection would
-   * end.
+   * Checks that each response is 503 `unavailable`, not before the deadline, and before the
+   * wait for a connection would end.
    */
-  async function failAtDeadline(requests: () => Promise<{ status: number; body: { code: string } }>[]): Promise<void> {
+  async function failAtDeadline(
+    requests: () => Promise<{ status: number; body: { code: string } }>[],
+  ): Promise<void> {
     const startedAt = performance.now();
     const responses = await Promise.all(requests());
-    for (const { status, body } of responses) expect([status, body.code]).to.deep.equal([503, 'unavailable']);
+    for (const { status, body } of responses) {
+      expect([status, body.code]).to.deep.equal([503, 'unavailable']);
+    }
     expect(performance.now() - startedAt).to.be.within(deadlineMs - 100, maxEndMs);
   }
 
@@ -70,17 +78,20 @@ describe('deadline of a request', () => {
     // The requests of other tenants are served, and no connection or waiter is left.
     expect((await (await world.login(world.globex)).at(url).get(statuses)).status).to.equal(200);
     await eventually(
-      () => service.databases.budgets.usage.inUse === 0 && service.databases.budgets.usage.waiting === 0,
+      () =>
+        service.databases.budgets.usage.inUse === 0 &&
+        service.databases.budgets.usage.waiting === 0,
     );
   });
 
   it('a login gets 503 at the deadline while the control database is silent, and frees its connections', async () => {
     proxy.silence(new URL(world.installation.controlUrl).pathname.slice(1));
-    const login = () => anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
+    const login = () =>
+      anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
     await failAtDeadline(() => Array.from({ length: 8 }, login));
     const { pool } = installation;
-    // The logins have used at least five. What the service does by itself, such as its polls, goes on to try to
-    // connect.
+    // The logins have used at least five. What the service does by itself, such as its polls,
+    // goes on to try to connect.
     await eventually(() => pool.waitingCount === 0 && pool.totalCount - pool.idleCount < 5);
   });
 
@@ -88,7 +99,9 @@ describe('deadline of a request', () => {
     proxy.silence(world.acme.database);
     await failAtDeadline(() => [admin.post(statuses, { Title: 'too late' })]);
     await sleep(50);
-    expect(await sql(world.acme, `select from entity_statuses where title = 'too late'`)).to.deep.equal([]);
+    expect(
+      await sql(world.acme, `select from entity_statuses where title = 'too late'`),
+    ).to.deep.equal([]);
   });
 
   it('a change whose commit is made but not confirmed gets 503 without Retry-After by the deadline', async () => {
@@ -108,7 +121,8 @@ describe('deadline of a request', () => {
   });
 
   it('changes that share a commit which is made but not confirmed get 503 without Retry-After', async () => {
-    const titles = Array.from({ length: 9 }, (_, index) => `shared ${index}`); // eight of them share a transaction
+    // eight of them share a transaction
+    const titles = Array.from({ length: 9 }, (_, index) => `shared ${index}`);
 
     await withConnection(world.acme.adminUrl, async session => {
       await session.query('begin; lock table entity_statuses in share mode');
@@ -141,7 +155,11 @@ describe('deadline of a request', () => {
   it('a refresh token whose refresh reaches the deadline is not exchanged, and stays valid', async () => {
     const { tokens } = await world.login(world.acme);
     const refresh = () =>
-      anonymous.post('/api/v1/auth/refresh', { refreshToken: tokens?.refreshToken }, { 'X-Tenant': world.acme.guid });
+      anonymous.post(
+        '/api/v1/auth/refresh',
+        { refreshToken: tokens?.refreshToken },
+        { 'X-Tenant': world.acme.guid },
+      );
 
     await withConnection(world.installation.controlUrl, async blocker => {
       await blocker.query('begin; select from sessions for update');
@@ -150,7 +168,8 @@ describe('deadline of a request', () => {
     });
 
     const [session] = await withConnection(world.installation.controlUrl, async client => {
-      const text = 'select refresh_generation, revoked_at from sessions order by created_at desc limit 1';
+      const text =
+        'select refresh_generation, revoked_at from sessions order by created_at desc limit 1';
       return (await client.query(text)).rows;
     });
 

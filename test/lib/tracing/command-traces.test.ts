@@ -3,7 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { backupSettings } from '../../support/backup-settings.ts';
-import { attributesOf, type Collector, type Span, startCollector } from '../../support/collector.ts';
+import {
+  attributesOf,
+  type Collector,
+  type Span,
+  startCollector,
+} from '../../support/collector.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 
@@ -22,24 +27,35 @@ describe('traces of commands', () => {
   });
 
   async function run(...args: string[]): Promise<{ code: number | null; stderr: string }> {
-    const settings = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...(await backupSettings(folder)) };
+    const settings = {
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      ...(await backupSettings(folder)),
+    };
     return runCommand('scripts/backoffice.ts', args, { ...world.environment, ...settings });
   }
 
-  /** Runs a command. @returns the span of the command, and those below it */
+  /**
+   * Runs a command.
+   * @returns the span of the command, and those below it
+   */
   async function trace(...args: string[]): Promise<{ root: Span | undefined; below: Span[] }> {
     const known = new Set(collector.spans());
     const { stderr } = await run(...args);
     expect(stderr).to.equal('');
     const [[root] = [], below = []] = [true, false].map(isRoot =>
-      collector.spans().filter(span => !known.has(span) && (span.parentSpanId === undefined) === isRoot),
+      collector
+        .spans()
+        .filter(span => !known.has(span) && (span.parentSpanId === undefined) === isRoot),
     );
-    for (const { parentSpanId, traceId } of below)
+    for (const { parentSpanId, traceId } of below) {
       expect([parentSpanId, traceId]).to.deep.equal([root?.spanId, root?.traceId]);
+    }
     return { root, below };
   }
   const tenantsOf = (spans: Span[]) =>
-    spans.filter(({ name }) => name === 'tenant').map(span => attributesOf(span)['backoffice.tenant']);
+    spans
+      .filter(({ name }) => name === 'tenant')
+      .map(span => attributesOf(span)['backoffice.tenant']);
 
   it('migrate sends a span of the run, with one below it for each tenant whose database was opened', async () => {
     await controlSql(world, `update tenants set schema_fingerprint = null where slug = 'globex'`);
@@ -49,7 +65,10 @@ describe('traces of commands', () => {
   });
 
   it('backup run sends a span for each archive; that of a failed one is marked as failed, without its error', async () => {
-    await controlSql(world, `update tenants set database_name = 'secret_name' where slug = 'globex'`);
+    await controlSql(
+      world,
+      `update tenants set database_name = 'secret_name' where slug = 'globex'`,
+    );
     try {
       const { root, below } = await trace('backup', 'run', '--all');
       expect(root?.name).to.equal('backup run');
@@ -59,12 +78,15 @@ describe('traces of commands', () => {
       expect(tenantsOf(failed)).to.deep.equal(['globex']);
       expect(collector.bodies.join('')).to.not.include('secret_name');
     } finally {
-      await controlSql(world, `update tenants set database_name = ? where slug = 'globex'`, [world.globex.database]);
+      await controlSql(world, `update tenants set database_name = ? where slug = 'globex'`, [
+        world.globex.database,
+      ]);
     }
   });
 
   it('a command that is not traced, or is only planned, sends nothing', async () => {
-    for (const line of ['list', 'backup run --all --dry-run', 'migrate --all --dry-run'])
+    for (const line of ['list', 'backup run --all --dry-run', 'migrate --all --dry-run']) {
       expect(await trace(...line.split(' ')), line).to.deep.equal({ root: undefined, below: [] });
+    }
   });
 });

@@ -5,7 +5,12 @@ import { expect } from 'chai';
 import { readTraceparent } from '../../../src/lib/tracing/trace-requests.ts';
 import { type Receiver, startReceiver } from '../../sales/webhooks/receiver.ts';
 import type { Client } from '../../support/client.ts';
-import { attributesOf, type Collector, type Span, startCollector } from '../../support/collector.ts';
+import {
+  attributesOf,
+  type Collector,
+  type Span,
+  startCollector,
+} from '../../support/collector.ts';
 import { root } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createWorld, type World } from '../../support/world.ts';
@@ -24,7 +29,9 @@ describe('tracing', () => {
       TENANT_CONNECTIONS: '2',
       WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted,
     });
-    for (const tenant of [world.acme, world.globex]) clients.set(tenant.slug, await world.login(tenant));
+    for (const tenant of [world.acme, world.globex]) {
+      clients.set(tenant.slug, await world.login(tenant));
+    }
   });
   after(async () => {
     await world?.close();
@@ -34,11 +41,18 @@ describe('tracing', () => {
 
   const clientOf = (slug: string): Client => clients.get(slug) as Client;
 
-  /** Sends a request with a `traceparent`. @returns its spans, once that of the request has arrived */
-  async function trace(send: (headers: Record<string, string>) => Promise<unknown>): Promise<Span[]> {
+  /**
+   * Sends a request with a `traceparent`.
+   * @returns its spans, once that of the request has arrived
+   */
+  async function trace(
+    send: (headers: Record<string, string>) => Promise<unknown>,
+  ): Promise<Span[]> {
     const [traceId, parentId] = [randomBytes(16).toString('hex'), randomBytes(8).toString('hex')];
     await send({ traceparent: `00-${traceId}-${parentId}-01` });
-    await eventually(async () => collector.spans(traceId).some(({ parentSpanId }) => parentSpanId === parentId));
+    await eventually(async () =>
+      collector.spans(traceId).some(({ parentSpanId }) => parentSpanId === parentId),
+    );
     return collector.spans(traceId);
   }
 
@@ -52,7 +66,9 @@ describe('tracing', () => {
       'http.response.status_code': 200,
       'backoffice.tenant': 'acme',
     });
-    const steps = spans.filter(({ parentSpanId }) => parentSpanId === request?.spanId).map(({ name }) => name);
+    const steps = spans
+      .filter(({ parentSpanId }) => parentSpanId === request?.spanId)
+      .map(({ name }) => name);
     expect(steps).to.include.members(['rate limit', 'connection', 'query']);
 
     const lines = world.logs.filter(line => line.includes(request?.traceId ?? ''));
@@ -85,7 +101,9 @@ describe('tracing', () => {
   it('what other systems have written into tracestate stays with each span of the request', async () => {
     const tracestate = 'vendor=t61rcWkgMzE,other@system=1';
 
-    const spans = await trace(headers => clientOf('acme').get('/api/v1/Entities?limit=7', { ...headers, tracestate }));
+    const spans = await trace(headers =>
+      clientOf('acme').get('/api/v1/Entities?limit=7', { ...headers, tracestate }),
+    );
 
     expect(spans).to.have.length.greaterThan(2);
     for (const { name, traceState } of spans) {
@@ -136,7 +154,10 @@ describe('tracing', () => {
     await clientOf('globex').post('/api/v1/OrderStatuses', { Name: 'Traced' });
 
     const send = await eventually(() => collector.spans().find(({ name }) => name === 'send'));
-    expect(attributesOf(send)).to.deep.equal({ 'http.response.status_code': 503, 'error.type': 'status' });
+    expect(attributesOf(send)).to.deep.equal({
+      'http.response.status_code': 503,
+      'error.type': 'status',
+    });
 
     const spans = await eventually(() => {
       const found = collector.spans(send.traceId);
@@ -155,7 +176,9 @@ describe('tracing', () => {
     const cached = await trace(headers => clientOf('acme').get('/api/v1/Currency', headers));
     expect(cached.map(({ name }) => name)).not.to.include.oneOf(['query', 'connection']);
     const traceId = randomBytes(16).toString('hex');
-    await clientOf('acme').get('/api/v1/Entities', { traceparent: `00-${traceId}-${'1'.repeat(16)}-00` });
+    await clientOf('acme').get('/api/v1/Entities', {
+      traceparent: `00-${traceId}-${'1'.repeat(16)}-00`,
+    });
     await trace(headers => clientOf('acme').get('/api/v1/Entities', headers)); // exported after it
     expect(collector.spans(traceId)).to.deep.equal([]);
     expect(world.logs.some(line => JSON.parse(line).trace_id === traceId)).to.equal(true);
@@ -168,11 +191,16 @@ describe('tracing', () => {
     );
     for (const [index, spans] of traces.entries()) {
       const requests = spans.filter(({ name }) => name.startsWith('GET '));
-      expect(requests.map(span => attributesOf(span)['backoffice.tenant'])).to.deep.equal([slugs[index]]);
-      for (const name of ['connection', 'query']) expect(spans.filter(span => span.name === name)).to.have.length(1);
+      expect(requests.map(span => attributesOf(span)['backoffice.tenant'])).to.deep.equal([
+        slugs[index],
+      ]);
+      for (const name of ['connection', 'query']) {
+        expect(spans.filter(span => span.name === name)).to.have.length(1);
+      }
       const ids = new Set(spans.map(({ spanId }) => spanId));
-      for (const { parentSpanId = '' } of spans.filter(span => span !== requests[0]))
+      for (const { parentSpanId = '' } of spans.filter(span => span !== requests[0])) {
         expect(ids.has(parentSpanId)).to.equal(true);
+      }
     }
   });
 
@@ -183,8 +211,16 @@ describe('tracing', () => {
     const exported = collector.bodies.join('');
     const { accessToken = '', refreshToken = '' } = clientOf('acme').tokens ?? {};
     const { email, password } = world.acme.admin;
-    for (const secret of [accessToken, refreshToken, email, password, 'Value of a request', 'value-of-a-path'])
+    for (const secret of [
+      accessToken,
+      refreshToken,
+      email,
+      password,
+      'Value of a request',
+      'value-of-a-path',
+    ]) {
       expect(exported).not.to.include(secret);
+    }
     expect(exported).not.to.match(/\$1|where |returning |127\.0\.0\.1|postgres:/i);
   });
 
@@ -194,8 +230,9 @@ describe('tracing', () => {
     const entries = await readdir(join(root, 'src'), { recursive: true });
     for (const name of entries.filter(each => each.endsWith('.ts'))) {
       const source = await readFile(join(root, 'src', name), 'utf8');
-      for (const [line] of source.matchAll(/^import .*'@opentelemetry\/.*$/gm))
+      for (const [line] of source.matchAll(/^import .*'@opentelemetry\/.*$/gm)) {
         expect(line, name).to.match(/^import type /);
+      }
     }
   });
 });

@@ -26,7 +26,9 @@ describe('an archive', () => {
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('create schema "Odd schema/.."');
       await client.query('create table "Odd schema/.."."percent % ü" (id serial, note text)');
-      await client.query(`insert into "Odd schema/.."."percent % ü" (note) values ('one'), (null), ('')`);
+      await client.query(
+        `insert into "Odd schema/.."."percent % ü" (note) values ('one'), (null), ('')`,
+      );
     });
     archive = await makeArchive(world.acme);
   });
@@ -42,11 +44,19 @@ describe('an archive', () => {
       'data',
       'manifest.json',
     ]);
-    expect(manifest.members.map(({ name }) => name)).to.deep.equal(members.slice(0, -1).map(({ name }) => name));
-    expect(header.tables.map(({ name }) => name)).to.include.members(['countries', 'audit_log', 'percent % ü']);
+    expect(manifest.members.map(({ name }) => name)).to.deep.equal(
+      members.slice(0, -1).map(({ name }) => name),
+    );
+    expect(header.tables.map(({ name }) => name)).to.include.members([
+      'countries',
+      'audit_log',
+      'percent % ü',
+    ]);
     const odd = manifest.tables.find(({ schema }) => schema === 'Odd schema/..');
     expect(odd?.rows).to.equal(3);
-    expect(odd?.pieces[0]).to.match(/^data\/\d+-Odd%20schema%2F\.\.\.percent%20%25%20%C3%BC\.1\.csv$/);
+    expect(odd?.pieces[0]).to.match(
+      /^data\/\d+-Odd%20schema%2F\.\.\.percent%20%25%20%C3%BC\.1\.csv$/,
+    );
     expect(manifest.leftOut.map(({ name }) => name)).to.include('table public.tenant_identity');
   });
 
@@ -61,7 +71,10 @@ describe('an archive', () => {
 
   it('every flipped byte and every cut is found', async () => {
     const { bytes } = archive;
-    const places = [...Array(400).keys(), ...Array.from({ length: 200 }, (_, index) => bytes.length - 1 - index)];
+    const places = [
+      ...Array(400).keys(),
+      ...Array.from({ length: 200 }, (_, index) => bytes.length - 1 - index),
+    ];
     for (let at = 400; at < bytes.length; at += 997) {
       places.push(at);
     }
@@ -70,7 +83,10 @@ describe('an archive', () => {
       const changed = Buffer.from(bytes);
       changed.writeUInt8(bytes.readUInt8(at) ^ (1 << (at % 8)), at);
       expect(await faultOf(archive, changed), `byte ${at}`).to.be.oneOf(['damaged', 'sealed']);
-      expect(await faultOf(archive, bytes.subarray(0, at)), `cut at ${at}`).to.be.oneOf(['damaged', 'sealed']);
+      expect(await faultOf(archive, bytes.subarray(0, at)), `cut at ${at}`).to.be.oneOf([
+        'damaged',
+        'sealed',
+      ]);
     }
     expect(await faultOf(archive, Buffer.concat([bytes, Buffer.alloc(1)]))).to.equal('damaged');
   });
@@ -87,21 +103,43 @@ describe('an archive', () => {
       'without a manifest': await tarOf(members.slice(0, -1)),
       'the manifest alone': await tarOf([manifest]),
       'without a piece': await tarOf([header, page, ...pieces.toReversed(), manifest]),
-      'the pieces in another order': await tarOf([header, page, last, ...pieces.toReversed(), manifest]),
-      'the manifest before the pieces': await tarOf([header, page, manifest, ...pieces.toReversed(), last]),
+      'the pieces in another order': await tarOf([
+        header,
+        page,
+        last,
+        ...pieces.toReversed(),
+        manifest,
+      ]),
+      'the manifest before the pieces': await tarOf([
+        header,
+        page,
+        manifest,
+        ...pieces.toReversed(),
+        last,
+      ]),
       'the header at the end': await tarOf([page, ...rest, header]),
       'a piece twice': await tarOf([...members.slice(0, -1), last, manifest]),
       'something after the manifest': await tarOf([...members, evil]),
       'a name that leaves the folder': await tarOf([header, evil, page, ...rest]),
       'an absolute name': await tarOf([header, { ...evil, name: '/etc/passwd' }, page, ...rest]),
-      'a link': await tarOf([header, { ...page, type: 'symlink', content: Buffer.from('/etc/passwd') }, ...rest]),
-      'a changed page': await tarOf([header, { ...page, content: Buffer.from('drop table countries;') }, ...rest]),
+      'a link': await tarOf([
+        header,
+        { ...page, type: 'symlink', content: Buffer.from('/etc/passwd') },
+        ...rest,
+      ]),
+      'a changed page': await tarOf([
+        header,
+        { ...page, content: Buffer.from('drop table countries;') },
+        ...rest,
+      ]),
       'cut within a piece': tar.subarray(0, tar.length / 2),
       'cut within a header': tar.subarray(0, 100),
     };
 
     for (const [name, bytes] of Object.entries(variants)) {
-      expect(await faultOf(archive, await sealBytes(bytes, archive.identity)), name).to.equal('damaged');
+      expect(await faultOf(archive, await sealBytes(bytes, archive.identity)), name).to.equal(
+        'damaged',
+      );
     }
     expect(await faultOf(archive, await sealBytes(tar, archive.identity))).to.equal(undefined);
     expect(await faultOf(archive, Buffer.alloc(0))).to.equal('damaged');
@@ -115,16 +153,28 @@ describe('an archive', () => {
     const { mac, ...unsigned } = manifest;
     const forge = async (document: object): Promise<Buffer> => {
       const content = Buffer.from(`${JSON.stringify(document, null, 1)}\n`);
-      return sealBytes(await tarOf([...members.slice(0, -1), { name: 'manifest.json', content }]), identity);
+      return sealBytes(
+        await tarOf([...members.slice(0, -1), { name: 'manifest.json', content }]),
+        identity,
+      );
     };
 
     expect(mac).to.match(/^[0-9a-f]{64}$/);
     expect(await faultOf(archive, await forge(manifest))).to.equal(undefined);
     expect(await faultOf(archive, await forge(unsigned)), 'no code').to.equal('forged');
-    expect(await faultOf(archive, await forge({ ...unsigned, mac: '0'.repeat(64) })), 'wrong code').to.equal('forged');
-    expect(await faultOf(archive, await forge({ ...manifest, leftOut: [] })), 'changed').to.equal('forged');
-    expect(await faultOf(archive, await forge({ ...manifest, mac: [mac] })), 'no text').to.equal('forged');
-    expect(await faultOf({ ...archive, macKey: Buffer.alloc(32) }), 'another key').to.equal('forged');
+    expect(
+      await faultOf(archive, await forge({ ...unsigned, mac: '0'.repeat(64) })),
+      'wrong code',
+    ).to.equal('forged');
+    expect(await faultOf(archive, await forge({ ...manifest, leftOut: [] })), 'changed').to.equal(
+      'forged',
+    );
+    expect(await faultOf(archive, await forge({ ...manifest, mac: [mac] })), 'no text').to.equal(
+      'forged',
+    );
+    expect(await faultOf({ ...archive, macKey: Buffer.alloc(32) }), 'another key').to.equal(
+      'forged',
+    );
 
     const others = {
       'another tenant': { ...expected, tenant: world.globex.guid },
@@ -145,10 +195,13 @@ describe('an archive', () => {
     const checked = await check(archive);
     const members = await membersOf(archive);
     const first = members.findIndex(({ name }) => name.startsWith('data/'));
-    const replace = (content: Buffer) => members.map((member, at) => (at === first ? { ...member, content } : member));
+    const replace = (content: Buffer) =>
+      members.map((member, at) => (at === first ? { ...member, content } : member));
     const read = async (changed: readonly TarMember[]) => {
       const bytes = await sealBytes(await tarOf(changed), archive.identity);
-      return Array.fromAsync(readPieces(inChunks(bytes), [archive.identity.identity], checked)).then(
+      return Array.fromAsync(
+        readPieces(inChunks(bytes), [archive.identity.identity], checked),
+      ).then(
         pieces => pieces.length,
         (error: Error) => error.message,
       );
@@ -160,7 +213,9 @@ describe('an archive', () => {
     const same = Buffer.from(members[first]?.content ?? '');
     same.writeUInt8(0x20, 0);
     expect(await read(replace(same))).to.equal('it was replaced while it was read');
-    expect(await read(replace(Buffer.alloc(1_000_000)))).to.equal('one of its members is too large');
+    expect(await read(replace(Buffer.alloc(1_000_000)))).to.equal(
+      'one of its members is too large',
+    );
     expect(await read(members.slice(0, first))).to.equal('it was replaced while it was read');
   });
 

@@ -15,7 +15,9 @@ describe('backup run', () => {
   const run = (settings: Record<string, string> = environment) =>
     runCommand('scripts/tenant.ts', ['backup', 'run', '--all', '--concurrency', '1'], settings);
   const archivesOf = async (guid: string): Promise<string[]> =>
-    (await readdir(folder, { recursive: true })).filter(name => name.includes(guid) && name.endsWith('.age'));
+    (await readdir(folder, { recursive: true })).filter(
+      name => name.includes(guid) && name.endsWith('.age'),
+    );
 
   before(async () => {
     environment = { ...world.environment, ...(await backupSettings(folder)) };

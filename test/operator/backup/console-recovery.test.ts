@@ -61,7 +61,8 @@ describe('console: recovery by the listing of the target', () => {
     const { text } = await opened.get('/recovery/acme');
     expect(text).to.include(`archive=${encodeURIComponent(archive)}`);
 
-    const textAt = async (time: string) => (await opened.get(`/recovery/acme?at=2026-01-${time}`)).text;
+    const textAt = async (time: string) =>
+      (await opened.get(`/recovery/acme?at=2026-01-${time}`)).text;
     expect(await textAt('02T11:00')).to.include('has exactly its data');
     expect(await textAt('02T13:00'))
       .to.include('The last archive before it')
@@ -71,10 +72,14 @@ describe('console: recovery by the listing of the target', () => {
   });
 
   it('what opens an archive is a plan and a command for the recovery host, and runs only where an identity is', async () => {
-    const elsewhere = 'This host opens no archive (BACKUP_IDENTITY_FILE is not set here): copy the command below';
+    const elsewhere =
+      'This host opens no archive (BACKUP_IDENTITY_FILE is not set here): copy the command below';
     const chosen = { slug: 'acme', archive, step: 'run' };
     const plans = {
-      '/operations/restore': [chosen, `acme would get data beside its present data, from ${archive}`],
+      '/operations/restore': [
+        chosen,
+        `acme would get data beside its present data, from ${archive}`,
+      ],
       '/operations/clone': [{ ...chosen, newSlug: 'acme-old' }, 'acme-old would be added on'],
     } as const;
 
@@ -96,14 +101,22 @@ describe('console: recovery by the listing of the target', () => {
     const { identity } = await makeIdentity();
     const identityFile = `${folder}.identity`;
     await writeFile(identityFile, `${identity}\n`, { mode: 0o600 });
-    const onRecoveryHost = await openConsole({ ...environment, BACKUP_IDENTITY_FILE: identityFile }, ['--no-browser']);
+    const onRecoveryHost = await openConsole(
+      { ...environment, BACKUP_IDENTITY_FILE: identityFile },
+      ['--no-browser'],
+    );
     try {
-      const { path } = await onRecoveryHost.submit('/operations/restore', { ...chosen, step: 'plan' });
+      const { path } = await onRecoveryHost.submit('/operations/restore', {
+        ...chosen,
+        step: 'plan',
+      });
       expect((await onRecoveryHost.ended(path)).text)
         .to.include('id="perform"')
         .and.not.include(elsewhere);
       const run = await onRecoveryHost.submit('/operations/restore', chosen);
-      expect((await onRecoveryHost.ended(run.path)).text).to.include('does not begin as a file of age does');
+      expect((await onRecoveryHost.ended(run.path)).text).to.include(
+        'does not begin as a file of age does',
+      );
     } finally {
       expect(await onRecoveryHost.stop()).to.equal(0);
       await rm(identityFile);
@@ -115,7 +128,9 @@ describe('console: recovery by the listing of the target', () => {
     try {
       const { status, text } = await opened.get('/recovery/acme');
       expect(status).to.equal(200);
-      expect(text).to.include('The target cannot be listed here: The folder of BACKUP_TARGET does not exist');
+      expect(text).to.include(
+        'The target cannot be listed here: The folder of BACKUP_TARGET does not exist',
+      );
     } finally {
       await rename(`${folder}-away`, folder);
     }

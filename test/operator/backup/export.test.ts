@@ -49,7 +49,11 @@ describe('an export of a tenant', () => {
 
   it('has the tables and people of the tenant as CSV, no cell that a spreadsheet runs, no secret, and nothing of another tenant', async () => {
     const path = join(folder, 'acme.tar');
-    const { code, stderr } = await runCommand('scripts/tenant.ts', ['export', 'acme', '--to', path], environment);
+    const { code, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['export', 'acme', '--to', path],
+      environment,
+    );
     expect(code, stderr).to.equal(0);
     expect((await stat(path)).mode & 0o077).to.equal(0);
     expect(await readdir(folder)).to.deep.equal(['acme.tar']);
@@ -58,24 +62,37 @@ describe('an export of a tenant', () => {
     const manifest = JSON.parse(members.get('manifest.json') ?? '');
     expect(manifest).to.include({ kind: 'export', name: null });
     expect(manifest).to.not.have.property('mac');
-    expect(manifest.leftOut.map(({ name }: { name: string }) => name)).to.include('table public.webhook_secrets');
+    expect(manifest.leftOut.map(({ name }: { name: string }) => name)).to.include(
+      'table public.webhook_secrets',
+    );
 
     const read = (name: string): Record<string, string>[] => {
       const table = manifest.tables.find((each: { name: string }) => each.name === name);
-      const rows = parse(members.get(table.pieces[0]) ?? '', { columns: true }) as Record<string, string>[];
+      const rows = parse(members.get(table.pieces[0]) ?? '', { columns: true }) as Record<
+        string,
+        string
+      >[];
       expect(rows, name).to.have.length(table.rows);
       return rows;
     };
-    const currencies = new Map(read('currencies').map(({ code: key, name, symbol }) => [key, [name, symbol]]));
+    const currencies = new Map(
+      read('currencies').map(({ code: key, name, symbol }) => [key, [name, symbol]]),
+    );
     expect(currencies.get('RUN')).to.deep.equal([`'=cmd|'/c calc'!A0`, `'+1`]);
     expect(currencies.get('AT')).to.deep.equal([`'@SUM(1)`, `'\t=1`]);
     expect(currencies.get('OWN')).to.deep.equal([`''=1`, `'＝1`]);
     expect(currencies.get('NO')).to.deep.equal(['a=1', `'-`]);
-    expect(read('amounts')).to.deep.equal([{ id: '1', amount: '-5', at: '2026-01-31', labels: '{-a,=b}' }]);
+    expect(read('amounts')).to.deep.equal([
+      { id: '1', amount: '-5', at: '2026-01-31', labels: '{-a,=b}' },
+    ]);
     expect(read('users').map(({ email }) => email)).to.include(world.acme.admin.email);
-    expect(read('entity_statuses').map(({ title }) => title)).to.include('Semi;colon, "quotes" \\ and ü');
+    expect(read('entity_statuses').map(({ title }) => title)).to.include(
+      'Semi;colon, "quotes" \\ and ü',
+    );
 
-    const data = [...members].filter(([name]) => name.startsWith('data/')).map(([, content]) => content);
+    const data = [...members]
+      .filter(([name]) => name.startsWith('data/'))
+      .map(([, content]) => content);
     for (const secret of [
       'argon2',
       'globex',
@@ -86,7 +103,11 @@ describe('an export of a tenant', () => {
       expect(data.join(''), secret).not.to.include(secret);
     }
 
-    const again = await runCommand('scripts/tenant.ts', ['export', 'acme', '--to', path], environment);
+    const again = await runCommand(
+      'scripts/tenant.ts',
+      ['export', 'acme', '--to', path],
+      environment,
+    );
     expect(again.code).to.equal(1);
     expect(again.stderr).to.equal(`${path} exists already: remove it, or name another file.\n`);
   });
@@ -95,9 +116,12 @@ describe('an export of a tenant', () => {
     const before = await readdir(folder);
     const limited = 'ulimit -f 1; exec "$0" "$@"';
     const command = ['bin/backoffice', 'export', 'acme', '--to', join(folder, 'large.tar')];
-    const { code, stderr } = await startProgram('sh', ['-c', limited, ...command], environment).ended;
+    const { code, stderr } = await startProgram('sh', ['-c', limited, ...command], environment)
+      .ended;
 
-    expect(stderr).to.equal(`${folder} cannot be written (EFBIG): name a file in another folder.\n`);
+    expect(stderr).to.equal(
+      `${folder} cannot be written (EFBIG): name a file in another folder.\n`,
+    );
     expect(code).to.equal(1);
     expect(await readdir(folder)).to.deep.equal(before);
   });

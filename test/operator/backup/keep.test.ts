@@ -14,7 +14,8 @@ interface Archive {
 
 const keepOf = (text: string) => readConfig({ BACKUP_KEEP: text }).backup.keep;
 const defaultKeep = readConfig({}).backup.keep;
-const timesOf = (archives: Iterable<Archive>): string[] => [...archives].map(({ time }) => time.toISOString()).sort();
+const timesOf = (archives: Iterable<Archive>): string[] =>
+  [...archives].map(({ time }) => time.toISOString()).sort();
 
 describe('which archives BACKUP_KEEP keeps', () => {
   it('six hours of runs every five minutes with changes stay whole, and then the newest of each hour', () => {
@@ -34,7 +35,9 @@ describe('which archives BACKUP_KEEP keeps', () => {
     const now = begin + 30 * hourMs;
     const old = archives.filter(({ time }) => time.getTime() <= now - 6 * hourMs);
     expect(timesOf(old)).to.deep.equal(
-      Array.from({ length: 24 }, (_, hour) => new Date(begin + hour * hourMs + 55 * minuteMs).toISOString()),
+      Array.from({ length: 24 }, (_, hour) =>
+        new Date(begin + hour * hourMs + 55 * minuteMs).toISOString(),
+      ),
     );
   });
 
@@ -48,7 +51,9 @@ describe('which archives BACKUP_KEEP keeps', () => {
       archives = [...archivesToKeep(archives, defaultKeep, new Date(now))];
     }
 
-    const ages = archives.map(({ time }) => (end - time.getTime()) / dayMs).sort((one, other) => one - other);
+    const ages = archives
+      .map(({ time }) => (end - time.getTime()) / dayMs)
+      .sort((one, other) => one - other);
     expect(ages.filter(age => age < 2)).to.have.length(48);
     expect(Math.max(...ages)).to.be.within(300, 345);
     expect(archives.length).to.be.within(70, 48 + 14 + 8 + 12);
@@ -56,7 +61,11 @@ describe('which archives BACKUP_KEEP keeps', () => {
 
   it('the newest archive and the newest proved one are kept whatever else is, and nothing is kept without a reason', () => {
     const archive = fc.record({
-      time: fc.date({ min: new Date('2025-01-01'), max: new Date('2026-01-01'), noInvalidDate: true }),
+      time: fc.date({
+        min: new Date('2025-01-01'),
+        max: new Date('2026-01-01'),
+        noInvalidDate: true,
+      }),
       isProved: fc.boolean(),
     });
     const keep = fc.record({
@@ -74,10 +83,14 @@ describe('which archives BACKUP_KEEP keeps', () => {
         const newest = archives.reduce((one, other) => (other.time > one.time ? other : one));
         const proved = archives.filter(({ isProved }) => isProved);
 
-        expect([...kept].some(({ time }) => time.getTime() === newest.time.getTime())).to.equal(true);
+        expect([...kept].some(({ time }) => time.getTime() === newest.time.getTime())).to.equal(
+          true,
+        );
         if (proved.length > 0) {
           const newestProved = Math.max(...proved.map(({ time }) => time.getTime()));
-          expect([...kept].some(({ time, isProved }) => isProved && time.getTime() === newestProved)).to.equal(true);
+          expect(
+            [...kept].some(({ time, isProved }) => isProved && time.getTime() === newestProved),
+          ).to.equal(true);
         }
         for (const each of archives) {
           if (each.time.getTime() > now.getTime() - allMs) expect(kept.has(each)).to.equal(true);
@@ -94,7 +107,10 @@ describe('which archives BACKUP_KEEP keeps', () => {
 
   it('a mistake that is noticed after six minutes is undone by an archive from before it', () => {
     const now = Date.parse('2026-03-01T12:06:00Z');
-    const archives = [0, 5, 10, 15].map(minutes => ({ time: new Date(now - minutes * minuteMs), isProved: false }));
+    const archives = [0, 5, 10, 15].map(minutes => ({
+      time: new Date(now - minutes * minuteMs),
+      isProved: false,
+    }));
 
     const kept = archivesToKeep(archives, defaultKeep, new Date(now));
 
@@ -102,14 +118,24 @@ describe('which archives BACKUP_KEEP keeps', () => {
   });
 
   it('all keeps every archive, and a setting that says nothing or something else is refused with an example', () => {
-    const archives = [1, 2, 3].map(days => ({ time: new Date(Date.now() - days * 1_000 * dayMs), isProved: false }));
+    const archives = [1, 2, 3].map(days => ({
+      time: new Date(Date.now() - days * 1_000 * dayMs),
+      isProved: false,
+    }));
 
     expect(archivesToKeep(archives, keepOf('all'), new Date()).size).to.equal(3);
-    expect(keepOf('all:90d,3m')).to.deep.equal({ allMs: 90 * dayMs, hours: 0, days: 0, weeks: 0, months: 3 });
+    expect(keepOf('all:90d,3m')).to.deep.equal({
+      allMs: 90 * dayMs,
+      hours: 0,
+      days: 0,
+      weeks: 0,
+      months: 3,
+    });
     expect(keepOf('24h, 7d')).to.deep.equal({ allMs: 0, hours: 24, days: 7, weeks: 0, months: 0 });
-    for (const wrong of ['all:6m', 'all:', '0h', 'everything', '6', 'all:6h:2d'])
+    for (const wrong of ['all:6m', 'all:', '0h', 'everything', '6', 'all:6h:2d']) {
       expect(() => keepOf(wrong), wrong).to.throw(
         /BACKUP_KEEP must be a time .* such as all:6h,48h,14d,8w,12m; or all/,
       );
+    }
   });
 });

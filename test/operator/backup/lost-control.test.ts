@@ -40,18 +40,25 @@ describe('a target with the archives of another control database', () => {
     await backUp(second);
     await succeed(second, 'tenant', ['backup', 'prune']);
 
-    const [{ id } = { id: '' }] = await other.control<{ id: string }>('select id from installation');
+    const [{ id } = { id: '' }] = await other.control<{ id: string }>(
+      'select id from installation',
+    );
     const after = await filesOf();
     expect(after.filter(name => !name.startsWith(join(folder, id)))).to.deep.equal(before);
     expect(after.length).to.be.greaterThan(before.length);
     const listed = JSON.parse(await succeed(second, 'tenant', ['backup', 'list', '--json']));
-    expect(listed.map(({ slug }: { slug: string | null }) => slug)).to.have.members(['initech', null]);
+    expect(listed.map(({ slug }: { slug: string | null }) => slug)).to.have.members([
+      'initech',
+      null,
+    ]);
     await runWell('tenant', 'backup', 'verify', '--open');
   });
 
   it('lets no empty control database take the place of a lost one: every command names the restore', async () => {
     const before = await filesOf();
-    await server.sql(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`);
+    await server.sql(
+      `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`,
+    );
     await server.sql('alter database office rename to office_lost');
     const named = /bin\/backoffice control restore/;
     expect(await fail('tenant', ['list'])).to.match(named);

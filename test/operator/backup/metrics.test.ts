@@ -28,19 +28,29 @@ describe('metrics of backups', () => {
   };
 
   it('what runs and drills have left is counted: tenants without an archive, without a proof, and with a faulty newest one', async () => {
-    expect(await counts()).to.deep.include({ lastSuccessAt: null, lastProvedAt: null, tenantsUnarchived: 2 });
+    expect(await counts()).to.deep.include({
+      lastSuccessAt: null,
+      lastProvedAt: null,
+      tenantsUnarchived: 2,
+    });
 
     const target = await openTarget(readConfig({ BACKUP_TARGET: folder }).backup);
     await withBackupLock(world.installation.controlUrl, 'archives', control =>
       initTarget(control, target, { takeOver: false, isDryRun: false }),
     );
     await runSmall(world.installation, target);
-    expect(await counts()).to.deep.include({ tenantsUnarchived: 0, tenantsUnproved: 2, faultyArchives: 0 });
+    expect(await counts()).to.deep.include({
+      tenantsUnarchived: 0,
+      tenantsUnproved: 2,
+      faultyArchives: 0,
+    });
     expect((await counts())?.lastSuccessAt).to.be.closeTo(Date.now() / 1_000, 60);
 
     const record = async (slug: string, fault: string | null) => {
       const proof = { ...(await newestOf(slug)), schemaVersion: '0001', fault };
-      await withConnection(world.installation.controlUrl, control => recordProof(control, proof, 'proved'));
+      await withConnection(world.installation.controlUrl, control =>
+        recordProof(control, proof, 'proved'),
+      );
     };
     await record('acme', null);
     await record('globex', 'a byte of it was changed');
@@ -54,7 +64,10 @@ describe('metrics of backups', () => {
 
   it('archives that were not removed, and those of purged tenants that are left, are counted', async () => {
     expect(await counts()).to.deep.include({ notRemoved: 0, purgedLeft: 0 });
-    await controlSql(world, `update backup_runs set not_removed = 7 where id = (select max(id) from backup_runs)`);
+    await controlSql(
+      world,
+      `update backup_runs set not_removed = 7 where id = (select max(id) from backup_runs)`,
+    );
     await controlSql(
       world,
       `insert into purged_tenants (id, guid, slug, name, database_name, created_at, archives)

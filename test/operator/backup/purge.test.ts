@@ -28,9 +28,11 @@ describe('a purge and the archives of its tenant', () => {
     await run('delete', slug, '--yes');
     return run('purge', slug, '--yes', ...options);
   };
-  const keysOf = (guid: string): string[] => [...s3.store.objects.keys()].filter(key => key.includes(guid));
+  const keysOf = (guid: string): string[] =>
+    [...s3.store.objects.keys()].filter(key => key.includes(guid));
   const guidOf = async (slug: string): Promise<string> =>
-    (await server.control<{ guid: string }>(`select guid from tenants where slug = '${slug}'`))[0]?.guid ?? '';
+    (await server.control<{ guid: string }>(`select guid from tenants where slug = '${slug}'`))[0]
+      ?.guid ?? '';
   const purged = async (slug: string) =>
     (
       await server.control<{ archives: string; left: string[]; error: string | null }>(
@@ -49,7 +51,9 @@ describe('a purge and the archives of its tenant', () => {
     environment = { ...server.environment, ...s3.environment };
     installation = await openInstallation(readConfig(server.environment));
     target = await openTarget(readConfig(s3.environment).backup);
-    for (const slug of ['acme', 'globex', 'initech', 'umbrella', 'soylent']) await server.provision(slug);
+    for (const slug of ['acme', 'globex', 'initech', 'umbrella', 'soylent']) {
+      await server.provision(slug);
+    }
     await withBackupLock(installation.controlUrl, 'archives', control =>
       initTarget(control, target, { takeOver: false, isDryRun: false }),
     );
@@ -64,7 +68,9 @@ describe('a purge and the archives of its tenant', () => {
     const { code, stdout, stderr } = await purge('acme');
 
     expect(code, stderr + stdout).to.equal(0);
-    expect(stdout).to.include('acme is purged, and so is what s3://backups/some/prefix had of it: 1 archive.');
+    expect(stdout).to.include(
+      'acme is purged, and so is what s3://backups/some/prefix had of it: 1 archive.',
+    );
     expect(keysOf(guid)).to.deep.equal([]);
     expect(await purged('acme')).to.deep.equal({ archives: 'removed', left: [], error: null });
     expect((await runSmall(installation, target)).failed).to.equal(0);
@@ -74,13 +80,17 @@ describe('a purge and the archives of its tenant', () => {
     const guid = await guidOf('globex');
     const [key = ''] = keysOf(guid);
     s3.faultOf = request =>
-      request.startsWith('DELETE') ? { kind: 'status', status: 403, code: 'AccessDenied' } : undefined;
+      request.startsWith('DELETE')
+        ? { kind: 'status', status: 403, code: 'AccessDenied' }
+        : undefined;
 
     const { code, stdout } = await purge('globex');
 
     expect(code).to.equal(1);
     const name = key.slice('some/prefix/'.length);
-    expect(stdout).to.include('globex is purged, but its archives are not all removed').and.include(name);
+    expect(stdout)
+      .to.include('globex is purged, but its archives are not all removed')
+      .and.include(name);
     expect(await purged('globex')).to.deep.include({ archives: 'left', left: [name] });
     expect(await problems()).to.have.length(1);
     expect((await problems())[0])
@@ -129,13 +139,18 @@ describe('a purge and the archives of its tenant', () => {
 
     expect(keysOf(guid)).to.deep.equal(keys);
     const listed = await listArchives(installation, target, guid, recipients);
-    expect(listed.map(({ slug, owner }) => ({ slug, owner }))).to.deep.equal([{ slug: 'umbrella', owner: 'purged' }]);
+    expect(listed.map(({ slug, owner }) => ({ slug, owner }))).to.deep.equal([
+      { slug: 'umbrella', owner: 'purged' },
+    ]);
     expect(await problems()).to.deep.equal([]);
   });
 
   it('a purge beside a run waits for the archive of its tenant alone, and nothing of the tenant is left after both', async () => {
     const guid = await guidOf('soylent');
-    await server.sql(`insert into currencies (code, name) values ('EUR', 'Euro')`, await server.databaseOf('soylent'));
+    await server.sql(
+      `insert into currencies (code, name) values ('EUR', 'Euro')`,
+      await server.databaseOf('soylent'),
+    );
     await run('delete', 'soylent', '--yes');
     const writing = Promise.withResolvers<void>();
     const written = Promise.withResolvers<void>();
@@ -169,7 +184,9 @@ describe('a purge and the archives of its tenant', () => {
     await runSmall(installation, target);
     const guid = await guidOf('hooli');
     const keys = keysOf(guid);
-    await server.control('update installation set target_writer = gen_random_uuid(), next_target_writer = null');
+    await server.control(
+      'update installation set target_writer = gen_random_uuid(), next_target_writer = null',
+    );
 
     const outcome = await removePurgedArchives(installation, target, guid);
 

@@ -25,16 +25,19 @@ describe('restore of the control database from an archive sealed with age', () =
   let recovered: CopiedServer;
 
   const tenant = (...args: string[]) => succeed(environment, 'tenant', args);
-  const restore = (...args: string[]) => runCommand('scripts/control.ts', ['restore', ...args], environment);
+  const restore = (...args: string[]) =>
+    runCommand('scripts/control.ts', ['restore', ...args], environment);
   const dropControl = () => server.sql('drop database office with (force)');
   const archives = async (): Promise<string[]> =>
     JSON.parse(await tenant('backup', 'list', '--json'))
       .filter(({ tenant: guid }: { tenant: string | null }) => guid === null)
       .map(({ name }: { name: string }) => name);
   const states = async (): Promise<string[]> =>
-    (await server.control<{ text: string }>(`select slug || ' ' || status as text from tenants order by slug`)).map(
-      ({ text }) => text,
-    );
+    (
+      await server.control<{ text: string }>(
+        `select slug || ' ' || status as text from tenants order by slug`,
+      )
+    ).map(({ text }) => text);
   const disabled = async (): Promise<string[]> =>
     (
       await server.control<{ name: string }>(
@@ -82,7 +85,9 @@ describe('restore of the control database from an archive sealed with age', () =
   it('of an older archive, what the newest has disabled, suspended, deleted or purged is so again, and nobody is disabled by the older one alone', async () => {
     await server.control(`update users set disabled_at = now() where email = 'leaver@acme.test'`);
     await server.control(`update users set disabled_at = null where email = 'returner@acme.test'`);
-    await server.control(`update users set password_hash = 'replaced' where email = 'replaced@acme.test'`);
+    await server.control(
+      `update users set password_hash = 'replaced' where email = 'replaced@acme.test'`,
+    );
     await server.control(`update roles set permissions = '{}' where name = 'Member'`);
     await tenant('suspend', 'globex', '--yes');
     await tenant('delete', 'initech', '--yes');
@@ -96,8 +101,12 @@ describe('restore of the control database from an archive sealed with age', () =
     expect(code, stderr + stdout).to.equal(0);
     expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
     expect(await disabled()).to.deep.equal(['leaver', 'returner']);
-    expect(await server.control('select slug from purged_tenants')).to.deep.equal([{ slug: 'hooli' }]);
-    expect(await server.control('select from api_clients where revoked_at is null')).to.deep.equal([]);
+    expect(await server.control('select slug from purged_tenants')).to.deep.equal([
+      { slug: 'hooli' },
+    ]);
+    expect(await server.control('select from api_clients where revoked_at is null')).to.deep.equal(
+      [],
+    );
     expect(await server.control('select from sessions where revoked_at is null')).to.deep.equal([]);
     for (const line of [
       'Taken away later, and so again: 1 user disabled, 0 API clients revoked.',
@@ -117,7 +126,10 @@ describe('restore of the control database from an archive sealed with age', () =
     const [own = ''] = await archives();
     const bytes = await readFile(join(folder, own));
     const later = (name: string, seconds: number): string =>
-      name.replace(/\d{8}T\d{6}\.\d{3}Z/, new Date(Date.now() + seconds * 1_000).toISOString().replace(/[-:]/g, ''));
+      name.replace(
+        /\d{8}T\d{6}\.\d{3}Z/,
+        new Date(Date.now() + seconds * 1_000).toISOString().replace(/[-:]/g, ''),
+      );
     const members = await membersOf({ bytes, identity });
     const { mac: _, ...unsigned } = JSON.parse(members.at(-1)?.content.toString() ?? '');
     const [renamed, stranger] = [later(own, 30), later(own, 60)];
@@ -125,7 +137,10 @@ describe('restore of the control database from an archive sealed with age', () =
     const forged = await tarOf([
       { name: 'header.json', content: Buffer.from(JSON.stringify(header)) },
       ...members.slice(1, -1),
-      { name: 'manifest.json', content: Buffer.from(`${JSON.stringify({ ...unsigned, name: stranger }, null, 1)}\n`) },
+      {
+        name: 'manifest.json',
+        content: Buffer.from(`${JSON.stringify({ ...unsigned, name: stranger }, null, 1)}\n`),
+      },
     ]);
     await copyFile(join(folder, own), join(folder, renamed));
     await writeFile(join(folder, stranger), await sealBytes(forged, identity));
@@ -139,9 +154,13 @@ describe('restore of the control database from an archive sealed with age', () =
     expect(code, stderr + stdout).to.equal(0);
     expect(stdout).to.include(`Restored the control database from ${own}.`);
     for (const output of [planned.stdout, stderr]) {
-      expect(output).to.include(`The newer archive ${renamed} cannot be used: it was made under another name: ${own}`);
+      expect(output).to.include(
+        `The newer archive ${renamed} cannot be used: it was made under another name: ${own}`,
+      );
       expect(output).to.match(
-        new RegExp(`The newer archive ${stranger} cannot be used: .*nobody knows who has written it`),
+        new RegExp(
+          `The newer archive ${stranger} cannot be used: .*nobody knows who has written it`,
+        ),
       );
     }
     expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
@@ -149,7 +168,9 @@ describe('restore of the control database from an archive sealed with age', () =
 
   it('of a recovered server, what the newest archive has disabled is so again, unless the operator says that none can be had', async () => {
     const from = (settings: Record<string, string | undefined>, ...args: string[]) => {
-      const chosen = Object.entries({ ...environment, ...settings }).filter(([, value]) => value !== undefined);
+      const chosen = Object.entries({ ...environment, ...settings }).filter(
+        ([, value]) => value !== undefined,
+      );
       const set = Object.fromEntries(chosen) as Record<string, string>;
       return runCommand('scripts/control.ts', ['restore', '--from', ...args], set, recovered.url);
     };
@@ -181,7 +202,10 @@ describe('restore of the control database from an archive sealed with age', () =
     await tenant('backup', 'run', '--all');
     const [own = ''] = await archives();
     const [id = ''] = own.split('/');
-    const other: Record<string, string> = { ...environment, DATABASE_URL: databaseUrl(server.url, 'office_other') };
+    const other: Record<string, string> = {
+      ...environment,
+      DATABASE_URL: databaseUrl(server.url, 'office_other'),
+    };
     const withoutTarget = { ...other, BACKUP_TARGET: '' };
     await succeed(withoutTarget, 'control', ['migrate']);
     const admin = ['--name', 'Umbrella', '--admin-email', 'admin@umbrella.test'];
@@ -199,7 +223,9 @@ describe('restore of the control database from an archive sealed with age', () =
         /^Of control databases, folder \S+ has (those of several|none of an) installation/,
       );
       expect(refused.stderr).to.include(`--installation ${otherId} (1 archive, the newest of `);
-      expect(refused.stderr).to.match(new RegExp(`--installation ${id} \\(\\d+ archives, the newest of \\d`));
+      expect(refused.stderr).to.match(
+        new RegExp(`--installation ${id} \\(\\d+ archives, the newest of \\d`),
+      );
     }
     expect(await server.sql(`select from pg_database where datname = 'office'`)).to.deep.equal([]);
 
@@ -221,7 +247,10 @@ describe('restore of the control database from an archive sealed with age', () =
   it('a database with tables of somebody else is not taken for an empty control database, and stays as it is', async () => {
     await dropControl();
     await server.sql('create database office');
-    await server.sql('create table invoices (id integer); insert into invoices values (1)', 'office');
+    await server.sql(
+      'create table invoices (id integer); insert into invoices values (1)',
+      'office',
+    );
     const refusal = async (): Promise<string> => {
       const { code, stderr } = await restore();
       expect(code, stderr).to.equal(1);
@@ -238,14 +267,19 @@ describe('restore of the control database from an archive sealed with age', () =
 
     await server.sql('create schema billing; alter table invoices set schema billing', 'office');
     expect(await refusal()).to.include('are not of a control database: billing.invoices');
-    expect(await server.sql('select id from billing.invoices', 'office')).to.deep.equal([{ id: 1 }]);
+    expect(await server.sql('select id from billing.invoices', 'office')).to.deep.equal([
+      { id: 1 },
+    ]);
 
     await server.sql('drop schema billing cascade', 'office');
     expect((await restore()).code).to.equal(0);
   });
 
   it('without the master key or an identity nothing is restored, and names that nobody has typed are asked for', async () => {
-    const refusal = async (settings: Record<string, string>, ...args: string[]): Promise<string> => {
+    const refusal = async (
+      settings: Record<string, string>,
+      ...args: string[]
+    ): Promise<string> => {
       const { code, stderr } = await runCommand('scripts/control.ts', ['restore', ...args], {
         ...environment,
         ...settings,
@@ -260,14 +294,22 @@ describe('restore of the control database from an archive sealed with age', () =
     const stranger = await makeIdentity();
     await writeFile(`${folder}.stranger`, stranger.identity);
 
-    expect(await refusal({ MASTER_KEY: otherKey })).to.match(/^No archive of a control database in .* can be used/);
+    expect(await refusal({ MASTER_KEY: otherKey })).to.match(
+      /^No archive of a control database in .* can be used/,
+    );
     expect(await refusal({ BACKUP_IDENTITY_FILE: `${folder}.stranger` })).to.include(
       'no identity in BACKUP_IDENTITY_FILE opens it',
     );
-    expect(await refusal({}, '--without-mac', 'somewhere')).to.match(/^That is not office: nothing was changed/);
-    expect(await refusal({}, '--without-replay', 'office')).to.match(/^Give --without-replay together with --from/);
+    expect(await refusal({}, '--without-mac', 'somewhere')).to.match(
+      /^That is not office: nothing was changed/,
+    );
+    expect(await refusal({}, '--without-replay', 'office')).to.match(
+      /^Give --without-replay together with --from/,
+    );
     expect(
-      await server.sql(`select from pg_database where datname in ('office', 'office_restoring', 'office_later')`),
+      await server.sql(
+        `select from pg_database where datname in ('office', 'office_restoring', 'office_later')`,
+      ),
     ).to.deep.equal([]);
 
     const { code, stderr } = await restore();
@@ -300,12 +342,21 @@ describe('restore of the control database from an archive sealed with age', () =
       expect(stdout).to.include(line);
     }
     const errors = async () => {
-      const { stdout: document } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
-      return JSON.parse(document).findings.filter(({ severity }: { severity: string }) => severity === 'error');
+      const { stdout: document } = await runCommand(
+        'scripts/tenant.ts',
+        ['doctor', '--json'],
+        environment,
+      );
+      return JSON.parse(document).findings.filter(
+        ({ severity }: { severity: string }) => severity === 'error',
+      );
     };
     const found = await errors();
     expect(
-      found.map(({ tenant: slug, problem }: { tenant: string; problem: string }) => [slug, problem.slice(0, 16)]),
+      found.map(({ tenant: slug, problem }: { tenant: string; problem: string }) => [
+        slug,
+        problem.slice(0, 16),
+      ]),
     ).to.deep.equal([
       ['globex', 'the password of '],
       ['initech', 'the password of '],
@@ -316,10 +367,11 @@ describe('restore of the control database from an archive sealed with age', () =
     await tenant('backup', 'init', '--take-over');
     await tenant('backup', 'run', '--all');
     await tenant('backup', 'drill', '--count', '3');
-    await succeed({ ...environment, MASTER_KEY_PREVIOUS: environment.MASTER_KEY ?? '' }, 'control', [
-      'reseal',
-      '--yes',
-    ]);
+    await succeed(
+      { ...environment, MASTER_KEY_PREVIOUS: environment.MASTER_KEY ?? '' },
+      'control',
+      ['reseal', '--yes'],
+    );
     await rm(`${folder}.identity`);
   });
 });

@@ -54,7 +54,10 @@ describe('archives sealed with age', () => {
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
     await admin.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
     await sql(world.acme, addByHand);
-    await sql(world.acme, 'create schema reports; create table reports.totals as select 42 as total');
+    await sql(
+      world.acme,
+      'create schema reports; create table reports.totals as select 42 as total',
+    );
     await succeed(writer, 'tenant', ['backup', 'init']);
     await succeed(writer, 'tenant', ['backup', 'run', '--all']);
   });
@@ -79,7 +82,11 @@ describe('archives sealed with age', () => {
   });
 
   it('on the recovery host, verify --open and a drill prove every archive, and name what no restore brings back', async () => {
-    const verified = await runCommand('scripts/tenant.ts', ['backup', 'verify', '--open'], recovery);
+    const verified = await runCommand(
+      'scripts/tenant.ts',
+      ['backup', 'verify', '--open'],
+      recovery,
+    );
     expect(verified.code, verified.stderr).to.equal(0);
     expect(verified.stdout).to.match(/^3 archives opened and read to their end, 0 faulty\.\n$/);
 
@@ -94,7 +101,10 @@ describe('archives sealed with age', () => {
       world,
       'select name from archive_proofs where proved_at is not null',
     );
-    expect(proofs.map(({ name }) => name)).to.have.members([await newestOf('acme'), await newestOf('globex')]);
+    expect(proofs.map(({ name }) => name)).to.have.members([
+      await newestOf('acme'),
+      await newestOf('globex'),
+    ]);
   });
 
   it('an archive is restored beside the present data, swapped in and taken out again, with what was added by hand', async () => {
@@ -128,7 +138,10 @@ describe('archives sealed with age', () => {
       world,
       `select database_name as name from tenants where slug = 'acme'`,
     );
-    const inPlace = { ...world.acme, adminUrl: world.acme.adminUrl.replace(world.acme.database, database) };
+    const inPlace = {
+      ...world.acme,
+      adminUrl: world.acme.adminUrl.replace(world.acme.database, database),
+    };
     expect(await sql(inPlace, readAddedByHand)).to.deep.equal(added);
 
     expect((await recover('restore', 'back', 'acme', '--yes')).code).to.equal(0);
@@ -142,7 +155,11 @@ describe('archives sealed with age', () => {
     const [{ names } = { names: [] }] = await withConnection(
       world.acme.adminUrl.replace(world.acme.database, document.database),
       async client =>
-        (await client.query<{ names: string[] }>('select array_agg(code order by code) as names from currencies')).rows,
+        (
+          await client.query<{ names: string[] }>(
+            'select array_agg(code order by code) as names from currencies',
+          )
+        ).rows,
     );
     expect(names).to.deep.equal(['CHF', 'EUR']);
   });
@@ -160,8 +177,14 @@ describe('archives sealed with age', () => {
       { name: 'manifest.json', content: Buffer.from(`${JSON.stringify(unsigned, null, 1)}\n`) },
     ];
     const cases: Record<string, { bytes: Buffer; says: RegExp }> = {
-      forged: { bytes: await sealBytes(await tarOf(forged), identity), says: /nobody knows who has written it/ },
-      'of another tenant': { bytes: await readFile(path(other)), says: /it is an archive of tenant/ },
+      forged: {
+        bytes: await sealBytes(await tarOf(forged), identity),
+        says: /nobody knows who has written it/,
+      },
+      'of another tenant': {
+        bytes: await readFile(path(other)),
+        says: /it is an archive of tenant/,
+      },
       changed: {
         bytes: Buffer.concat([kept.subarray(0, 9_000), Buffer.from('x'), kept.subarray(9_001)]),
         says: /a byte of it was changed/,
@@ -177,17 +200,27 @@ describe('archives sealed with age', () => {
         expect(code, name).to.equal(1);
         expect(document.message, name).to.match(says);
         expect(document.hint, name).to.match(/^Nothing was restored\. Restore another archive: /);
-        const opened = await runCommand('scripts/tenant.ts', ['backup', 'verify', 'acme', '--open'], recovery);
+        const opened = await runCommand(
+          'scripts/tenant.ts',
+          ['backup', 'verify', 'acme', '--open'],
+          recovery,
+        );
         expect(opened.code, name).to.equal(1);
         expect(opened.stdout + opened.stderr, name).to.match(says);
       }
       await writeFile(path(own), cases.forged?.bytes ?? '');
-      const drilled = await runCommand('scripts/tenant.ts', ['backup', 'drill', '--count', '9'], recovery);
+      const drilled = await runCommand(
+        'scripts/tenant.ts',
+        ['backup', 'drill', '--count', '9'],
+        recovery,
+      );
       expect(drilled.code).to.equal(1);
       expect(await databases()).to.deep.equal(before);
 
       const typed = ['restore', 'acme', '--archive', own, '--without-mac'];
-      expect((await recover(...typed, 'globex')).document.message).to.match(/^That is not acme: nothing was changed/);
+      expect((await recover(...typed, 'globex')).document.message).to.match(
+        /^That is not acme: nothing was changed/,
+      );
       expect((await recover(...typed, 'acme')).code).to.equal(0);
       expect(await databases()).to.have.length(before.length + 1);
     } finally {
@@ -197,7 +230,10 @@ describe('archives sealed with age', () => {
 
   it('an older archive that was renamed to be the newest is refused', async () => {
     const own = await newestOf('acme');
-    const later = own.replace(/\d{8}T\d{6}\.\d{3}Z/, new Date(Date.now() + 60_000).toISOString().replace(/[-:]/g, ''));
+    const later = own.replace(
+      /\d{8}T\d{6}\.\d{3}Z/,
+      new Date(Date.now() + 60_000).toISOString().replace(/[-:]/g, ''),
+    );
     await copyFile(join(folder, own), join(folder, later));
 
     const { code, document } = await recover('restore', 'acme', '--archive', 'latest');
@@ -213,7 +249,10 @@ describe('archives sealed with age', () => {
     let present = former;
 
     for (const key of [...keys, former]) {
-      await succeed({ ...recovery, MASTER_KEY: key, MASTER_KEY_PREVIOUS: present }, 'control', ['reseal', '--yes']);
+      await succeed({ ...recovery, MASTER_KEY: key, MASTER_KEY_PREVIOUS: present }, 'control', [
+        'reseal',
+        '--yes',
+      ]);
       present = key;
       if (key !== keys[1]) continue;
 
@@ -232,13 +271,21 @@ describe('archives sealed with age', () => {
     await withConnection(postgresUrl(), client =>
       client.query(`alter database "${name}" rename to "${name}_lost"`),
     ).catch(async () => {
-      await withConnection(postgresUrl(), client => client.query(`drop database "${name}" with (force)`));
+      await withConnection(postgresUrl(), client =>
+        client.query(`drop database "${name}" with (force)`),
+      );
     });
 
-    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['restore', '--lost', '--all'], recovery);
+    const { code, stdout, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['restore', '--lost', '--all'],
+      recovery,
+    );
 
     expect(code, stderr + stdout).to.equal(0);
     expect(stdout).to.match(/^acme: restored, its data is of /m);
-    expect((await admin.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).body.length).to.equal(2);
+    expect(
+      (await admin.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).body.length,
+    ).to.equal(2);
   });
 });

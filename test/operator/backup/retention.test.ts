@@ -8,7 +8,10 @@ import { createArchiveName } from '../../../src/operator/backup/target/archive-n
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
-import { checkRetention, readOverdueRetention } from '../../../src/operator/doctor/check-archives.ts';
+import {
+  checkRetention,
+  readOverdueRetention,
+} from '../../../src/operator/doctor/check-archives.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { runSmall } from '../../support/small-archives.ts';
 import { useFolder } from '../../support/use.ts';
@@ -39,7 +42,9 @@ async function addHistory(tenant: TestTenant, old: number, recent: number): Prom
   }
 }
 
-async function countHistory(tenant: TestTenant): Promise<{ activities: number; audit: number; old: number }> {
+async function countHistory(
+  tenant: TestTenant,
+): Promise<{ activities: number; audit: number; old: number }> {
   const [row] = await sql<{ activities: number; audit: number; old: number }>(
     tenant,
     `select (select count(*)::int from activities) as activities,
@@ -56,12 +61,16 @@ describe('retention by proved archives', () => {
   let target: Target;
 
   const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', args, environment);
-  const apply = async (...args: string[]): Promise<{ code: number | null; outcomes: Outcome[] }> => {
+  const apply = async (
+    ...args: string[]
+  ): Promise<{ code: number | null; outcomes: Outcome[] }> => {
     const { code, stdout } = await tenant('retention', 'apply', ...args, '--json');
     const lines = stdout.split('\n').filter(Boolean);
     return { code, outcomes: lines.slice(0, -1).map(line => JSON.parse(line)) };
   };
-  const newestOf = async (slug: string): Promise<{ name: string; guid: string; version: string }> => {
+  const newestOf = async (
+    slug: string,
+  ): Promise<{ name: string; guid: string; version: string }> => {
     const [row] = await controlSql<{ name: string; guid: string; version: string }>(
       world,
       `select archive as name, guid, t.schema_version as version from tenants t
@@ -71,10 +80,16 @@ describe('retention by proved archives', () => {
     return row ?? { name: '', guid: '', version: '' };
   };
   /** Records what a drill of the newest archive of a tenant would. */
-  const prove = async (slug: string, schemaVersion?: string, fault: string | null = null): Promise<string> => {
+  const prove = async (
+    slug: string,
+    schemaVersion?: string,
+    fault: string | null = null,
+  ): Promise<string> => {
     const { name, guid, version } = await newestOf(slug);
     const proof = { name, tenant: guid, schemaVersion: schemaVersion ?? version, fault };
-    await withConnection(world.installation.controlUrl, control => recordProof(control, proof, 'proved'));
+    await withConnection(world.installation.controlUrl, control =>
+      recordProof(control, proof, 'proved'),
+    );
     return name;
   };
 
@@ -85,8 +100,9 @@ describe('retention by proved archives', () => {
       initTarget(control, target, { takeOver: false, isDryRun: false }),
     );
     // The old rows are in two batches.
-    for (const table of ['activities', 'audit_log'])
+    for (const table of ['activities', 'audit_log']) {
       await sql(world.acme, `alter table ${table} alter id restart with ${5_000 - 40}`);
+    }
     await addHistory(world.acme, 60, 90);
     await addHistory(world.globex, 20, 30);
     const { code, stderr } = await tenant('retention', 'acme', '--activity', '2y', '--audit', '2y');
@@ -104,12 +120,18 @@ describe('retention by proved archives', () => {
     );
 
     await runSmall(world.installation, target);
-    expect((await apply('--all')).outcomes[0]?.error).to.match(/^no archive of it was restored and compared/);
+    expect((await apply('--all')).outcomes[0]?.error).to.match(
+      /^no archive of it was restored and compared/,
+    );
     await prove('acme', undefined, 'a byte of it was changed');
-    expect((await apply('--all')).outcomes[0]?.error).to.match(/^no archive of it was restored and compared/);
+    expect((await apply('--all')).outcomes[0]?.error).to.match(
+      /^no archive of it was restored and compared/,
+    );
     await runSmall(world.installation, target);
     await prove('acme', '0000-another');
-    expect((await apply('--all')).outcomes[0]?.error).to.match(/^its newest proved archive has another schema/);
+    expect((await apply('--all')).outcomes[0]?.error).to.match(
+      /^its newest proved archive has another schema/,
+    );
 
     expect(await countHistory(world.acme)).to.deep.equal({ activities: 150, audit: 150, old: 60 });
   });
@@ -125,7 +147,11 @@ describe('retention by proved archives', () => {
     const { code, outcomes } = await apply('--all');
 
     expect(code, JSON.stringify(outcomes)).to.equal(0);
-    const rows = outcomes[0]?.removed.map(({ kind, rows: count, archive }) => ({ kind, count, archive }));
+    const rows = outcomes[0]?.removed.map(({ kind, rows: count, archive }) => ({
+      kind,
+      count,
+      archive,
+    }));
     expect(rows).to.deep.equal([
       { kind: 'activity', count: 60, archive: name },
       { kind: 'audit', count: 60, archive: name },
@@ -181,18 +207,27 @@ describe('retention by proved archives', () => {
       await target.write(name, Readable.from([Buffer.from('an archive')]));
       const { version } = await newestOf('acme');
       const proof = { name, tenant: guid, schemaVersion: version, fault: null };
-      await withConnection(world.installation.controlUrl, control => recordProof(control, proof, 'proved'));
+      await withConnection(world.installation.controlUrl, control =>
+        recordProof(control, proof, 'proved'),
+      );
       return name;
     };
     const exchangedAt = (text: string) =>
-      controlSql(world, `update tenant_databases set current_since = ${text} where state = 'current'`);
+      controlSql(
+        world,
+        `update tenant_databases set current_since = ${text} where state = 'current'`,
+      );
 
     await proveAfter(59);
-    expect((await apply('acme')).outcomes[0]?.error).to.include('is not an hour younger than the rows that go');
+    expect((await apply('acme')).outcomes[0]?.error).to.include(
+      'is not an hour younger than the rows that go',
+    );
 
     const name = await proveAfter(61);
     await exchangedAt(`now() - interval '1 day'`);
-    expect((await apply('acme')).outcomes[0]?.error).to.include('is of another database than it has since');
+    expect((await apply('acme')).outcomes[0]?.error).to.include(
+      'is of another database than it has since',
+    );
     expect((await countHistory(world.acme)).old).to.equal(10);
 
     await exchangedAt(`now() - interval '4 years'`);
@@ -223,7 +258,9 @@ describe('retention by proved archives', () => {
     await prove('globex');
     const half = await apply('globex');
     expect(half.code).to.equal(1);
-    expect(half.outcomes[0]?.error).to.match(/^100 of its 131 activities are from before .* more than half/);
+    expect(half.outcomes[0]?.error).to.match(
+      /^100 of its 131 activities are from before .* more than half/,
+    );
     expect((await apply('--all', '--yes')).code).to.equal(2);
 
     await sql(
@@ -244,8 +281,14 @@ describe('retention by proved archives', () => {
     expect(await findings()).to.deep.equal([]);
 
     await controlSql(world, `update tenants set created_at = now() - interval '100 days'`);
-    await controlSql(world, `update retention_policies set changed_at = now() - interval '61 days'`);
-    await controlSql(world, `delete from history_removals using tenants t where t.id = tenant_id and slug = 'globex'`);
+    await controlSql(
+      world,
+      `update retention_policies set changed_at = now() - interval '61 days'`,
+    );
+    await controlSql(
+      world,
+      `delete from history_removals using tenants t where t.id = tenant_id and slug = 'globex'`,
+    );
 
     expect(await findings()).to.deep.equal(['globex: retention_behind']);
   });

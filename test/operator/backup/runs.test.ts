@@ -35,16 +35,21 @@ describe('backup runs by the listing of their target', () => {
   let bucket: Target;
   let installation: Installation;
 
-  const open = (settings: Record<string, string>): Promise<Target> => openTarget(readConfig(settings).backup);
+  const open = (settings: Record<string, string>): Promise<Target> =>
+    openTarget(readConfig(settings).backup);
   const init = (at: Target, by: Installation = installation, takeOver = false) =>
-    withBackupLock(by.controlUrl, 'archives', control => initTarget(control, at, { takeOver, isDryRun: false }));
+    withBackupLock(by.controlUrl, 'archives', control =>
+      initTarget(control, at, { takeOver, isDryRun: false }),
+    );
   const refusalOf = (work: Promise<unknown>): Promise<string> =>
     work.then(
       () => 'no error',
       (error: Error) => error.message,
     );
   const namesIn = async (at: Target = target): Promise<string[]> =>
-    (await Array.fromAsync(at.list(''), ({ name }) => name)).filter(name => parseArchiveName(name)).sort();
+    (await Array.fromAsync(at.list(''), ({ name }) => name))
+      .filter(name => parseArchiveName(name))
+      .sort();
   const write = async (slug: string): Promise<unknown> =>
     server.sql(
       `insert into currencies (code, name) select 'X' || count(*), 'X' from currencies`,
@@ -61,11 +66,15 @@ describe('backup runs by the listing of their target', () => {
   /** Copies the control database, as a clone of the machine would, and opens the copy. */
   const copyControl = async (name: string): Promise<Installation> => {
     await installation.close();
-    await server.sql(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`);
+    await server.sql(
+      `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`,
+    );
     await server.sql(`create database ${name} template office`);
     const { DATABASE_URL = '', MASTER_KEY = '' } = server.environment;
     installation = await openInstallation(readConfig(server.environment));
-    return openInstallation(readConfig({ DATABASE_URL: databaseUrl(DATABASE_URL, name), MASTER_KEY }));
+    return openInstallation(
+      readConfig({ DATABASE_URL: databaseUrl(DATABASE_URL, name), MASTER_KEY }),
+    );
   };
 
   before(async () => {
@@ -77,7 +86,9 @@ describe('backup runs by the listing of their target', () => {
   after(() => installation.close());
 
   it('a run writes nothing to a target that nobody has initialized, and init is done once', async () => {
-    expect(await refusalOf(runSmall(installation, target))).to.include('is no backup target yet, or is not mounted');
+    expect(await refusalOf(runSmall(installation, target))).to.include(
+      'is no backup target yet, or is not mounted',
+    );
     expect(await refusalOf(runSmall(installation, bucket))).to.match(
       /^s3:\S+ is no target of this installation yet: it has no \S+\/writer\.json\. .* bin\/backoffice backup init$/,
     );
@@ -169,17 +180,21 @@ describe('backup runs by the listing of their target', () => {
 
     expect((await runSmall(installation, target, others)).states).to.deep.equal(allArchived);
     expect((await runSmall(installation, target, others)).states).to.deep.equal(noneChanged);
-    expect((await runSmall(installation, target, { recipients: others.recipients.toReversed() })).states).to.deep.equal(
-      noneChanged,
+    expect(
+      (await runSmall(installation, target, { recipients: others.recipients.toReversed() })).states,
+    ).to.deep.equal(noneChanged);
+    expect((await runSmall(installation, target)).states, 'the former ones again').to.deep.equal(
+      allArchived,
     );
-    expect((await runSmall(installation, target)).states, 'the former ones again').to.deep.equal(allArchived);
   });
 
   it('a run that is killed before it recorded an archive makes another one in the next run, and leaves no unfinished file', async () => {
     await write('acme');
     const killed: WriteArchive = async (order, store) => {
       const result = await writeSmall(order, store);
-      if (order.tenant?.slug === 'acme') throw new Error('as if the process had been killed after the last byte');
+      if (order.tenant?.slug === 'acme') {
+        throw new Error('as if the process had been killed after the last byte');
+      }
       return result;
     };
     const before = await namesIn();
@@ -213,7 +228,9 @@ describe('backup runs by the listing of their target', () => {
     const run = await runSmall(installation, target, {}, failing);
 
     expect(run.states).to.deep.equal(['acme: failed', 'globex: archived', 'null: archived']);
-    expect(run.outcomes.find(({ slug }) => slug === 'acme')?.error).to.equal('the connection to the database is lost');
+    expect(run.outcomes.find(({ slug }) => slug === 'acme')?.error).to.equal(
+      'the connection to the database is lost',
+    );
     const [row] = await server.control<{ state: string; failed: number }>(
       'select state, failed from backup_runs order by id desc limit 1',
     );
@@ -234,7 +251,9 @@ describe('backup runs by the listing of their target', () => {
     await writeFile(join(folder, name), 'from the future');
     const before = await namesIn();
 
-    expect(await refusalOf(runSmall(installation, target))).to.include(`has an archive from the future: ${name}`);
+    expect(await refusalOf(runSmall(installation, target))).to.include(
+      `has an archive from the future: ${name}`,
+    );
 
     expect(await namesIn()).to.deep.equal(before);
     await rm(join(folder, name));
@@ -276,10 +295,14 @@ describe('backup runs by the listing of their target', () => {
       },
     });
     expect(await refusalOf(runSmall(installation, dying, {}, killed))).to.equal('as if killed');
-    const [row] = await server.control<{ next: string | null }>('select next_target_writer as next from installation');
+    const [row] = await server.control<{ next: string | null }>(
+      'select next_target_writer as next from installation',
+    );
     expect(row?.next).not.to.equal(null);
 
-    expect(await refusalOf(runSmall(copy, target))).to.include('Another control database of this installation');
+    expect(await refusalOf(runSmall(copy, target))).to.include(
+      'Another control database of this installation',
+    );
 
     expect((await runSmall(installation, target)).states).to.include('null: archived');
     await copy.close();
@@ -298,7 +321,9 @@ describe('backup runs by the listing of their target', () => {
     const copy = await copyControl('office_clone');
 
     expect((await runSmall(installation, target)).states).to.include('null: archived');
-    expect(await refusalOf(runSmall(copy, target))).to.include('Another control database of this installation');
+    expect(await refusalOf(runSmall(copy, target))).to.include(
+      'Another control database of this installation',
+    );
 
     await copy.close();
     await server.sql('drop database office_clone with (force)');
@@ -309,7 +334,9 @@ describe('backup runs by the listing of their target', () => {
     await mkdir(folder);
 
     expect(await refusalOf(runSmall(installation, target))).to.include('or is not mounted');
-    expect(await refusalOf(listArchives(installation, target, undefined, recipients))).to.include('or is not mounted');
+    expect(await refusalOf(listArchives(installation, target, undefined, recipients))).to.include(
+      'or is not mounted',
+    );
     expect(await readdir(folder)).to.deep.equal([]);
 
     await rm(folder, { recursive: true });
@@ -322,7 +349,9 @@ describe('backup runs by the listing of their target', () => {
     const keep = { allMs: 0, hours: 0, days: 0, weeks: 0, months: 0 };
     await runSmall(installation, bucket);
     s3.faultOf = request =>
-      request.startsWith('DELETE') ? { kind: 'status', status: 403, code: 'AccessDenied' } : undefined;
+      request.startsWith('DELETE')
+        ? { kind: 'status', status: 403, code: 'AccessDenied' }
+        : undefined;
 
     for (const _ of [1, 2]) {
       for (const slug of ['acme', 'globex']) await write(slug);
@@ -392,7 +421,9 @@ describe('backup runs by the listing of their target', () => {
           where locktype = 'advisory' and objid = 0 and classid = ${lockSpaces.backup} and database = (
             select oid from pg_database where datname = 'office')`,
       );
-    expect(await refusalOf(pruneArchives(installation, beforeRemoval(endLock), keep))).not.to.equal('no error');
+    expect(await refusalOf(pruneArchives(installation, beforeRemoval(endLock), keep))).not.to.equal(
+      'no error',
+    );
     expect(await leftOfOld(), 'lost lock').to.be.at.least(old.length - begun);
 
     await writeOld();
@@ -436,7 +467,9 @@ describe('backup runs by the listing of their target', () => {
     const faults = async (gone: string | null): Promise<string[]> => {
       const checks = await compareArchives(installation, removing(gone), undefined, {});
       expect(checks.map(({ archive }) => archive)).to.include(gone);
-      return checks.filter(({ fault }) => fault !== null).map(({ archive, fault }) => `${archive}: ${fault}`);
+      return checks
+        .filter(({ fault }) => fault !== null)
+        .map(({ archive, fault }) => `${archive}: ${fault}`);
     };
 
     expect(await faults(former)).to.deep.equal([]);
@@ -464,7 +497,9 @@ describe('backup runs by the listing of their target', () => {
     await pruneArchives(installation, target, { allMs: 0, hours: 0, days: 0, weeks: 0, months: 0 });
 
     const left = await namesIn();
-    expect(left.filter(name => name.includes(unknown))).to.deep.equal(old.map(({ name }) => name).sort());
+    expect(left.filter(name => name.includes(unknown))).to.deep.equal(
+      old.map(({ name }) => name).sort(),
+    );
     expect(left).to.have.length(3 + old.length);
     expect(String(await readFile(join(folder, 'notes of somebody.txt')))).to.equal('not ours');
     const listed = await listArchives(installation, target, unknown, recipients);

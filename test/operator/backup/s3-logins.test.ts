@@ -11,7 +11,10 @@ import { use, useFolder } from '../../support/use.ts';
 const run = promisify(execFile);
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 
-/** Checks the target of the environment of a process of its own, whose environment the SDK reads. */
+/**
+ * Checks the target of the environment of a process of its own, whose environment the SDK
+ * reads.
+ */
 const program = `
   import { openBackupTarget } from './src/operator/backup/target/open-target.ts';
   const target = await openBackupTarget();
@@ -62,17 +65,22 @@ describe('logins to a bucket', () => {
   });
 
   it('a bucket is used with keys of the environment, or of files', async () => {
-    const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION } = s3.environment as Record<
-      string,
-      string
-    >;
-    expect(await check({ AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION } as never)).to.equal(
-      'usable',
-    );
+    const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION } =
+      s3.environment as Record<string, string>;
+    expect(
+      await check({
+        AWS_ACCESS_KEY_ID,
+        AWS_SECRET_ACCESS_KEY,
+        AWS_SESSION_TOKEN,
+        AWS_REGION,
+      } as never),
+    ).to.equal('usable');
 
     await writeFile(join(folder, 'secret'), `${AWS_SECRET_ACCESS_KEY}\n`, { mode: 0o600 });
     const byFile = { AWS_ACCESS_KEY_ID, AWS_SESSION_TOKEN, AWS_REGION } as Record<string, string>;
-    expect(await check({ ...byFile, AWS_SECRET_ACCESS_KEY_FILE: join(folder, 'secret') })).to.equal('usable');
+    expect(await check({ ...byFile, AWS_SECRET_ACCESS_KEY_FILE: join(folder, 'secret') })).to.equal(
+      'usable',
+    );
   });
 
   it('a bucket is used with the keys and the region of a profile', async () => {
@@ -92,10 +100,15 @@ describe('logins to a bucket', () => {
       AWS_ENDPOINT_URL_STS: sts.url,
     };
 
-    expect(await check({ ...settings, AWS_WEB_IDENTITY_TOKEN_FILE: join(folder, 'identity') })).to.equal('usable');
+    expect(
+      await check({ ...settings, AWS_WEB_IDENTITY_TOKEN_FILE: join(folder, 'identity') }),
+    ).to.equal('usable');
     expect(sts.exchanged).to.deep.equal([{ role: settings.AWS_ROLE_ARN, token: 'a web identity' }]);
 
-    const refused = await check({ ...settings, AWS_WEB_IDENTITY_TOKEN_FILE: join(folder, 'other-identity') });
+    const refused = await check({
+      ...settings,
+      AWS_WEB_IDENTITY_TOKEN_FILE: join(folder, 'other-identity'),
+    });
     expect(refused).to.include('InvalidIdentityToken');
     expect(refused).not.to.include('identity of somebody else');
   });

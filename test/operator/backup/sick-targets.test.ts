@@ -75,7 +75,9 @@ describe('sick targets of archives', () => {
 
     for (const scheme of ['http', 'https']) {
       const target = await open({ AWS_ENDPOINT_URL: `${scheme}://127.0.0.1:${port}` });
-      expect(await messageOf('write a/file', target), scheme).to.include('was silent for 2 s: write a/file.');
+      expect(await messageOf('write a/file', target), scheme).to.include(
+        'was silent for 2 s: write a/file.',
+      );
     }
 
     for (const socket of sockets) socket.destroy();
@@ -116,7 +118,9 @@ describe('sick targets of archives', () => {
       }
     }
 
-    expect(await target.write('slow', Readable.from(slow()))).to.deep.equal({ size: 12 * 1024 * 1024 });
+    expect(await target.write('slow', Readable.from(slow()))).to.deep.equal({
+      size: 12 * 1024 * 1024,
+    });
   });
 
   it('after two silent calls in a row every later call fails without a request, and a response starts the count anew', async () => {
@@ -138,7 +142,8 @@ describe('sick targets of archives', () => {
   });
 
   it('the default limits let a run end 60 s after a target falls silent', () => {
-    // Two silent calls in a row; a call that began just before the last one ended is silent as long again.
+    // Two silent calls in a row; a call that began just before the last one ended is silent as
+    // long again.
     expect(3 * targetLimits.maxSilenceMs).to.be.at.most(60_000);
   });
 
@@ -147,11 +152,16 @@ describe('sick targets of archives', () => {
     const host = new URL(other.environment.AWS_ENDPOINT_URL ?? '').host;
 
     for (const status of [301, 302, 307, 308]) {
-      s3.faultOf = request => ({ kind: 'redirect', status, location: `http://${host}${request.split(' ')[1]}` });
-      for (const call of Object.keys(calls))
+      s3.faultOf = request => ({
+        kind: 'redirect',
+        status,
+        location: `http://${host}${request.split(' ')[1]}`,
+      });
+      for (const call of Object.keys(calls)) {
         expect(await messageOf(call), call).to.equal(
           `s3://backups/some/prefix redirects to ${host} (${status}), which gets no login. Set AWS_ENDPOINT_URL and AWS_REGION to those of the bucket`,
         );
+      }
     }
 
     expect(other.requests).to.deep.equal([]);
@@ -182,7 +192,8 @@ describe('sick targets of archives', () => {
 
   it('a wrong secret, a wrong token and a wrong clock are explained by what to correct', async () => {
     const refused = 's3://backups/some/prefix refused a request: check the target:';
-    const check = async (settings: Record<string, string>) => messageOf('check the target', await open(settings));
+    const check = async (settings: Record<string, string>) =>
+      messageOf('check the target', await open(settings));
 
     expect(await check({ AWS_SECRET_ACCESS_KEY: 'wrong' })).to.equal(
       `${refused} 403 SignatureDoesNotMatch. Check AWS_SECRET_ACCESS_KEY`,
@@ -196,12 +207,15 @@ describe('sick targets of archives', () => {
   });
 
   it('an upload whose end fails with status 200 is no object, and leaves no parts in the store', async () => {
-    s3.faultOf = request => (/^POST .*uploadId=/.test(request) ? { kind: 'error in the document' } : undefined);
+    s3.faultOf = request =>
+      /^POST .*uploadId=/.test(request) ? { kind: 'error in the document' } : undefined;
     const target = await open();
 
     const large = target.write('large', bodyOf(Buffer.alloc(largeBytes)));
 
-    expect(await large.catch((error: Error) => error.message)).to.match(/InternalError|refused|no response of S3/);
+    expect(await large.catch((error: Error) => error.message)).to.match(
+      /InternalError|refused|no response of S3/,
+    );
     expect(s3.store.objects.has('some/prefix/large')).to.equal(false);
     expect(s3.store.uploads.size).to.equal(0);
   });
@@ -219,13 +233,21 @@ describe('sick targets of archives', () => {
   it('a full folder fails the write with what to do, leaves no file of it, and keeps the others', async function () {
     const run = promisify(execFile);
     await mkdir(join(folder, 'small'));
-    const mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', join(folder, 'small')]).catch(
-      () => undefined,
-    );
+    const mounted = await run('mount', [
+      '-t',
+      'tmpfs',
+      '-o',
+      'size=1m',
+      'tmpfs',
+      join(folder, 'small'),
+    ]).catch(() => undefined);
     if (!mounted) return this.skip(); // only root mounts
 
     try {
-      const target = await openTarget(readConfig({ BACKUP_TARGET: join(folder, 'small') }).backup, limits);
+      const target = await openTarget(
+        readConfig({ BACKUP_TARGET: join(folder, 'small') }).backup,
+        limits,
+      );
       await target.mark();
       await target.write('a/kept', bodyOf(Buffer.from('kept')));
 
@@ -245,15 +267,17 @@ describe('sick targets of archives', () => {
 
   it('a folder whose disk does not answer fails each call after the limit, and its message names the call', async () => {
     const target = await openTarget(readConfig({ BACKUP_TARGET: folder }).backup, limits);
-    // Nobody reads this pipe, so that opening it to write takes for ever, as on a mount whose server is away. The files
-    // of a process are opened by this many threads.
+    // Nobody reads this pipe, so that opening it to write takes for ever, as on a mount whose
+    // server is away. The files of a process are opened by this many threads.
     const pipe = join(folder, 'pipe');
     const makePipe = 'mkfifo'; // knip takes a literal for a binary of this package
     execFileSync(makePipe, [pipe]);
     const threads = Number(process.env.UV_THREADPOOL_SIZE ?? 4);
     const opened = Promise.all(Array.from({ length: threads }, () => openFile(pipe, 'w')));
 
-    const written = target.write('file', bodyOf(Buffer.from('x'))).catch((error: Error) => error.message);
+    const written = target
+      .write('file', bodyOf(Buffer.from('x')))
+      .catch((error: Error) => error.message);
 
     expect(await written).to.equal(
       `folder ${folder} was silent for 2 s: write file. Check its mount and its disk, then try again`,
@@ -270,12 +294,16 @@ describe('sick targets of archives', () => {
 
     expect((await Array.fromAsync(target.list(''))).map(({ name }) => name)).to.deep.equal(['b']);
     for (const name of ['a/archive', 'b/archive']) {
-      expect(await target.read(name).catch((error: Error) => error.name), name).to.equal('MissingObjectError');
+      expect(await target.read(name).catch((error: Error) => error.name), name).to.equal(
+        'MissingObjectError',
+      );
       await target.remove(name);
     }
 
     expect((await stat(join(folder, 'a', 'archive'))).isDirectory()).to.equal(true);
-    const written = target.write('a/archive', bodyOf(Buffer.from('x'))).catch((error: Error) => error.message);
+    const written = target
+      .write('a/archive', bodyOf(Buffer.from('x')))
+      .catch((error: Error) => error.message);
     expect(await written).to.equal(
       `folder ${folder} has a folder in the place of a file: write a/archive (EISDIR). Move it away, then try again`,
     );

@@ -22,7 +22,8 @@ describe('targets of archives', () => {
   const targets: { name: string; target: Target }[] = [];
   const bucket = (settings: Record<string, string> = {}): Promise<Target> =>
     openTarget(readConfig({ ...s3.environment, ...settings }).backup);
-  const folderOf = (path: string): Promise<Target> => openTarget(readConfig({ BACKUP_TARGET: path }).backup);
+  const folderOf = (path: string): Promise<Target> =>
+    openTarget(readConfig({ BACKUP_TARGET: path }).backup);
 
   before(async () => {
     targets.push({ name: 'folder', target: await folderOf(folder) });
@@ -46,7 +47,9 @@ describe('targets of archives', () => {
         { object: 'a/empty', size: 0 },
         { object: 'a/small & odd', size: 10 },
       ]);
-      for (const { modifiedAt } of listed) expect(Date.now() - modifiedAt.getTime()).to.be.within(-2_000, 60_000);
+      for (const { modifiedAt } of listed) {
+        expect(Date.now() - modifiedAt.getTime()).to.be.within(-2_000, 60_000);
+      }
 
       await target.write('a/empty', chunks(Buffer.from('new')));
       expect(String(await contentOf(target, 'a/empty')), name).to.equal('new');
@@ -64,11 +67,15 @@ describe('targets of archives', () => {
 
       for (const object of ['kept', 'new']) {
         const failing = target.write(object, chunks(randomBytes(largeBytes), 8.5 * 1024 * 1024));
-        expect(await failing.catch((error: Error) => error.message), name).to.equal('the source failed');
+        expect(await failing.catch((error: Error) => error.message), name).to.equal(
+          'the source failed',
+        );
       }
 
       expect(String(await contentOf(target, 'kept')), name).to.equal('former');
-      expect(await target.read('new').catch((error: Error) => error.name), name).to.equal('MissingObjectError');
+      expect(await target.read('new').catch((error: Error) => error.name), name).to.equal(
+        'MissingObjectError',
+      );
       await target.remove('kept');
     }
     expect(s3.store.uploads.size).to.equal(0);
@@ -78,8 +85,12 @@ describe('targets of archives', () => {
     const [files, objects] = targets.map(({ target }) => target) as [Target, Target];
     await mkdir(join(folder, 'own'), { recursive: true });
     await mkdir(join(folder, 'others'), { recursive: true });
-    for (const name of ['own', 'others']) await writeFile(join(folder, name, 'killed.unfinished'), 'half');
-    for (let id = 0; id < 7; id++) s3.store.uploads.set(`id-${id}`, { key: 'some/prefix/own/left', parts: new Map() });
+    for (const name of ['own', 'others']) {
+      await writeFile(join(folder, name, 'killed.unfinished'), 'half');
+    }
+    for (let id = 0; id < 7; id++) {
+      s3.store.uploads.set(`id-${id}`, { key: 'some/prefix/own/left', parts: new Map() });
+    }
     s3.store.uploads.set('of others', { key: 'some/prefix/owners', parts: new Map() });
 
     for (const target of [files, objects]) {
@@ -118,7 +129,9 @@ describe('targets of archives', () => {
     await rm(join(path, markerFile));
     expect(await refusal()).to.include('is not mounted');
     await rm(path, { recursive: true });
-    expect(await refusal()).to.match(/^The folder of BACKUP_TARGET does not exist: \S+\. Mount it, or make it: mkdir/);
+    expect(await refusal()).to.match(
+      /^The folder of BACKUP_TARGET does not exist: \S+\. Mount it, or make it: mkdir/,
+    );
   });
 
   it('a folder that is mounted to be read only is read and listed, and a write says that it cannot be written', async function () {
@@ -137,8 +150,12 @@ describe('targets of archives', () => {
       await target.check();
       expect(String(await contentOf(target, 'a/file'))).to.equal('here');
       expect(await listAll(target, '')).to.have.length(1);
-      const refused = await target.write('a/other', chunks(Buffer.from('x'))).catch((error: Error) => error.message);
-      expect(refused).to.include('is mounted to be read only: write a/other (EROFS). Mount it to be written');
+      const refused = await target
+        .write('a/other', chunks(Buffer.from('x')))
+        .catch((error: Error) => error.message);
+      expect(refused).to.include(
+        'is mounted to be read only: write a/other (EROFS). Mount it to be written',
+      );
     } finally {
       await run('umount', [path]);
       await rm(path, { recursive: true });
@@ -157,7 +174,10 @@ describe('targets of archives', () => {
       expect(await target.replaceDocument('doc', 'late', first?.version), name).to.equal(false);
       expect((await target.readDocument('doc'))?.text, name).to.equal('two');
 
-      expect(await target.tryConditions('doc'), name).to.deep.equal({ ifNoneMatch: true, ifMatch: true });
+      expect(await target.tryConditions('doc'), name).to.deep.equal({
+        ifNoneMatch: true,
+        ifMatch: true,
+      });
       expect((await target.readDocument('doc'))?.text, name).to.equal('two');
       await target.remove('doc');
     }
@@ -169,7 +189,9 @@ describe('targets of archives', () => {
       const version = (await target.readDocument('doc'))?.version;
 
       const results = await Promise.all(
-        Array.from({ length: 8 }, (_, at) => target.replaceDocument('doc', `writer ${at}`, version).catch(() => false)),
+        Array.from({ length: 8 }, (_, at) =>
+          target.replaceDocument('doc', `writer ${at}`, version).catch(() => false),
+        ),
       );
 
       expect(results.filter(Boolean), name).to.have.length(1);
@@ -183,9 +205,15 @@ describe('targets of archives', () => {
 
     for (const support of ['ignored', 'refused'] as const) {
       s3.store.conditions = support;
-      expect(await target.tryConditions('doc'), support).to.deep.equal({ ifNoneMatch: false, ifMatch: false });
+      expect(await target.tryConditions('doc'), support).to.deep.equal({
+        ifNoneMatch: false,
+        ifMatch: false,
+      });
       const present = await target.readDocument('doc');
-      expect(await target.replaceDocument('doc', `by ${support}`, present?.version), support).to.equal(true);
+      expect(
+        await target.replaceDocument('doc', `by ${support}`, present?.version),
+        support,
+      ).to.equal(true);
       expect((await target.readDocument('doc'))?.text, support).to.equal(`by ${support}`);
     }
     s3.store.conditions = 'refused';
@@ -200,7 +228,9 @@ describe('targets of archives', () => {
     const lock = join(folder, 'doc.lock');
     await writeFile(lock, '4711\n');
 
-    const refused = await target.replaceDocument('doc', 'x', undefined).catch((error: Error) => error.message);
+    const refused = await target
+      .replaceDocument('doc', 'x', undefined)
+      .catch((error: Error) => error.message);
     expect(refused).to.include('Another process writes doc in folder').and.include(`rm ${lock}`);
 
     await utimes(lock, new Date(Date.now() - 120_000), new Date(Date.now() - 120_000));
@@ -212,8 +242,9 @@ describe('targets of archives', () => {
   it('erasing removes all objects of a prefix with all of their versions, and nothing else', async () => {
     s3.store.versions = [];
     for (const { name, target } of targets) {
-      for (const object of ['gone/a', 'gone/b', 'gone/a', 'kept/a'])
+      for (const object of ['gone/a', 'gone/b', 'gone/a', 'kept/a']) {
         await target.write(object, chunks(Buffer.from('x')));
+      }
       await target.remove('gone/b');
 
       const { removed, left, error } = await target.erase('gone/');
@@ -236,7 +267,8 @@ describe('targets of archives', () => {
     s3.store.versions = [];
     for (const object of ['gone/a', 'gone/b']) await target.write(object, chunks(Buffer.from('x')));
     const isLocked = (request: string): boolean => /^DELETE .*gone\/a/.test(request);
-    s3.faultOf = request => (isLocked(request) ? { kind: 'status', status: 403, code: 'AccessDenied' } : undefined);
+    s3.faultOf = request =>
+      isLocked(request) ? { kind: 'status', status: 403, code: 'AccessDenied' } : undefined;
 
     const { removed, left, error } = await target.erase('gone/');
 
@@ -257,7 +289,8 @@ describe('targets of archives', () => {
       [403, 'AccessDenied', 'this login may not list versions (s3:ListBucketVersions)'],
     ] as const) {
       await target.write('gone/a', chunks(Buffer.from('x')));
-      s3.faultOf = request => (request.includes('versions') ? { kind: 'status', status, code } : undefined);
+      s3.faultOf = request =>
+        request.includes('versions') ? { kind: 'status', status, code } : undefined;
 
       const erased = await target.erase('gone/');
 
@@ -281,7 +314,9 @@ describe('targets of archives', () => {
 
     expect({ removed, left, error }).to.deep.equal({ removed: 3, left: [], error: null });
     expect((await listAll(target, '')).map(({ name }) => name)).to.deep.equal(['kept/a']);
-    expect(s3.requests.filter(request => /[?&](versions|uploads)/.test(request)).length).to.be.at.most(3);
+    expect(
+      s3.requests.filter(request => /[?&](versions|uploads)/.test(request)).length,
+    ).to.be.at.most(3);
     s3.store.knowsVersions = true;
     await target.remove('kept/a');
   });
@@ -296,7 +331,9 @@ describe('targets of archives', () => {
 
       const read = await contentOf(target, 'rotten').catch((error: Error) => error.message);
 
-      expect(read, `${size} bytes`).to.include('sent bytes that differ from its own checksum of them: read rotten');
+      expect(read, `${size} bytes`).to.include(
+        'sent bytes that differ from its own checksum of them: read rotten',
+      );
     }
     await target.remove('rotten');
   });

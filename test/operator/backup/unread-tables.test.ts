@@ -48,7 +48,11 @@ describe('archives by a login that may not read everything', () => {
   });
 
   it('tables that it may not read are named in the output and the manifest, and all others are archived and restored', async () => {
-    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
+    const { code, stdout, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['backup', 'run', '--all'],
+      environment,
+    );
 
     expect(code, stderr + stdout).to.equal(0);
     for (const named of [
@@ -56,7 +60,9 @@ describe('archives by a login that may not read everything', () => {
       'table reports.hidden (a policy hides rows from the login)',
       'view reports.summary (it has no rows of its own)',
     ]) {
-      expect(stdout).to.match(new RegExp(`^acme: archived .*; without .*${named.replace(/[().]/g, '\\$&')}`, 'm'));
+      expect(stdout).to.match(
+        new RegExp(`^acme: archived .*; without .*${named.replace(/[().]/g, '\\$&')}`, 'm'),
+      );
     }
     expect(stdout).to.match(/^globex: archived [^;]*$/m);
 
@@ -67,8 +73,13 @@ describe('archives by a login that may not read everything', () => {
       identity: { identity: identity.trim(), recipient: environment.BACKUP_RECIPIENTS ?? '' },
     });
     const { leftOut } = JSON.parse(members.at(-1)?.content.toString() ?? '');
-    expect(leftOut).to.deep.include({ name: 'table reports.closed', reason: 'the login may not read it' });
-    expect(members.map(({ name }) => name).filter(name => name.includes('reports'))).to.have.length(1);
+    expect(leftOut).to.deep.include({
+      name: 'table reports.closed',
+      reason: 'the login may not read it',
+    });
+    expect(members.map(({ name }) => name).filter(name => name.includes('reports'))).to.have.length(
+      1,
+    );
 
     const restored = await runCommand(
       'scripts/tenant.ts',
@@ -84,9 +95,9 @@ describe('archives by a login that may not read everything', () => {
     [{ database }] = JSON.parse(await tenant('databases', 'acme', '--json')).filter(
       ({ state }: { state: string }) => state === 'current',
     );
-    await inTenant(`create table notes as select 'a note' as text; alter table notes owner to postgres`).catch(() =>
-      inTenant(`create table notes as select 'a note' as text`),
-    );
+    await inTenant(
+      `create table notes as select 'a note' as text; alter table notes owner to postgres`,
+    ).catch(() => inTenant(`create table notes as select 'a note' as text`));
 
     const { code, stdout } = await runCommand(
       'scripts/tenant.ts',
@@ -95,7 +106,9 @@ describe('archives by a login that may not read everything', () => {
     );
 
     expect(code).to.equal(1);
-    const outcomes = new Map(jsonLines(stdout).map(({ slug, state, error }) => [slug, { state, error }]));
+    const outcomes = new Map(
+      jsonLines(stdout).map(({ slug, state, error }) => [slug, { state, error }]),
+    );
     expect(outcomes.get('acme')?.state).to.equal('failed');
     expect(outcomes.get('acme')?.error).to.match(/permission denied for table notes/);
     expect(outcomes.get('globex')?.state).not.to.equal('failed');

@@ -35,7 +35,8 @@ describe('an archive without this software', () => {
       console.log(`    left out: this machine lacks ${missing.join(', ')}`);
       this.skip();
     }
-    const [, text = ''] = /```sh\n(#!\/bin\/bash\n[\s\S]*?)```/.exec(await readFile(page, 'utf8')) ?? [];
+    const [, text = ''] =
+      /```sh\n(#!\/bin\/bash\n[\s\S]*?)```/.exec(await readFile(page, 'utf8')) ?? [];
     script = join(folder, 'open-archive');
     await writeFile(script, text, { mode: 0o700 });
   });
@@ -46,7 +47,10 @@ describe('an archive without this software', () => {
    */
   async function open(archive: Pick<MadeArchive, 'bytes' | 'identity'>) {
     const database = `without_us_${randomBytes(5).toString('hex')}`;
-    const [file, identity] = [join(folder, `${database}.tar.zst.age`), join(folder, `${database}.txt`)];
+    const [file, identity] = [
+      join(folder, `${database}.tar.zst.age`),
+      join(folder, `${database}.txt`),
+    ];
     await writeFile(file, archive.bytes);
     await writeFile(identity, `# an identity\n${archive.identity.identity}\n`);
 
@@ -61,7 +65,11 @@ describe('an archive without this software', () => {
     };
     const ended = await promisify(execFile)(script, [file, identity, database], { env }).then(
       ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
-      ({ code, stdout, stderr }) => ({ code: code as number, stdout: stdout as string, stderr: stderr as string }),
+      ({ code, stdout, stderr }) => ({
+        code: code as number,
+        stdout: stdout as string,
+        stderr: stderr as string,
+      }),
     );
 
     return { ...ended, url: databaseUrl(postgresUrl(), database) };
@@ -71,7 +79,9 @@ describe('an archive without this software', () => {
   function contentsOf(url: string) {
     const work = async (client: Parameters<typeof readContents>[0]) => {
       await beginSnapshot(client);
-      const { tables, sequences } = await readContents(client, { except: new Map([['itself', identityTables]]) });
+      const { tables, sequences } = await readContents(client, {
+        except: new Map([['itself', identityTables]]),
+      });
       return { tables: tables.map(({ copied, ...table }) => table), sequences };
     };
     return withConnection(url, work, { settings: archiveSettings });
@@ -79,11 +89,15 @@ describe('an archive without this software', () => {
 
   it('becomes a database with the same rows, checksums and sequences, by the script of the handbook', async () => {
     const admin = await world.login(world.acme);
-    await admin.post('/api/v1/EntityStatus', { Title: `'Quotes' "and" \\ , ü\nand\r\nlines\t= :x` });
+    await admin.post('/api/v1/EntityStatus', {
+      Title: `'Quotes' "and" \\ , ü\nand\r\nlines\t= :x`,
+    });
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: '' });
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('create schema "Odd schema/.."');
-      await client.query('create table "Odd schema/.."."percent % ü" (id int, "a ""b"", (c)" text, of date[])');
+      await client.query(
+        'create table "Odd schema/.."."percent % ü" (id int, "a ""b"", (c)" text, of date[])',
+      );
       await client.query(
         `insert into "Odd schema/.."."percent % ü" values (1, null, null), (2, '', '{2026-01-31,null}')`,
       );
@@ -94,7 +108,9 @@ describe('an archive without this software', () => {
       await client.query('delete from by_hand where id > 490');
     });
     const archive = await makeArchive(world.acme, { pieceBytes: 4_000 });
-    expect(archive.manifest.members.filter(({ name }) => name.includes('by_hand')).length).to.be.greaterThan(3);
+    expect(
+      archive.manifest.members.filter(({ name }) => name.includes('by_hand')).length,
+    ).to.be.greaterThan(3);
 
     const { code, stdout, stderr, url } = await open(archive);
 
@@ -102,7 +118,9 @@ describe('an archive without this software', () => {
     expect(code, stdout).to.equal(0);
     const [ours, theirs] = [await contentsOf(world.acme.adminUrl), await contentsOf(url)];
     expect(theirs.tables).to.have.deep.members(ours.tables);
-    const inPublic = ours.sequences.filter(({ schema, table }) => schema === 'public' && table !== 'by_hand');
+    const inPublic = ours.sequences.filter(
+      ({ schema, table }) => schema === 'public' && table !== 'by_hand',
+    );
     expect(theirs.sequences).to.have.deep.members(inPublic);
     expect(inPublic.length).to.be.greaterThan(10);
   });
@@ -124,7 +142,11 @@ describe('an archive without this software', () => {
         ['backup', 'init'],
         ['backup', 'run', 'globex'],
       ]) {
-        const { code, stderr } = await runCommand(next.file('scripts/tenant.ts'), args, environment);
+        const { code, stderr } = await runCommand(
+          next.file('scripts/tenant.ts'),
+          args,
+          environment,
+        );
         expect(code, stderr).to.equal(0);
       }
     } finally {

@@ -33,10 +33,16 @@ describe('access commands', () => {
     await controlSql(world, `update tenants set features = '{legacyTokens}'`);
   });
 
-  const tenant = (args: string[], environment: Record<string, string> = {}): Promise<ScriptResult> =>
+  const tenant = (
+    args: string[],
+    environment: Record<string, string> = {},
+  ): Promise<ScriptResult> =>
     runCommand('scripts/tenant.ts', args, { ...world.environment, ...environment });
 
-  /** Runs a command that must succeed. @returns what it printed */
+  /**
+   * Runs a command that must succeed.
+   * @returns what it printed
+   */
   async function text(args: string[]): Promise<string> {
     const { code, stdout, stderr } = await tenant(args);
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
@@ -46,7 +52,9 @@ describe('access commands', () => {
     return JSON.parse(await text([...args, '--json'])) as Document;
   }
 
-  const login = async (credentials: { email: string; password: string } = world.acme.admin): Promise<Client> => {
+  const login = async (
+    credentials: { email: string; password: string } = world.acme.admin,
+  ): Promise<Client> => {
     const client = await world.login(world.acme, credentials);
     for (const token of Object.values(client.tokens ?? {})) if (token) secrets.add(token);
     return client;
@@ -57,7 +65,8 @@ describe('access commands', () => {
     return added;
   };
   const sid = ({ tokens }: Client): string => String(claimsOf(tokens?.accessToken ?? '').sid);
-  const isServed = async (client: Client): Promise<boolean> => (await client.get(path)).status === 200;
+  const isServed = async (client: Client): Promise<boolean> =>
+    (await client.get(path)).status === 200;
   const expectRefused = (...clients: Client[]): Promise<boolean> =>
     eventually(async () => {
       const responses = await Promise.all(clients.map(client => client.get(path)));
@@ -80,24 +89,32 @@ describe('access commands', () => {
       expect(lines).to.have.length(3);
       expect(lines[1]).to.match(new RegExp(`^${uuid.source} +retiring +\\S+ +\\S+Z$`));
       expect(lines[2]).to.match(new RegExp(`^${kid} +active +\\S+ +–$`));
-      expect(disabled).to.equal(`Key ${kid} is disabled: its tokens are refused, and its users log in again.\n`);
+      expect(disabled).to.equal(
+        `Key ${kid} is disabled: its tokens are refused, and its users log in again.\n`,
+      );
       expect(await isServed(client), 'a token of the previous key').to.equal(true);
     });
 
     it('key list, rotate and disable print JSON, and the running service applies the change within 1 s', async () => {
       const before = await json<Key[]>(['key', 'list', 'acme']);
-      for (const key of before) expect(key).to.have.all.keys('kid', 'status', 'createdAt', 'retiredAt');
+      for (const key of before) {
+        expect(key).to.have.all.keys('kid', 'status', 'createdAt', 'retiredAt');
+      }
       const client = await login();
       const { kid, ...others } = await json<{ kid: string }>(['key', 'rotate', 'acme']);
       expect([others, before.some(key => key.kid === kid)]).to.deep.equal([{}, false]);
       const kidOf = ({ tokens }: Client): string =>
-        JSON.parse(Buffer.from(tokens?.accessToken.split('.')[0] ?? '', 'base64url').toString()).kid;
+        JSON.parse(Buffer.from(tokens?.accessToken.split('.')[0] ?? '', 'base64url').toString())
+          .kid;
       const withNewKey = await eventually(async () => {
         const candidate = await login();
         return kidOf(candidate) === kid && candidate;
       }, 1_000);
       expect(await isServed(client)).to.equal(true);
-      expect(await json(['key', 'disable', 'acme', kid, '--yes'])).to.deep.equal({ kid, status: 'disabled' });
+      expect(await json(['key', 'disable', 'acme', kid, '--yes'])).to.deep.equal({
+        kid,
+        status: 'disabled',
+      });
       await expectRefused(withNewKey);
       expect(await isServed(client), 'a token of the previous key').to.equal(true);
       const [{ active } = { active: '' }] = await controlSql<{ active: string }>(
@@ -111,13 +128,18 @@ describe('access commands', () => {
 
     it('key rotate gives a key to a tenant without an active one, and its dry run says so', async () => {
       const { id } = await world.provision('keyless');
-      await controlSql(world, `update signing_keys set status = 'disabled', retired_at = now() where tenant_id = ?`, [
-        id,
-      ]);
+      await controlSql(
+        world,
+        `update signing_keys set status = 'disabled', retired_at = now() where tenant_id = ?`,
+        [id],
+      );
       const planned = await text(['key', 'rotate', 'keyless', '--dry-run']);
       expect(planned).to.equal('keyless would sign with a new key.\n');
       const { kid } = await json<{ kid: string }>(['key', 'rotate', 'keyless']);
-      expect((await json<Key[]>(['key', 'list', 'keyless'])).at(-1)).to.include({ kid, status: 'active' });
+      expect((await json<Key[]>(['key', 'list', 'keyless'])).at(-1)).to.include({
+        kid,
+        status: 'active',
+      });
     });
 
     it('a command with a wrong master key changes no signing key, and the service continues', async () => {
@@ -137,7 +159,9 @@ describe('access commands', () => {
         expectOneLine(stderr);
         expect(stderr).to.match(/MASTER_KEY/);
       }
-      expect(await controlSql(world, 'select kid, status from signing_keys order by kid')).to.deep.equal(before);
+      expect(
+        await controlSql(world, 'select kid, status from signing_keys order by kid'),
+      ).to.deep.equal(before);
       expect(await isServed(await login())).to.equal(true);
     });
   });
@@ -146,7 +170,11 @@ describe('access commands', () => {
     it('session list returns the open sessions of a tenant or a user, newest first, as text and as JSON', async () => {
       const user = await addUser();
       const [idle, first, second] = [await login(user), await login(user), await login(user)];
-      await controlSql(world, `update sessions set refreshed_at = now() - interval '8 days' where id = ?`, [sid(idle)]);
+      await controlSql(
+        world,
+        `update sessions set refreshed_at = now() - interval '8 days' where id = ?`,
+        [sid(idle)],
+      );
       const foreign = await world.login(world.globex);
       const [all, table, none] = await Promise.all([
         json<Record<string, string>[]>(['session', 'list', 'acme']),
@@ -155,11 +183,16 @@ describe('access commands', () => {
       ]);
       const own = all.filter(({ email }) => email === user.email);
       expect(own.map(({ id }) => id)).to.deep.equal([sid(second), sid(first)]);
-      for (const session of all) expect(session).to.have.all.keys('id', 'email', 'createdAt', 'refreshedAt');
+      for (const session of all) {
+        expect(session).to.have.all.keys('id', 'email', 'createdAt', 'refreshedAt');
+      }
       expect(all.map(({ id }) => id)).to.not.include(sid(foreign));
       const lines = table.trimEnd().split('\n');
       expect(lines[0]).to.match(/^id +email +createdAt +refreshedAt$/);
-      expect(lines.slice(1).map(line => line.split(' ')[0])).to.deep.equal([sid(second), sid(first)]);
+      expect(lines.slice(1).map(line => line.split(' ')[0])).to.deep.equal([
+        sid(second),
+        sid(first),
+      ]);
       expect(none).to.equal('No open sessions.\n');
     });
 
@@ -167,8 +200,9 @@ describe('access commands', () => {
       const [one, two] = [await addUser(), await addUser()];
       const [revoked, alsoRevoked, kept] = [await login(one), await login(one), await login(one)];
       const [ofTwo, alsoOfTwo, admin] = [await login(two), await login(two), await login()];
-      for (const client of [revoked, alsoRevoked, kept, ofTwo, alsoOfTwo, admin])
+      for (const client of [revoked, alsoRevoked, kept, ofTwo, alsoOfTwo, admin]) {
         expect(await isServed(client)).to.equal(true);
+      }
       const revoke = ['session', 'revoke', 'acme', '--yes'];
       const printed = await Promise.all([
         json([...revoke, sid(revoked)]),
@@ -182,7 +216,11 @@ describe('access commands', () => {
       ]);
       await expectRefused(revoked, alsoRevoked, ofTwo, alsoOfTwo);
       for (const client of [kept, admin]) expect(await isServed(client)).to.equal(true);
-      const [row] = await controlSql(world, 'select distinct revoked_reason from sessions where user_id = ?', [two.id]);
+      const [row] = await controlSql(
+        world,
+        'select distinct revoked_reason from sessions where user_id = ?',
+        [two.id],
+      );
       expect(row).to.deep.equal({ revoked_reason: 'operator' });
     });
   });
@@ -202,7 +240,8 @@ describe('access commands', () => {
       ]);
       expect(none).to.equal('No API clients.\n');
       expect(added).to.have.all.keys('id', 'secret');
-      const [, id = '', secret = ''] = /^id +(client-[0-9a-f]{16})\nsecret +([\w-]{43})\n$/.exec(addedText) ?? [];
+      const [, id = '', secret = ''] =
+        /^id +(client-[0-9a-f]{16})\nsecret +([\w-]{43})\n$/.exec(addedText) ?? [];
       const apiClients = [added, { id, secret }];
       const clients: Client[] = [];
       for (const apiClient of apiClients) {
@@ -219,22 +258,42 @@ describe('access commands', () => {
         text(['client', 'list', 'acme']),
       ]);
       const client = listed.find(each => each.id === added.id);
-      expect(client).to.include({ name: 'Price list', user: user.email, state: 'active', tokens: 1 });
-      expect(client).to.have.all.keys('id', 'name', 'user', 'state', 'tokens', 'uses', 'lastUsedAt');
+      expect(client).to.include({
+        name: 'Price list',
+        user: user.email,
+        state: 'active',
+        tokens: 1,
+      });
+      expect(client).to.have.all.keys(
+        'id',
+        'name',
+        'user',
+        'state',
+        'tokens',
+        'uses',
+        'lastUsedAt',
+      );
       expect(table).to.match(/^id +name +user +state +tokens +uses +lastUsedAt$/m);
       expect(table).to.match(new RegExp(`^${id} +Till +${other.email} +active +1 `, 'm'));
-      for (const output of [JSON.stringify(listed), table])
+      for (const output of [JSON.stringify(listed), table]) {
         for (const each of secrets) expect(output.includes(each)).to.equal(false);
+      }
 
       const printed = await Promise.all([
         json(['client', 'revoke', 'acme', added.id, '--yes']),
         text(['client', 'revoke', 'acme', id, '--yes']),
       ]);
-      expect(printed).to.deep.equal([{ id: added.id, state: 'revoked' }, `Client ${id} and its tokens are revoked.\n`]);
+      expect(printed).to.deep.equal([
+        { id: added.id, state: 'revoked' },
+        `Client ${id} and its tokens are revoked.\n`,
+      ]);
       await expectRefused(...clients);
       for (const apiClient of apiClients) expect((await generate(apiClient)).status).to.equal(401);
       const secondRevoke = await tenant(['client', 'revoke', 'acme', id, '--yes']);
-      expect({ code: secondRevoke.code, stdout: secondRevoke.stdout }).to.deep.equal({ code: 1, stdout: '' });
+      expect({ code: secondRevoke.code, stdout: secondRevoke.stdout }).to.deep.equal({
+        code: 1,
+        stdout: '',
+      });
       expectOneLine(secondRevoke.stderr);
     });
   });
@@ -271,16 +330,20 @@ describe('access commands', () => {
         `${two.email} is enabled.\n`,
       ]);
       for (const user of [one, two]) expect(await isServed(await login(user))).to.equal(true);
-      for (const client of clients) expect((await client.get(path)).status, 'a session that was revoked').to.equal(401);
+      for (const client of clients) {
+        expect((await client.get(path)).status, 'a session that was revoked').to.equal(401);
+      }
       expect(await isServed(other)).to.equal(true);
     });
   });
 
   it('a command that fails prints one line, exits with 1 and changes nothing', async () => {
     const foreign = await world.login(world.globex);
-    const [key] = await controlSql<{ kid: string }>(world, 'select kid from signing_keys where tenant_id = ?', [
-      world.globex.id,
-    ]);
+    const [key] = await controlSql<{ kid: string }>(
+      world,
+      'select kid from signing_keys where tenant_id = ?',
+      [world.globex.id],
+    );
     const state = () =>
       controlSql(
         world,
@@ -340,10 +403,16 @@ describe('access commands', () => {
     it('control reseal under the same master key seals every secret again while the service serves', async () => {
       const client = await login();
       const before = await controlSql(world, 'select secret from signing_keys order by kid');
-      const { code, stdout, stderr } = await runCommand('scripts/control.ts', ['reseal', '--yes'], world.environment);
+      const { code, stdout, stderr } = await runCommand(
+        'scripts/control.ts',
+        ['reseal', '--yes'],
+        world.environment,
+      );
       expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
       expect(stdout).to.match(/^\d+ secrets are sealed under MASTER_KEY\.\n$/);
-      expect(await controlSql(world, 'select secret from signing_keys order by kid')).to.not.deep.equal(before);
+      expect(
+        await controlSql(world, 'select secret from signing_keys order by kid'),
+      ).to.not.deep.equal(before);
       expect(await isServed(client)).to.equal(true);
       expect(await isServed(await login())).to.equal(true);
     });

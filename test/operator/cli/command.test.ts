@@ -3,7 +3,10 @@ import { expect } from 'chai';
 import { Tenant } from '../../../src/control/control-entities.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { migrationNames } from '../../../src/lib/postgres/migration-names.ts';
-import { createControlDatabase, migrateControl } from '../../../src/operator/schema/migrate-control.ts';
+import {
+  createControlDatabase,
+  migrateControl,
+} from '../../../src/operator/schema/migrate-control.ts';
 import { Client } from '../../support/client.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
@@ -25,7 +28,10 @@ describe('command line', () => {
   const tenant = (args: string[], input?: string): Promise<ScriptResult> =>
     runCommand('scripts/tenant.ts', args, world.environment, input);
 
-  /** Runs a command with --json that must succeed. @returns the document that it printed */
+  /**
+   * Runs a command with --json that must succeed.
+   * @returns the document that it printed
+   */
   async function json<Document>(args: string[], input?: string): Promise<Document> {
     const { code, stdout, stderr } = await tenant([...args, '--json'], input);
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
@@ -35,12 +41,15 @@ describe('command line', () => {
   const logIn = (email: string, password: string, { guid }: TestTenant = world.acme) =>
     world.anonymous.post('/api/v1/auth/login', { email, password }, { 'X-Tenant': guid });
 
-  /** Expects one line without a stack, without a file name of the project and without a secret. */
+  /**
+   * Expects one line without a stack, without a file name of the project and without a secret.
+   */
   function expectOneLine(text: string): void {
     expect(text.trimEnd()).to.match(/\S/).and.not.include('\n');
     expect(text).not.to.match(/\bat .*\.ts|node_modules|:\/\/\S+@/);
-    for (const secret of [world.environment.MASTER_KEY, new URL(postgresUrl()).password])
+    for (const secret of [world.environment.MASTER_KEY, new URL(postgresUrl()).password]) {
       expect(text).not.to.include(secret);
+    }
   }
 
   describe('exit codes', () => {
@@ -81,7 +90,16 @@ describe('command line', () => {
         ['user', 'add', 'acme', 'x@acme.test', '--entity', '4711'],
         ['user', 'add', 'acme', world.acme.admin.email],
         ['user', 'password', 'acme', 'nobody@acme.test', '--yes'],
-        ['provision', 'initech', '--name', 'Initech', '--admin-email', 'a@initech.test', '--server', 'elsewhere'],
+        [
+          'provision',
+          'initech',
+          '--name',
+          'Initech',
+          '--admin-email',
+          'a@initech.test',
+          '--server',
+          'elsewhere',
+        ],
       ];
       await Promise.all(
         failing.map(async args => {
@@ -97,11 +115,17 @@ describe('command line', () => {
       const wrong: [Record<string, string>, RegExp][] = [
         [{ DATABASE_URL: 'postgresql://nobody:secret-word@127.0.0.1:1/none' }, /DATABASE_URL/],
         [
-          { DATABASE_URL: world.environment.DATABASE_URL?.replace(/\/world_\w+$/, '/nothing_here') ?? '' },
+          {
+            DATABASE_URL:
+              world.environment.DATABASE_URL?.replace(/\/world_\w+$/, '/nothing_here') ?? '',
+          },
           /DATABASE_URL/,
         ],
         [{ DATABASE_URL: postgresUrl() }, /bin\/backoffice control migrate/],
-        [{ DATABASE_URL: 'mysql://localhost/secret-word', MASTER_KEY: 'secret-word' }, /DATABASE_URL.*MASTER_KEY/],
+        [
+          { DATABASE_URL: 'mysql://localhost/secret-word', MASTER_KEY: 'secret-word' },
+          /DATABASE_URL.*MASTER_KEY/,
+        ],
       ];
       await Promise.all(
         wrong.map(async ([settings, message]) => {
@@ -154,10 +178,15 @@ describe('command line', () => {
     });
 
     it('list and show print aligned text without --json', async () => {
-      const [{ code, stdout }, shown] = await Promise.all([tenant(['list']), tenant(['show', 'globex'])]);
+      const [{ code, stdout }, shown] = await Promise.all([
+        tenant(['list']),
+        tenant(['show', 'globex']),
+      ]);
       expect(code).to.equal(0);
       expect(stdout.split('\n')[0]).to.match(/^slug +name +status/);
-      expect(stdout).to.match(new RegExp(`^acme +acme Ltd +active +${head} .*${world.acme.guid}$`, 'm'));
+      expect(stdout).to.match(
+        new RegExp(`^acme +acme Ltd +active +${head} .*${world.acme.guid}$`, 'm'),
+      );
       expect(shown.stdout).to.match(new RegExp(`^guid +${world.globex.guid}$`, 'm'));
       expect(shown.stdout).to.match(/^signing key +[0-9a-f-]{36} +active/m);
     });
@@ -178,12 +207,16 @@ describe('command line', () => {
       expect(added).to.have.all.keys('guid', 'email', 'role', 'scope', 'entityId', 'password');
       expect(added.email).to.equal('bob@acme.test');
       expect((await logIn('bob@acme.test', added.password ?? '')).status).to.equal(200);
-      expect((await logIn('bob@acme.test', added.password ?? '', world.globex)).status).to.equal(401);
+      expect((await logIn('bob@acme.test', added.password ?? '', world.globex)).status).to.equal(
+        401,
+      );
       const listed = await tenant(['user', 'list', 'acme', '--json']);
       expect(listed.stdout).not.to.include(added.password);
       expect(listed.stdout).not.to.match(/argon2|hash/i);
       const users = JSON.parse(listed.stdout) as Record<string, unknown>[];
-      expect(users.map(({ email, role, scope, state }) => [email, role, scope, state])).to.deep.equal([
+      expect(
+        users.map(({ email, role, scope, state }) => [email, role, scope, state]),
+      ).to.deep.equal([
         [world.acme.admin.email, 'Administrator', 'All', 'active'],
         ['bob@acme.test', 'Member', 'All', 'active'],
       ]);
@@ -201,7 +234,10 @@ describe('command line', () => {
 
       await Promise.all(
         ['short', 'x'.repeat(129)].map(async bad => {
-          const refused = await tenant(['user', 'add', 'acme', 'erin@acme.test', '--password-stdin'], bad);
+          const refused = await tenant(
+            ['user', 'add', 'acme', 'erin@acme.test', '--password-stdin'],
+            bad,
+          );
           expect(refused.code).not.to.equal(0);
           expectOneLine(refused.stderr);
           expect(refused.stderr).not.to.include(bad);
@@ -214,7 +250,16 @@ describe('command line', () => {
       const attempts = [
         ['user', 'add', 'acme', 'frank@acme.test', '--password', 'in-the-arguments'],
         ['user', 'password', 'acme', world.acme.admin.email, 'in-the-arguments', '--yes'],
-        ['provision', 'initech', '--name', 'x', '--admin-email', 'a@b.test', '--admin-password', 'in-the-arguments'],
+        [
+          'provision',
+          'initech',
+          '--name',
+          'x',
+          '--admin-email',
+          'a@b.test',
+          '--admin-password',
+          'in-the-arguments',
+        ],
       ];
       const ended = await Promise.all(attempts.map(args => tenant(args)));
       expect(ended.map(({ code }) => code)).to.deep.equal([2, 2, 2]);
@@ -265,7 +310,9 @@ describe('command line', () => {
   describe('migrate', () => {
     it('a tenant behind head gets 503 until migrate brings it to head, and other tenants are served', async () => {
       const [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
-      await world.control.em.fork().nativeUpdate(Tenant, { id: world.acme.id }, { schemaVersion: '0000-before' });
+      await world.control.em
+        .fork()
+        .nativeUpdate(Tenant, { id: world.acme.id }, { schemaVersion: '0000-before' });
       const refused = await eventually(async () => {
         const response = await acme.get(path);
         return response.status !== 200 && response;
@@ -278,7 +325,12 @@ describe('command line', () => {
       expect(code).to.equal(0);
       const outcomes = jsonLines(stdout);
       expect(outcomes).to.have.length(1);
-      expect(outcomes[0]).to.include({ slug: 'acme', state: 'migrated', from: '0000-before', to: head });
+      expect(outcomes[0]).to.include({
+        slug: 'acme',
+        state: 'migrated',
+        from: '0000-before',
+        to: head,
+      });
       expect(outcomes[0].ms).to.be.a('number');
       await eventually(async () => (await acme.get(path)).status === 200, announcedMs);
     });
@@ -300,6 +352,10 @@ describe('command line', () => {
 });
 
 /** Returns the tenants from the control database. */
-async function listOf({ control }: World): Promise<{ slug: string; schemaVersion: string | null }[]> {
-  return control.em.fork().execute('select slug, schema_version as "schemaVersion", status from tenants order by slug');
+async function listOf({
+  control,
+}: World): Promise<{ slug: string; schemaVersion: string | null }[]> {
+  return control.em
+    .fork()
+    .execute('select slug, schema_version as "schemaVersion", status from tenants order by slug');
 }

@@ -47,7 +47,10 @@ const values = [
   ' a  b ',
   'Größe 社 😀',
 ];
-/** What is typed of a value before Tab completes it, in the quotes that the shells themselves insert. */
+/**
+ * What is typed of a value before Tab completes it, in the quotes that the shells themselves
+ * insert.
+ */
 const halves: [typed: string, value: string][] = [
   ['x\\$\\(t', 'x$(touch ran)@y.z'],
   ['x\\$\\(touch\\ ran\\)@', 'x$(touch ran)@y.z'],
@@ -63,10 +66,14 @@ export function testCompletedValues(isDrill: boolean): void {
   const world = useWorld();
   const answers = useFolder();
   let folder: string;
-  /** What the program answers: all shells ask the same, and a process for each answer would take 0.1 s of CPU time. */
+  /**
+   * What the program answers: all shells ask the same, and a process for each answer would take
+   * 0.1 s of CPU time.
+   */
   before(async () => {
     await withConnection(world.installation.controlUrl, async client => {
-      await client.query('set session_replication_role = replica'); // the users keep the role of another tenant
+      // the users keep the role of another tenant
+      await client.query('set session_replication_role = replica');
       for (const [index, email] of values.entries()) {
         const id = 1_000 + index;
         const names = {
@@ -78,14 +85,20 @@ export function testCompletedValues(isDrill: boolean): void {
         };
         const copy = (table: string): string =>
           `insert into ${table} overriding system value select (jsonb_populate_record(t, $1)).* from ${table} t where t.${
-            table === 'tenants' ? `slug = 'globex'` : `tenant_id = (select id from tenants where slug = 'globex')`
+            table === 'tenants'
+              ? `slug = 'globex'`
+              : `tenant_id = (select id from tenants where slug = 'globex')`
           } limit 1`;
         await client.query(copy('tenants'), [names]);
         await client.query(copy('users'), [{ id, guid: names.guid, tenant_id: id, email }]);
       }
     });
     const store = async (name: string, ...args: string[]): Promise<void> => {
-      const { code, stdout, stderr } = await runCommand('scripts/backoffice.ts', args, world.environment);
+      const { code, stdout, stderr } = await runCommand(
+        'scripts/backoffice.ts',
+        args,
+        world.environment,
+      );
       expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
       await writeFile(join(answers, name), stdout);
     };
@@ -112,8 +125,14 @@ esac`;
   });
   afterEach(() => rm(folder, { recursive: true }));
 
-  /** Types lines on a terminal, each one when the command before it has run. @returns the last argument of each */
-  async function typeLines(shell: keyof typeof shells, lines: string[]): Promise<(string | undefined)[]> {
+  /**
+   * Types lines on a terminal, each one when the command before it has run.
+   * @returns the last argument of each
+   */
+  async function typeLines(
+    shell: keyof typeof shells,
+    lines: string[],
+  ): Promise<(string | undefined)[]> {
     const { start, load } = shells[shell];
     const running = startProgram('script', ['-qfc', `cd ${folder} && exec ${start}`, '/dev/null'], {
       ...world.environment,
@@ -139,7 +158,8 @@ esac`;
     const isInstalled = hasScript && spawnSync(shell, ['-c', 'true']).status === 0;
     const test = isInstalled ? it : it.skip;
     test(`${shell} passes every completed value on unchanged, and runs nothing that is in it`, async () => {
-      // Fish would expand the tilde: it offers such a value only when its first character has been typed.
+      // Fish would expand the tilde: it offers such a value only when its first character has
+      // been typed.
       const offered = values.filter(value => !(shell === 'fish' && value.startsWith('~')));
       const lines = offered.map(value => `backoffice user disable v${values.indexOf(value)} \t`);
       expect(await typeLines(shell, lines)).to.deep.equal(offered);
@@ -147,7 +167,9 @@ esac`;
     }).timeout(300_000);
 
     test(`${shell} completes a value from the middle of what it has quoted`, async () => {
-      const lines = halves.map(([typed, value]) => `backoffice user disable v${values.indexOf(value)} ${typed}\t`);
+      const lines = halves.map(
+        ([typed, value]) => `backoffice user disable v${values.indexOf(value)} ${typed}\t`,
+      );
       expect(await typeLines(shell, lines)).to.deep.equal(halves.map(([, value]) => value));
       expect(existsSync(join(folder, 'ran'))).to.equal(false);
     }).timeout(300_000);

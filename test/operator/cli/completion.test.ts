@@ -25,7 +25,9 @@ describe('completion', () => {
     expect(await complete('suspend', 'g')).to.deep.equal(['globex']);
     expect(await complete('user', 'role', 'acme', '')).to.deep.equal([world.acme.admin.email]);
     expect(await complete('user', 'add', 'acme', 'x', '--role', 'M')).to.deep.equal(['Member']);
-    expect(await complete('user', 'add', 'acme', 'x', '--role', 'Member', '--sc')).to.deep.equal(['--scope']);
+    expect(await complete('user', 'add', 'acme', 'x', '--role', 'Member', '--sc')).to.deep.equal([
+      '--scope',
+    ]);
     expect(await complete('list', '--status', 'sus')).to.deep.equal(['suspended']);
     expect(await complete('move', 'acme', '--to', '')).to.deep.equal(['default']);
     expect(await complete('provision', '')).to.deep.equal([]);
@@ -33,9 +35,17 @@ describe('completion', () => {
 
   it('without a control database, completion offers commands and options, and prints no error', async () => {
     const lost = { ...world.environment, DATABASE_URL: 'postgresql://u:secret@127.0.0.1:1/x' };
-    const { code, stdout, stderr } = await runCommand('scripts/backoffice.ts', ['__complete', 'suspend', ''], lost);
+    const { code, stdout, stderr } = await runCommand(
+      'scripts/backoffice.ts',
+      ['__complete', 'suspend', ''],
+      lost,
+    );
     expect({ code, stdout, stderr }).to.deep.equal({ code: 0, stdout: '', stderr: '' });
-    const options = await runCommand('scripts/backoffice.ts', ['__complete', 'suspend', '--r'], lost);
+    const options = await runCommand(
+      'scripts/backoffice.ts',
+      ['__complete', 'suspend', '--r'],
+      lost,
+    );
     expect(options.stdout).to.match(/^--reason\t/);
   });
 });

@@ -59,9 +59,13 @@ describe('errors of the command line', () => {
   it('of a read-only server an error says so, without a stack', async () => {
     const { pathname } = new URL(world.acme.adminUrl);
     await withConnection(world.acme.adminUrl, async client => {
-      await client.query(`alter database "${pathname.slice(1)}" set default_transaction_read_only = on`);
+      await client.query(
+        `alter database "${pathname.slice(1)}" set default_transaction_read_only = on`,
+      );
       const { code, stderr } = await run(['packs', 'apply', 'acme', '--packs', 'units', '--json']);
-      await client.query(`alter database "${pathname.slice(1)}" reset default_transaction_read_only`);
+      await client.query(
+        `alter database "${pathname.slice(1)}" reset default_transaction_read_only`,
+      );
       const { error } = JSON.parse(stderr);
       expect([code, error.code]).to.deep.equal([1, 'database_unusable']);
       expect(error.message).to.match(/^PostgreSQL cannot be used: it is read-only/);
@@ -72,21 +76,28 @@ describe('errors of the command line', () => {
     const { code, stderr } = await run(['list', '--json'], { DATABSE_URL: 'x' });
     expect(code).to.equal(0);
     expect(JSON.parse(stderr)).to.deep.equal({
-      warning: { message: 'DATABSE_URL is not a setting and has no effect: did you mean DATABASE_URL?' },
+      warning: {
+        message: 'DATABSE_URL is not a setting and has no effect: did you mean DATABASE_URL?',
+      },
     });
   });
 
   it('a command that fails before its first query through the entity manager ends without a wait of 30 s', async () => {
     const startedAt = performance.now();
     const { code, stderr } = await run(['session', 'revoke', 'acme', '--yes']);
-    expect([code, stderr]).to.deep.equal([2, 'Give either the id of a session, or --user with an e-mail address.\n']);
+    expect([code, stderr]).to.deep.equal([
+      2,
+      'Give either the id of a session, or --user with an e-mail address.\n',
+    ]);
     expect(performance.now() - startedAt).to.be.below(29_000);
   });
 
   it('SIGTERM lets backup run end the running archive, and begin that of no other tenant', async () => {
     const target = await mkdtemp(join(tmpdir(), 'backoffice-target-'));
     const environment = { ...world.environment, ...(await backupSettings(target)) };
-    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(
+      0,
+    );
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('begin; lock table countries in access exclusive mode');
       const backup = startScript(
@@ -105,7 +116,8 @@ describe('errors of the command line', () => {
       expect([first.slug, first.state]).to.deep.equal(['acme', 'archived']);
       expect([second.slug, second.state]).to.deep.equal(['globex', 'failed']);
       expect(second.error).to.include('interrupted before this tenant');
-      expect([control.slug, control.state]).to.deep.equal([null, 'archived']); // it has what was archived
+      // it has what was archived
+      expect([control.slug, control.state]).to.deep.equal([null, 'archived']);
       expect(code).to.equal(1);
     });
     await rm(target, { recursive: true });

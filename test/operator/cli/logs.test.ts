@@ -25,7 +25,12 @@ describe('log of operators', () => {
     await run(['delete', 'globex']); // not confirmed
     const [refused, failed, resumed, suspended, ...more] = await logs('globex', '--all');
     expect(more).to.deep.equal([]);
-    expect(suspended).to.deep.include({ command: 'suspend', reason: 'unpaid bill', state: 'done', arguments: {} });
+    expect(suspended).to.deep.include({
+      command: 'suspend',
+      reason: 'unpaid bill',
+      state: 'done',
+      arguments: {},
+    });
     expect(suspended).to.include({ tenant: world.globex.guid, error: null });
     expect(suspended?.operator).to.match(new RegExp(`^${userInfo().username}@`));
     expect(Date.parse(suspended?.startedAt ?? '')).to.be.within(before - 1_000, Date.now());
@@ -34,7 +39,9 @@ describe('log of operators', () => {
     expect(failed?.arguments).to.deep.equal({ email: 'bob@globex.test', role: 'Emperor' });
     expect(failed?.error).to.match(/no role Emperor/);
     expect(refused).to.include({ command: 'delete', state: 'refused' });
-    expect((await logs('globex', '--command', 'user')).map(({ command }) => command)).to.deep.equal(['user add']);
+    expect((await logs('globex', '--command', 'user')).map(({ command }) => command)).to.deep.equal(
+      ['user add'],
+    );
     expect(await logs('globex', '--since', '2100-01-01')).to.deep.equal([]);
   });
 
@@ -44,14 +51,17 @@ describe('log of operators', () => {
       expect(code, time).to.equal(2);
       expect(stderr).to.include(`'${time}' is invalid. Give a time such as 2026-11-22T14:00Z`);
     }
-    for (const time of ['2024-02-29', '2024-02-29T14:00:05+02:00', '90m'])
+    for (const time of ['2024-02-29', '2024-02-29T14:00:05+02:00', '90m']) {
       expect((await run(['logs', 'globex', '--since', time])).code, time).to.equal(0);
+    }
   });
 
   it('a secret from stdin is in no row of the log', async () => {
     const password = 'a chosen long password';
     const email = world.acme.admin.email;
-    expect((await run(['user', 'password', 'acme', email, '--password-stdin', '--yes'], password)).code).to.equal(0);
+    expect(
+      (await run(['user', 'password', 'acme', email, '--password-stdin', '--yes'], password)).code,
+    ).to.equal(0);
     const url = 'postgresql://u:secret-word@127.0.0.1:1/x';
     expect((await run(['server', 'add', 'second'], url)).code).to.equal(1);
     const text = JSON.stringify(await logs());
@@ -74,12 +84,17 @@ describe('log of operators', () => {
   });
 
   it('what a timer runs is in the log: the last run of each day and outcome, and each run with a reason', async () => {
-    const states = async () => (await logs('--command', 'databases prune')).map(({ state, reason }) => [state, reason]);
+    const states = async () =>
+      (await logs('--command', 'databases prune')).map(({ state, reason }) => [state, reason]);
     const setBack = (age: string) =>
-      controlSql(world, `update operator_actions set started_at = started_at - interval '${age}' where command = ?`, [
-        'databases prune',
-      ]);
-    for (const reason of [[], ['--reason', 'disk is full'], [], []]) await run(['databases', 'prune', ...reason]);
+      controlSql(
+        world,
+        `update operator_actions set started_at = started_at - interval '${age}' where command = ?`,
+        ['databases prune'],
+      );
+    for (const reason of [[], ['--reason', 'disk is full'], [], []]) {
+      await run(['databases', 'prune', ...reason]);
+    }
     expect(await states()).to.deep.equal([
       ['done', null],
       ['done', 'disk is full'],
@@ -101,8 +116,14 @@ describe('log of operators', () => {
       ['failed', null],
       ['done', 'disk is full'],
     ]);
-    for (const command of ['backup run --all', 'backup drill', 'retention apply --all']) await run(command.split(' '));
-    const failed = (await logs('--limit', '3')).map(({ command, state, error }) => [command, state, typeof error]);
+    for (const command of ['backup run --all', 'backup drill', 'retention apply --all']) {
+      await run(command.split(' '));
+    }
+    const failed = (await logs('--limit', '3')).map(({ command, state, error }) => [
+      command,
+      state,
+      typeof error,
+    ]);
     expect(failed).to.deep.equal([
       ['retention apply', 'failed', 'string'],
       ['backup drill', 'failed', 'string'],
@@ -117,8 +138,12 @@ describe('log of operators', () => {
         [`${path}${child.name()}`, child],
         ...leaves(child, `${path}${child.name()} `),
       ]);
-    const printing = leaves(program, '').filter(([, { options }]) => options.some(({ long }) => long === '--json'));
-    const without = printing.filter(([, { options }]) => options.every(({ long }) => long !== '--reason'));
+    const printing = leaves(program, '').filter(([, { options }]) =>
+      options.some(({ long }) => long === '--json'),
+    );
+    const without = printing.filter(([, { options }]) =>
+      options.every(({ long }) => long !== '--reason'),
+    );
     const reading =
       /(^| )(list|show|status|processes|usage|logs?|diff|databases|webhooks|console|watch|moments|find)$|^backup (verify|keygen)$/;
     expect(without.map(([path]) => path).filter(path => !reading.test(path))).to.deep.equal([]);

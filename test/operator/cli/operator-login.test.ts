@@ -17,19 +17,27 @@ import { postgresUrl } from '../../support/test-server.ts';
 const statuses = '/api/v1/EntityStatus';
 
 describe('login of the operator', () => {
-  const login = { user: `operator_${randomBytes(4).toString('hex')}`, password: randomBytes(12).toString('base64url') };
+  const login = {
+    user: `operator_${randomBytes(4).toString('hex')}`,
+    password: randomBytes(12).toString('base64url'),
+  };
   const environment: Record<string, string> = {
     MASTER_KEY: randomBytes(32).toString('base64'),
     PORT: '0',
     MANAGEMENT_PORT: '0',
   };
   const passwords = createQuickPasswords();
-  const manifest = checkManifest({ slug: 'acme', name: 'Acme', admin: { email: 'admin@acme.test' } }, 'acme');
+  const manifest = checkManifest(
+    { slug: 'acme', name: 'Acme', admin: { email: 'admin@acme.test' } },
+    'acme',
+  );
 
   before(async () => {
     environment.DATABASE_URL = databaseUrl(postgresUrl(), login.user, login);
     await withConnection(postgresUrl(), async client => {
-      await client.query(`create role ${login.user} login createdb createrole password '${login.password}'`);
+      await client.query(
+        `create role ${login.user} login createdb createrole password '${login.password}'`,
+      );
       await client.query(`create database ${login.user} owner ${login.user}`);
     });
   });
@@ -62,15 +70,26 @@ describe('login of the operator', () => {
     // The state after a run that was killed just before its end.
     await installation.statements.execute(`update tenants set status = 'provisioning'`);
     const { tenant, logins } = await provision(installation, passwords, manifest);
-    const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
+    const service = await startServer({
+      config,
+      installation,
+      log: pino({ level: 'silent' }),
+      passwords,
+    });
     const next = await makeNextBuild();
     try {
-      expect(await loginsOfTenant(service.port, tenant, logins[0])).to.deep.equal([tenant.roleName]);
+      expect(await loginsOfTenant(service.port, tenant, logins[0])).to.deep.equal([
+        tenant.roleName,
+      ]);
       for (const args of [
         ['migrate', 'acme'],
         ['rollback', 'acme', '--yes'],
       ]) {
-        const changed = await runCommand(next.file('scripts/tenant.ts'), [...args, '--despite-running'], environment);
+        const changed = await runCommand(
+          next.file('scripts/tenant.ts'),
+          [...args, '--despite-running'],
+          environment,
+        );
         expect([changed.code, changed.stderr], args[0]).to.deep.equal([0, '']);
       }
       expect(await connectedRoles(tenant.databaseName)).to.deep.equal([]);
@@ -86,10 +105,21 @@ describe('login of the operator', () => {
     const urlWithQuery = `postgresql://${url.host}/${login.user}?user=${login.user}&password=${login.password}`;
     const config = readConfig({ ...environment, DATABASE_URL: urlWithQuery });
     const installation = await openInstallation(config);
-    const made = await provision(installation, passwords, checkManifest({ ...manifest, slug: 'globex' }, 'globex'));
-    const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
+    const made = await provision(
+      installation,
+      passwords,
+      checkManifest({ ...manifest, slug: 'globex' }, 'globex'),
+    );
+    const service = await startServer({
+      config,
+      installation,
+      log: pino({ level: 'silent' }),
+      passwords,
+    });
     try {
-      expect(await loginsOfTenant(service.port, made.tenant, made.logins[0])).to.deep.equal([made.tenant.roleName]);
+      expect(await loginsOfTenant(service.port, made.tenant, made.logins[0])).to.deep.equal([
+        made.tenant.roleName,
+      ]);
     } finally {
       await service.stop();
       await installation.close();
@@ -104,17 +134,22 @@ describe('login of the operator', () => {
         'postgresql://op:secret@host/control?sslmode=require',
         'postgresql://acme_7:p%26%25%2F%20@host/acme?sslmode=require',
       ],
-      ['postgresql://host/control?user=op&password=secret', 'postgresql://acme_7:p%26%25%2F%20@host/acme'],
+      [
+        'postgresql://host/control?user=op&password=secret',
+        'postgresql://acme_7:p%26%25%2F%20@host/acme',
+      ],
       ['postgresql://op:secret@%2Frun%2Fpg/control', onSocket],
       ['postgresql:///control?host=/run/pg', onSocket],
       ['postgresql:///control?user=op&password=secret&host=/run/pg', onSocket],
     ];
-    for (const [operator, expected] of forms) expect(databaseUrl(operator, 'acme', tenant)).to.equal(expected);
+    for (const [operator, expected] of forms) {
+      expect(databaseUrl(operator, 'acme', tenant)).to.equal(expected);
+    }
   });
 
   /**
-   * Logs in over HTTP, reads and writes, and returns the roles that are connected to the tenant's database then: the
-   * operator's login must not be among them.
+   * Logs in over HTTP, reads and writes, and returns the roles that are connected to the
+   * tenant's database then: the operator's login must not be among them.
    */
   async function loginsOfTenant(
     port: number,
@@ -122,7 +157,9 @@ describe('login of the operator', () => {
     credentials: unknown,
   ): Promise<string[]> {
     const url = `http://127.0.0.1:${port}`;
-    const { status, body } = await new Client(url).post('/api/v1/auth/login', credentials, { 'X-Tenant': guid });
+    const { status, body } = await new Client(url).post('/api/v1/auth/login', credentials, {
+      'X-Tenant': guid,
+    });
     expect(status).to.equal(200);
     const client = new Client(url, body);
     expect((await client.get(statuses)).status).to.equal(200);

@@ -26,13 +26,21 @@ describe('program of the command line', () => {
   }
 
   it('--version names the build', async () => {
-    const { code, stdout } = await runCommand('scripts/backoffice.ts', ['--version', '--json'], world.environment);
+    const { code, stdout } = await runCommand(
+      'scripts/backoffice.ts',
+      ['--version', '--json'],
+      world.environment,
+    );
     expect(code).to.equal(0);
     expect(JSON.parse(stdout)).to.have.all.keys('build', 'tenant', 'control', 'node');
   });
 
   it('the help has each command in a group, on one line of at most 80 characters', async () => {
-    const { code, stdout } = await runCommand('scripts/backoffice.ts', ['--help'], world.environment);
+    const { code, stdout } = await runCommand(
+      'scripts/backoffice.ts',
+      ['--help'],
+      world.environment,
+    );
     expect(code).to.equal(0);
     const commands = stdout.slice(stdout.indexOf('Tenants:'), stdout.indexOf('Examples:'));
     expect(commands).to.match(/^People:\n {2}user .*\n {2}session /m);
@@ -63,7 +71,13 @@ describe('program of the command line', () => {
 
   it('help loads no module of a command, and list loads no entity manager', async () => {
     const load = async (...args: string[]): Promise<string> => {
-      const options = ['--import', traceModules, ...nodeOptions(), 'scripts/backoffice.ts', ...args];
+      const options = [
+        '--import',
+        traceModules,
+        ...nodeOptions(),
+        'scripts/backoffice.ts',
+        ...args,
+      ];
       return (await run(process.execPath, options)).stderr;
     };
     const [help, list] = await Promise.all([load('--help'), load('list')]);

@@ -10,10 +10,21 @@ const hasScript = spawnSync('script', ['--version']).stdout?.includes('util-linu
 describe('questions of the command line', () => {
   const world = useWorld();
 
-  /** Runs a command on a terminal, and types the answers, each when its question is on the screen. */
+  /**
+   * Runs a command on a terminal, and types the answers, each when its question is on the
+   * screen.
+   */
   async function onTerminal(args: string[], answers: [question: string, answer: string][]) {
-    const line = shellLine([process.execPath, ...nodeOptions(), `${root}scripts/backoffice.ts`, ...args]);
-    const running = startProgram('script', ['-qefc', line, '/dev/null'], { ...world.environment, TERM: 'dumb' });
+    const line = shellLine([
+      process.execPath,
+      ...nodeOptions(),
+      `${root}scripts/backoffice.ts`,
+      ...args,
+    ]);
+    const running = startProgram('script', ['-qefc', line, '/dev/null'], {
+      ...world.environment,
+      TERM: 'dumb',
+    });
     for (const [question, answer] of answers) {
       await eventually(async () => running.output.stdout.includes(question));
       running.process.stdin.write(answer);
@@ -22,20 +33,23 @@ describe('questions of the command line', () => {
     return { code, screen: stdout };
   }
 
-  (hasScript ? it : it.skip)('on a terminal, a command asks for what is missing, and Tab completes it', async () => {
-    const { code, screen } = await onTerminal(
-      ['user', 'role'],
-      [
-        ['Tenant (', 'glo\t'],
-        ['globex', '\r'],
-        ['E-mail address (', `${world.globex.admin.email}\r`],
-      ],
-    );
-    expect(screen)
-      .to.include('Tenant')
-      .and.match(/scope +All/);
-    expect(code).to.equal(0);
-  });
+  (hasScript ? it : it.skip)(
+    'on a terminal, a command asks for what is missing, and Tab completes it',
+    async () => {
+      const { code, screen } = await onTerminal(
+        ['user', 'role'],
+        [
+          ['Tenant (', 'glo\t'],
+          ['globex', '\r'],
+          ['E-mail address (', `${world.globex.admin.email}\r`],
+        ],
+      );
+      expect(screen)
+        .to.include('Tenant')
+        .and.match(/scope +All/);
+      expect(code).to.equal(0);
+    },
+  );
 
   it('without a terminal, a command asks nothing, names what is missing and exits with 2', async () => {
     const missing = {
@@ -45,7 +59,11 @@ describe('questions of the command line', () => {
       'server remove default': 'default has the control database',
     };
     for (const [line, text] of Object.entries(missing)) {
-      const { code, stderr } = await runCommand('scripts/backoffice.ts', line.split(' '), world.environment);
+      const { code, stderr } = await runCommand(
+        'scripts/backoffice.ts',
+        line.split(' '),
+        world.environment,
+      );
       expect({ code, text: stderr }, line).to.satisfy(
         (result: { code: number; text: string }) =>
           result.code === (line.startsWith('server') ? 1 : 2) && result.text.includes(text),

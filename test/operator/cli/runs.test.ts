@@ -9,22 +9,35 @@ describe('runs of migrations, and servers', () => {
   const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
 
   it('runs list, show and watch have the run with its tenants, and watch ends with it', async () => {
-    expect((await run('runs', 'show')).stderr).to.equal('There is no run yet. List them: bin/backoffice runs list\n');
+    expect((await run('runs', 'show')).stderr).to.equal(
+      'There is no run yet. List them: bin/backoffice runs list\n',
+    );
     await controlSql(world, `update tenants set schema_version = null where slug = 'acme'`);
     expect((await run('migrate', '--all')).code).to.equal(0);
     const head = (await migrationNames('tenant')).at(-1);
     const {
       items: [newest],
     } = JSON.parse((await run('runs', 'list', '--json')).stdout);
-    expect(newest).to.deep.include({ state: 'succeeded', head, tenants: 2, outcomes: { current: 1, migrated: 1 } });
+    expect(newest).to.deep.include({
+      state: 'succeeded',
+      head,
+      tenants: 2,
+      outcomes: { current: 1, migrated: 1 },
+    });
     const shown = JSON.parse((await run('runs', 'show', String(newest.id), '--json')).stdout);
-    expect(shown.tenants.map(({ slug, state }: Record<string, string>) => [slug, state])).to.deep.equal([
+    expect(
+      shown.tenants.map(({ slug, state }: Record<string, string>) => [slug, state]),
+    ).to.deep.equal([
       ['acme', 'migrated'],
       ['globex', 'current'],
     ]);
     const watched = await run('runs', 'watch', '--json');
     expect(watched.code).to.equal(0);
-    expect(JSON.parse(watched.stdout)).to.deep.include({ id: newest.id, state: 'succeeded', failed: [] });
+    expect(JSON.parse(watched.stdout)).to.deep.include({
+      id: newest.id,
+      state: 'succeeded',
+      failed: [],
+    });
   });
 
   it('--watch without a terminal is refused as wrong usage, unless documents are printed', async () => {
@@ -37,7 +50,8 @@ describe('runs of migrations, and servers', () => {
   });
 
   it('server set changes the capacity of a server, and refuses another name', async () => {
-    const capacity = async () => JSON.parse((await run('server', 'list', '--json')).stdout)[0].capacity;
+    const capacity = async () =>
+      JSON.parse((await run('server', 'list', '--json')).stdout)[0].capacity;
     const set = ['server', 'set', 'default', '--capacity'];
     expect((await run(...set, '1', '--dry-run')).stdout).to.equal(
       'default would take 1 tenant. Now it takes any number of tenants.\n',

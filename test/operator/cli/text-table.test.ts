@@ -5,10 +5,17 @@ describe('text table', () => {
   const guid = '5be26858-78fa-44f5-a95f-8ca37105bd5a';
   const rows = [
     { slug: 'acme', name: 'Acme Ltd', status: 'active', error: null, guid },
-    { slug: 'globex-international', name: 'Globex', status: 'suspended', error: 'index missing', guid },
+    {
+      slug: 'globex-international',
+      name: 'Globex',
+      status: 'suspended',
+      error: 'index missing',
+      guid,
+    },
   ];
 
-  const lines = (of: object[], width = Number.POSITIVE_INFINITY) => tableText(of, '', width).split('\n');
+  const lines = (of: object[], width = Number.POSITIVE_INFINITY) =>
+    tableText(of, '', width).split('\n');
 
   it('the columns of a table are aligned, and nothing is cut without a terminal', () => {
     const [head, first, second] = lines(rows);
@@ -17,17 +24,20 @@ describe('text table', () => {
     expect(second?.indexOf(guid)).to.equal(first?.indexOf(guid));
   });
 
-  for (const width of [120, 80, 60, 40, 20, 12])
+  for (const width of [120, 80, 60, 40, 20, 12]) {
     it(`a table fits into a terminal of ${width} columns and keeps its first column`, () => {
       const [head = '', first = '', second = ''] = lines(rows, width);
       for (const line of [head, first, second]) expect(line.length, line).to.be.at.most(width);
       expect(first).to.match(/^acme/);
       expect(second).to.match(width < 20 ? /^globex-inte…/ : /^globex-international/);
     });
+  }
 
   it('free text is cut, with an ellipsis; an id or a time is shown whole or not at all', () => {
     const createdAt = '2026-11-23T06:57:50.776Z';
-    const keys = [{ kid: guid, note: 'made by hand for the second shop', createdAt, retiredAt: createdAt }];
+    const keys = [
+      { kid: guid, note: 'made by hand for the second shop', createdAt, retiredAt: createdAt },
+    ];
     const [, row, note] = lines(keys, 80);
     expect(row).to.equal(`${guid}  made by hand for th…  2026-11-23T06:57:50Z`);
     expect(note).to.equal('Not shown at this width: retiredAt');
@@ -45,20 +55,28 @@ describe('text table', () => {
   });
 
   it('an error that is cut follows the table as a whole, once for all rows that have it', () => {
-    const error = 'check constraint "currencies_no_xxx" of relation "currencies" is violated by some row';
+    const error =
+      'check constraint "currencies_no_xxx" of relation "currencies" is violated by some row';
     const failed = [3, 4, 5, 6, 7].map(number => ({ slug: `shop-${number}`, error }));
     const others = [
       { slug: 'shop-8', error: 'short' },
       { slug: 'shop-9', error: null },
     ];
     const below = lines([...failed, ...others], 40).slice(8);
-    expect([below[0], below.slice(1).join(' ')]).to.deep.equal(['', `shop-3, shop-4, shop-5, 2 more: ${error}`]);
+    expect([below[0], below.slice(1).join(' ')]).to.deep.equal([
+      '',
+      `shop-3, shop-4, shop-5, 2 more: ${error}`,
+    ]);
     expect(lines(failed, 120)).to.have.length(6);
   });
 
   it('a reason that is cut or has no room follows the table as a whole, for each database', () => {
     const databases = [
-      { slug: 'acme', database: 'tenant_5', why: 'before the last move: bin/backoffice move acme --back' },
+      {
+        slug: 'acme',
+        database: 'tenant_5',
+        why: 'before the last move: bin/backoffice move acme --back',
+      },
       { slug: 'acme', database: 'tenant_6', why: 'serves the tenant' },
     ];
     const below = (width: number) => lines(databases, width).slice(3).join(' ');

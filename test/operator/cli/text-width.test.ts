@@ -16,18 +16,48 @@ describe('width of the text', () => {
   let email: string;
   let environment: Record<string, string>;
 
-  const run = (...args: string[]): Promise<ScriptResult> => runCommand('scripts/backoffice.ts', args, environment);
+  const run = (...args: string[]): Promise<ScriptResult> =>
+    runCommand('scripts/backoffice.ts', args, environment);
 
-  /** Makes a fleet with long names, several users, sessions, clients, archives and runs, one of which has failed. */
+  /**
+   * Makes a fleet with long names, several users, sessions, clients, archives and runs, one of
+   * which has failed.
+   */
   before(async () => {
-    environment = { ...world.environment, COLUMNS: String(width), ...(await backupSettings(folder)) };
+    environment = {
+      ...world.environment,
+      COLUMNS: String(width),
+      ...(await backupSettings(folder)),
+    };
     ({ email } = await addSampleUser(world, world.acme));
     await world.login(world.acme);
     const name = 'International Trading and Shipping Company of Lower Austria and Vienna Ltd';
     const lines = [
-      ['edit', 'acme', '--name', name, '--enable', 'legacyTokens', '--enable', 'anotherFeatureWithALongName'],
-      ['client', 'add', 'acme', email, '--name', 'Till in the second shop in Graz, beside the station'],
-      ['key', 'rotate', 'acme', '--reason', 'the yearly rotation of keys, as the rules of the company say'],
+      [
+        'edit',
+        'acme',
+        '--name',
+        name,
+        '--enable',
+        'legacyTokens',
+        '--enable',
+        'anotherFeatureWithALongName',
+      ],
+      [
+        'client',
+        'add',
+        'acme',
+        email,
+        '--name',
+        'Till in the second shop in Graz, beside the station',
+      ],
+      [
+        'key',
+        'rotate',
+        'acme',
+        '--reason',
+        'the yearly rotation of keys, as the rules of the company say',
+      ],
       ['backup', 'init'],
       ['backup', 'run', '--all'],
       ['suspend', 'nobody', '--yes'],
@@ -39,7 +69,8 @@ describe('width of the text', () => {
   });
 
   /**
-   * What a list or `show` needs, by its name; of some there is nothing to see without a restore or RECOVERY_COMMAND.
+   * What a list or `show` needs, by its name; of some there is nothing to see without a restore
+   * or RECOVERY_COMMAND.
    */
   const argumentsOf = (): Record<string, string> => ({
     show: 'acme',
@@ -63,14 +94,20 @@ describe('width of the text', () => {
 
   it('no line of list, of show or of any other view is wrapped on a terminal of 80 columns', async () => {
     const all = (await Promise.all(catalogue.map(operationsOf))).flat();
-    const looks = all.filter(({ effect, name }) => effect === 'reads' && ![...without, ...prose].includes(name));
+    const looks = all.filter(
+      ({ effect, name }) => effect === 'reads' && ![...without, ...prose].includes(name),
+    );
     expect(looks.length).to.be.greaterThan(15);
     const folded: Record<string, string[]> = {};
     for (const { name } of looks) {
-      const { code, stdout, stderr } = await run(...`${name} ${argumentsOf()[name] ?? ''}`.trim().split(' '));
+      const { code, stdout, stderr } = await run(
+        ...`${name} ${argumentsOf()[name] ?? ''}`.trim().split(' '),
+      );
       expect({ name, code, stderr }).to.deep.equal({ name, code: 0, stderr: '' });
       expect(stdout.trim(), name).to.not.equal('');
-      const lines = stdout.split('\n').filter(line => line.length > width && line.trim().includes(' '));
+      const lines = stdout
+        .split('\n')
+        .filter(line => line.length > width && line.trim().includes(' '));
       if (lines.length > 0) folded[name] = lines;
     }
     expect(folded).to.deep.equal({});

@@ -17,8 +17,13 @@ describe('usage', () => {
       [world.globex.id, '2025-01-31T23:00Z', 100, 100, 0, 0, 0, null],
       [world.acme.id, '2025-02-01T00:00Z', 7, 0, 0, 0, 0, null],
     ];
-    for (const row of rows)
-      await controlSql(world, `insert into tenant_usage values (${row.map(() => '?').join(', ')})`, row as never);
+    for (const row of rows) {
+      await controlSql(
+        world,
+        `insert into tenant_usage values (${row.map(() => '?').join(', ')})`,
+        row as never,
+      );
+    }
   });
 
   const run = (...args: string[]): Promise<ScriptResult> =>
@@ -29,12 +34,27 @@ describe('usage', () => {
   it('usage shows the sums of each tenant by month, the busiest first, and the last size of its database', async () => {
     expect(await read(...january)).to.deep.equal([
       {
-        ...{ tenant: 'globex', guid: world.globex.guid, period: '2025-01', requests: 100, refused: 100, writes: 0 },
-        ...{ responseBytes: 0, databaseMs: 0, databaseBytes: null, databaseMeasuredAt: null },
+        tenant: 'globex',
+        guid: world.globex.guid,
+        period: '2025-01',
+        requests: 100,
+        refused: 100,
+        writes: 0,
+        responseBytes: 0,
+        databaseMs: 0,
+        databaseBytes: null,
+        databaseMeasuredAt: null,
       },
       {
-        ...{ tenant: 'acme', guid: world.acme.guid, period: '2025-01', requests: 35, refused: 1, writes: 2 },
-        ...{ responseBytes: 2 ** 40 + 3_000, databaseMs: 1_502, databaseBytes: 9_000_000 },
+        tenant: 'acme',
+        guid: world.acme.guid,
+        period: '2025-01',
+        requests: 35,
+        refused: 1,
+        writes: 2,
+        responseBytes: 2 ** 40 + 3_000,
+        databaseMs: 1_502,
+        databaseBytes: 9_000_000,
         databaseMeasuredAt: '2025-01-31T23:00:00.000Z',
       },
     ]);
@@ -57,7 +77,9 @@ describe('usage', () => {
       ['2025-01-01T23:00Z', 20],
       ['2025-01-31T23:00Z', 5],
     ]);
-    expect(await periods('--from', '2025-01-31T23:30Z', '--to', '2025-03-01', '--by', 'month')).to.deep.equal([
+    expect(
+      await periods('--from', '2025-01-31T23:30Z', '--to', '2025-03-01', '--by', 'month'),
+    ).to.deep.equal([
       ['2025-01', 5],
       ['2025-02', 7],
     ]);
@@ -82,7 +104,11 @@ describe('usage', () => {
     const [first, second, ...more] = parse(stdout, { columns: true }) as Record<string, string>[];
     expect(more).to.deep.equal([]);
     expect(first).to.include({ tenant: 'globex', refused: '100', database_bytes: '' });
-    expect(second).to.include({ tenant: 'acme', period: '2025-01', response_bytes: String(2 ** 40 + 3_000) });
+    expect(second).to.include({
+      tenant: 'acme',
+      period: '2025-01',
+      response_bytes: String(2 ** 40 + 3_000),
+    });
     expect((await run(...january, '--csv', '--json')).code).to.equal(2);
   });
 

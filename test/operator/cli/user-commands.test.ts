@@ -22,7 +22,13 @@ describe('commands for users', () => {
     );
     const stored = () => controlSql(world, 'select * from users where id = ?', [user?.id]);
     const before = await stored();
-    const { code, stderr } = await tenant('user', 'role', 'acme', user?.email ?? '', 'Administrator');
+    const { code, stderr } = await tenant(
+      'user',
+      'role',
+      'acme',
+      user?.email ?? '',
+      'Administrator',
+    );
     expect([code, stderr]).to.deep.include(1);
     expect(stderr).to.include('registered@acme.test has not confirmed a registration');
     expect(await stored()).to.deep.equal(before);
@@ -36,7 +42,11 @@ describe('commands for users', () => {
       0,
       `Warning: ${user.email} is disabled. Allow the logins: bin/backoffice user enable acme ${user.email}\n`,
     ]);
-    await controlSql(world, 'update users set disabled_at = null, confirmed_at = null where id = ?', [user.id]);
+    await controlSql(
+      world,
+      'update users set disabled_at = null, confirmed_at = null where id = ?',
+      [user.id],
+    );
     const unconfirmed = await tenant('user', 'password', 'acme', user.email, '--yes');
     expect(unconfirmed.code).to.equal(0);
     expect(unconfirmed.stderr).to.include('has no login until the link of the mail is used');
@@ -48,14 +58,22 @@ describe('commands for users', () => {
     for (const [args, code, text] of [
       [['user', 'find', ''], 2, "argument 'email'. It is empty."],
       [['user', 'list', ' '], 2, "argument 'slug'. It is empty."],
-      [['user', 'add', 'acme', 'new@acme.test', '--last-name', '\u001b[31m'], 2, 'The last name must not'],
+      [
+        ['user', 'add', 'acme', 'new@acme.test', '--last-name', '\u001b[31m'],
+        2,
+        'The last name must not',
+      ],
       [['user', 'add', 'acme', 'new@acme.test', '--entity', '4711'], 1, 'acme has no entity 4711'],
       [
         ['user', 'role', 'acme', world.acme.admin.email, 'Nobody'],
         1,
         'acme has no role Nobody. Its roles are Administrator, Member',
       ],
-      [['user', 'add', 'acme', 'new@acme.test', '--first-name', ' '], 2, 'The first name must not be empty'],
+      [
+        ['user', 'add', 'acme', 'new@acme.test', '--first-name', ' '],
+        2,
+        'The first name must not be empty',
+      ],
     ] as const) {
       const result = await tenant(...args);
       expect([args, result.code]).to.deep.equal([args, code]);
@@ -74,7 +92,9 @@ describe('commands for users', () => {
       return stdout;
     };
     const found = JSON.parse(await find(` ${email.toUpperCase()}`, '--json'));
-    expect(found.map(({ tenant, status, role }: Record<string, string>) => [tenant, status, role])).to.deep.equal([
+    expect(
+      found.map(({ tenant, status, role }: Record<string, string>) => [tenant, status, role]),
+    ).to.deep.equal([
       ['acme', 'active', 'Member'],
       ['globex', 'active', 'Administrator'],
     ]);
@@ -85,7 +105,9 @@ describe('commands for users', () => {
   it('an index has the users by address, so that the search reads no user of the other tenants', async () => {
     const [plan] = await world.control.em.fork().transactional(async em => {
       await em.execute('set local enable_seqscan = off');
-      return em.execute<object[]>(`explain (format json) select from users where email = 'bob@acme.test'`);
+      return em.execute<object[]>(
+        `explain (format json) select from users where email = 'bob@acme.test'`,
+      );
     });
     expect(JSON.stringify(plan)).to.include('users_email_index');
   });

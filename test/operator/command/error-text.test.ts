@@ -5,7 +5,9 @@ import { postgresUrl } from '../../support/test-server.ts';
 
 describe('text of an error', () => {
   it('the text of an error can be stored with the outcomes of other tenants, wherever it is cut', async () => {
-    const texts = [`${'x'.repeat(299)}😀`, 'a character\0in between'].map(text => errorText(new Error(text)));
+    const texts = [`${'x'.repeat(299)}😀`, 'a character\0in between'].map(text =>
+      errorText(new Error(text)),
+    );
     const { rows } = await withConnection(postgresUrl(), client =>
       client.query<{ error: string }>('select error from json_to_recordset($1) as e (error text)', [
         JSON.stringify(texts.map(error => ({ error }))),

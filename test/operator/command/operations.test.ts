@@ -2,7 +2,11 @@ import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { catalogue } from '../../../src/operator/cli/catalogue.ts';
-import { type Context, type Operation, operationsOf } from '../../../src/operator/command/operation.ts';
+import {
+  type Context,
+  type Operation,
+  operationsOf,
+} from '../../../src/operator/command/operation.ts';
 import { withDefaults } from '../../../src/operator/command/operation-fields.ts';
 import { addSampleUser } from '../../accounts/auth/sample-users.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -31,7 +35,8 @@ describe('operations', () => {
   }
 
   /**
-   * Returns a digest of each table of the control database, except for those that change by themselves, and `others`.
+   * Returns a digest of each table of the control database, except for those that change by
+   * themselves, and `others`.
    */
   async function controlDigests(others: readonly string[] = []): Promise<object[]> {
     const tables = await controlSql<{ name: string }>(
@@ -41,13 +46,16 @@ describe('operations', () => {
     );
     const stable = tables.filter(({ name }) => ![...volatile, ...others].includes(name));
     const digests = stable.map(
-      ({ name }) => `select '${name}' as table, md5(string_agg(t::text, ',' order by t::text)) as rows from ${name} t`,
+      ({ name }) =>
+        `select '${name}' as table, md5(string_agg(t::text, ',' order by t::text)) as rows from ${name} t`,
     );
     return controlSql(world, digests.join(' union all '));
   }
 
   it('every operation that changes something has a plan, which --dry-run shows', () => {
-    const changing = all.filter(({ effect, changingFields }) => effect !== 'reads' || changingFields);
+    const changing = all.filter(
+      ({ effect, changingFields }) => effect !== 'reads' || changingFields,
+    );
     expect(changing.filter(({ plan }) => !plan).map(({ name }) => name)).to.deep.equal([]);
   });
 
@@ -74,12 +82,14 @@ describe('operations', () => {
       'control reseal': '',
       'control after-restore': '',
     };
-    // Their tests show the same: they need a restored database, another server, or a second migration.
+    // Their tests show the same: they need a restored database, another server, or a second
+    // migration.
     const others = ['rollback', 'restore swap', 'restore back', 'databases drop', 'server remove'];
     const confirmed = all.filter(({ effect }) => effect === 'destroys' || effect === 'locks out');
-    expect(confirmed.map(({ name }) => name).sort(), 'name them in lines or others above').to.deep.equal(
-      [...Object.keys(lines), ...others].sort(),
-    );
+    expect(
+      confirmed.map(({ name }) => name).sort(),
+      'name them in lines or others above',
+    ).to.deep.equal([...Object.keys(lines), ...others].sort());
     const before = await controlDigests(['operator_actions']);
     for (const [name, args] of Object.entries(lines)) {
       const line = `${name} ${args}`.trim().split(' ');
@@ -92,11 +102,15 @@ describe('operations', () => {
 
   it('the code of the operations uses neither the terminal nor the arguments of the process', async () => {
     const folder = fileURLToPath(new URL('../../../src/operator/', import.meta.url));
-    const definitions = (await readdir(folder, { recursive: true })).filter(file => file.endsWith('.command.ts'));
+    const definitions = (await readdir(folder, { recursive: true })).filter(file =>
+      file.endsWith('.command.ts'),
+    );
     expect(definitions.length).to.be.greaterThan(30);
     for (const file of definitions) {
       const code = await readFile(`${folder}${file}`, 'utf8');
-      expect(code, file).to.not.match(/process\.(argv|exit|on|stdin|stderr)|'commander'|\/cli\/|signals\.ts/);
+      expect(code, file).to.not.match(
+        /process\.(argv|exit|on|stdin|stderr)|'commander'|\/cli\/|signals\.ts/,
+      );
     }
   });
 
@@ -106,7 +120,15 @@ describe('operations', () => {
     const take = (document: unknown): void => void documents.push(document);
     const context: Context = {
       installation: world.installation,
-      output: { wantsDocuments: true, result: take, part: take, text: () => {}, list: take, page: take, warn: take },
+      output: {
+        wantsDocuments: true,
+        result: take,
+        part: take,
+        text: () => {},
+        list: take,
+        page: take,
+        warn: take,
+      },
       progress: { isVisible: false, step: () => {}, start: () => {}, advance: () => {} },
       signal: new AbortController().signal,
       agree: async () => undefined,
@@ -130,16 +152,29 @@ describe('operations', () => {
   it('--dry-run shows what would happen, and changes and records nothing in the control database', async () => {
     const user = await addSampleUser(world, world.acme);
     await world.login(world.acme, user);
-    const client = await json<{ id: string }>('client', 'add', 'acme', user.email, '--name', 'till');
+    const client = await json<{ id: string }>(
+      'client',
+      'add',
+      'acme',
+      user.email,
+      '--name',
+      'till',
+    );
     const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
     const gone = await world.provision('gone');
     await run('delete', gone.slug, '--yes');
-    const [tenants] = await controlSql<{ number: number }>(world, 'select count(*)::int as number from tenants');
+    const [tenants] = await controlSql<{ number: number }>(
+      world,
+      'select count(*)::int as number from tenants',
+    );
     const before = await controlDigests();
     const planned: [line: string, shown: object | RegExp][] = [
       ['suspend acme', { from: 'active', to: 'suspended' }],
       ['delete acme', { from: 'active', to: 'deleted' }],
-      ['purge gone', { slug: 'gone', guid: gone.guid, database: gone.database, users: 1, archives: 0 }],
+      [
+        'purge gone',
+        { slug: 'gone', guid: gone.guid, database: gone.database, users: 1, archives: 0 },
+      ],
       ['key rotate acme', { previous: key?.kid }],
       [`key disable acme ${key?.kid}`, { kid: key?.kid, isReplaced: true }],
       [`client revoke acme ${client.id}`, { id: client.id, name: 'till', tokens: 0 }],
@@ -164,28 +199,45 @@ describe('operations', () => {
       ['control reseal', {}],
       ['control after-restore', { keys: tenants?.number, tokens: 0 }],
     ];
-    for (const [line, shown] of planned)
-      expect(await json(...line.split(' '), '--dry-run'), line).to.deep.include({ state: 'planned', ...shown });
-    for (const line of [`session revoke acme --user ${user.email}`, `user disable acme ${user.email}`]) {
-      const { sessions } = await json<{ sessions: { email: string }[] }>(...line.split(' '), '--dry-run');
+    for (const [line, shown] of planned) {
+      expect(await json(...line.split(' '), '--dry-run'), line).to.deep.include({
+        state: 'planned',
+        ...shown,
+      });
+    }
+    for (const line of [
+      `session revoke acme --user ${user.email}`,
+      `user disable acme ${user.email}`,
+    ]) {
+      const { sessions } = await json<{ sessions: { email: string }[] }>(
+        ...line.split(' '),
+        '--dry-run',
+      );
       expect(
         sessions.map(({ email }) => email),
         line,
       ).to.deep.equal([user.email]);
     }
     const manifest = { slug: 'demo', server: 'default', state: 'planned', error: null };
-    expect(await json('provision', '--file', 'tenants/demo.json', '--dry-run')).to.deep.equal(manifest);
-    for (const line of ['databases prune', 'move settle acme'])
+    expect(await json('provision', '--file', 'tenants/demo.json', '--dry-run')).to.deep.equal(
+      manifest,
+    );
+    for (const line of ['databases prune', 'move settle acme']) {
       expect(await json(...line.split(' '), '--dry-run'), line).to.deep.equal([]);
+    }
     expect(await controlDigests()).to.deep.equal(before);
   });
 
-  // `defineChange` has one function for the change and its plan: two of its operations are enough.
+  // `defineChange` has one function for the change and its plan: two of its operations are
+  // enough.
   it('--dry-run refuses what the operation would refuse', async () => {
     const refused: [line: string, reason: RegExp][] = [
       ['purge acme', /acme is active. Delete it first/],
       ['suspend nobody', /There is no tenant nobody/],
-      ['clone acme globex', /^The tenant globex exists already and is active. Show it: bin\/backoffice show globex/],
+      [
+        'clone acme globex',
+        /^The tenant globex exists already and is active. Show it: bin\/backoffice show globex/,
+      ],
       ['restore acme --lost', /has database .* of acme: nothing was changed/],
       ['user add acme admin@acme.test', /acme has a user admin@acme.test already/],
       ['export nobody --to x.tar', /nobody/],

@@ -20,7 +20,10 @@ export async function openPage(
   const [name = '', value = ''] = cookie.split('=');
   await page.context().addCookies([{ name, value, url: origin }]);
   page.setDefaultTimeout(maxWaitMs);
-  page.on('console', message => ['error', 'warning'].includes(message.type()) && onError(message.text()));
+  page.on(
+    'console',
+    message => ['error', 'warning'].includes(message.type()) && onError(message.text()),
+  );
   page.on('pageerror', error => onError(String(error)));
   return page;
 }

@@ -11,7 +11,9 @@ describe('console: access', () => {
   it('the printed address of the console works once, and without its cookie every page is refused', async () => {
     expect((await fetch(opened.url)).status).to.equal(403);
     for (const path of [...pages, '/operations/suspend', '/runs/x', '/nowhere']) {
-      const response = await fetch(opened.origin + path, { headers: { Cookie: `${opened.cookie}x` } });
+      const response = await fetch(opened.origin + path, {
+        headers: { Cookie: `${opened.cookie}x` },
+      });
       expect(response.status, path).to.equal(403);
       expect(await response.text(), path).to.not.include('acme');
     }
@@ -23,7 +25,9 @@ describe('console: access', () => {
       const socket = connect(Number(new URL(opened.origin).port), '127.0.0.1');
       let text = '';
       socket.on('data', data => (text += data)).on('close', () => resolve(text));
-      socket.write(`GET / HTTP/1.1\r\nHost: evil.test\r\nCookie: ${opened.cookie}\r\nConnection: close\r\n\r\n`);
+      socket.write(
+        `GET / HTTP/1.1\r\nHost: evil.test\r\nCookie: ${opened.cookie}\r\nConnection: close\r\n\r\n`,
+      );
     });
     expect(response)
       .to.match(/^HTTP\/1.1 403/)
@@ -39,10 +43,14 @@ describe('console: access', () => {
       { 'Sec-Fetch-Site': 'cross-site' },
       { 'Sec-Fetch-Site': 'same-site' },
     ];
-    for (const headers of attacks)
+    for (const headers of attacks) {
       expect((await opened.submit('/operations/suspend', fields, headers)).status).to.equal(403);
-    for (const token of ['', 'x'.repeat(43)])
-      expect((await opened.submit('/operations/suspend', { ...fields, token })).text).to.include('Open it again');
+    }
+    for (const token of ['', 'x'.repeat(43)]) {
+      expect((await opened.submit('/operations/suspend', { ...fields, token })).text).to.include(
+        'Open it again',
+      );
+    }
     expect((await opened.get('/log')).text).to.include('This console has run nothing yet');
   });
 
@@ -61,9 +69,13 @@ describe('console: access', () => {
 
   it('a thousand connections that send nothing shut nobody out', async () => {
     const port = Number(new URL(opened.origin).port);
-    const sockets = Array.from({ length: 1_000 }, () => connect(port, '127.0.0.1').on('error', () => {}));
+    const sockets = Array.from({ length: 1_000 }, () =>
+      connect(port, '127.0.0.1').on('error', () => {}),
+    );
     await Promise.all(
-      sockets.map(socket => new Promise(resolve => socket.once('connect', resolve).once('close', resolve))),
+      sockets.map(
+        socket => new Promise(resolve => socket.once('connect', resolve).once('close', resolve)),
+      ),
     );
     expect((await opened.get('/')).status).to.equal(200);
     for (const socket of sockets) socket.destroy();
@@ -80,7 +92,11 @@ describe('console: access', () => {
       [['--allow', 'constructor'], /constructor, which is neither a command/],
     ];
     for (const [args, reason] of refused) {
-      const { code, stderr } = await runCommand('scripts/backoffice.ts', ['console', ...args], world.environment);
+      const { code, stderr } = await runCommand(
+        'scripts/backoffice.ts',
+        ['console', ...args],
+        world.environment,
+      );
       expect({ args, code }).to.deep.equal({ args, code: 2 });
       expect(stderr).to.match(reason);
     }
@@ -90,32 +106,61 @@ describe('console: access', () => {
     const readOnly = await openConsole(world.environment, ['--no-browser', '--read-only']);
     const { status, text } = await readOnly.get('/operations/resume?slug=acme');
     expect(status).to.equal(200);
-    expect(text).to.include('This console does not run it').and.include('value="plan"').and.not.include('value="run"');
+    expect(text)
+      .to.include('This console does not run it')
+      .and.include('value="plan"')
+      .and.not.include('value="run"');
     const plan = await readOnly.ended(
       (await readOnly.submit('/operations/suspend', { slug: 'acme', step: 'plan' })).path,
     );
-    expect(plan.text).to.include('will not be served until it is resumed').and.not.include('id="perform"');
+    expect(plan.text)
+      .to.include('will not be served until it is resumed')
+      .and.not.include('id="perform"');
     expect(plan.text).to.include('This console does not run suspend');
     expect((await readOnly.get('/rollouts')).text)
       .to.include('/operations/migrate')
       .and.not.include('class="do"');
-    const refused = await readOnly.submit('/operations/resume', { slug: 'acme', reason: 'ticket 9', step: 'run' });
+    const refused = await readOnly.submit('/operations/resume', {
+      slug: 'acme',
+      reason: 'ticket 9',
+      step: 'run',
+    });
     expect(refused.text).to.include('does not run resume');
-    expect(refused.text, 'what was typed stays').to.include('value="acme"').and.include('value="ticket 9"');
-    expect((await readOnly.submit('/operations/list', { step: 'run' })).text).to.include('does not run list');
+    expect(refused.text, 'what was typed stays')
+      .to.include('value="acme"')
+      .and.include('value="ticket 9"');
+    expect((await readOnly.submit('/operations/list', { step: 'run' })).text).to.include(
+      'does not run list',
+    );
     await readOnly.stop();
   });
 
   it('a team is known by the header of its proxy only, runs what it was allowed, gives a reason, and is named in the log', async () => {
-    const args = ['--trusted-proxy', '127.0.0.1', '--user-header', 'X-Forwarded-Email', '--allow', 'support,refresh'];
-    const team = await openConsole(world.environment, args, { 'X-Forwarded-Email': 'jane@example.com' });
+    const args = [
+      '--trusted-proxy',
+      '127.0.0.1',
+      '--user-header',
+      'X-Forwarded-Email',
+      '--allow',
+      'support,refresh',
+    ];
+    const team = await openConsole(world.environment, args, {
+      'X-Forwarded-Email': 'jane@example.com',
+    });
     expect((await fetch(team.origin)).status).to.equal(403);
-    for (const name of ['a@b.test, jane@example.com', ' '])
+    for (const name of ['a@b.test, jane@example.com', ' ']) {
       expect((await team.get('/', { 'X-Forwarded-Email': name })).status, name).to.equal(403);
-    expect((await team.submit('/operations/suspend', { slug: 'acme', step: 'run' })).text).to.include('does not run');
-    expect((await team.get('/operations/refresh?slug=acme')).text).to.not.include('does not run it');
+    }
+    expect(
+      (await team.submit('/operations/suspend', { slug: 'acme', step: 'run' })).text,
+    ).to.include('does not run');
+    expect((await team.get('/operations/refresh?slug=acme')).text).to.not.include(
+      'does not run it',
+    );
     const fields = { slug: 'acme', email: 'new@acme.test', step: 'run' };
-    expect((await team.submit('/operations/user/add', fields)).text).to.include('Reason: Fill this in');
+    expect((await team.submit('/operations/user/add', fields)).text).to.include(
+      'Reason: Fill this in',
+    );
     const { path } = await team.submit('/operations/user/add', { ...fields, reason: 'ticket 7' });
     const run = await team.ended(path);
     expect(run.text).to.include('jane@example.com');
@@ -134,7 +179,9 @@ describe('console: access', () => {
     expect([others.status, others.text.includes('It is done.')]).to.deep.equal([200, true]);
     await team.stop();
     const elsewhere = ['--trusted-proxy', '10.0.0.7', '--user-header', 'X-Forwarded-Email'];
-    const forged = await openConsole(world.environment, elsewhere, { 'X-Forwarded-Email': 'jane@example.com' });
+    const forged = await openConsole(world.environment, elsewhere, {
+      'X-Forwarded-Email': 'jane@example.com',
+    });
     expect((await forged.get('/')).status).to.equal(403);
     await forged.stop();
   });

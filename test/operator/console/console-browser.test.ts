@@ -33,7 +33,10 @@ import { useConsole } from './console-client.ts';
     await page.keyboard.press('Enter');
     await page.getByRole('status').filter({ hasText: 'It is done' }).waitFor();
     expect(await findViolations(page)).to.deep.equal([]);
-    const [row] = await controlSql<{ status: string }>(world, `select status from tenants where slug = 'globex'`);
+    const [row] = await controlSql<{ status: string }>(
+      world,
+      `select status from tenants where slug = 'globex'`,
+    );
     expect(row?.status).to.equal('suspended');
     await page.close();
   });

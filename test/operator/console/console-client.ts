@@ -6,8 +6,19 @@ import { controlSql, type World } from '../../support/world.ts';
 
 /** The pages that only show something. */
 export const pages = [
-  ...['/', '/tenants', '/tenants?q=admin@acme.test', '/tenants/acme', '/rollouts', '/recovery', '/recovery/acme'],
-  ...['/tenants/acme/commands', '/tenants?health=unwell', '/findings', '/capacity', '/log', '/operations'],
+  '/',
+  '/tenants',
+  '/tenants?q=admin@acme.test',
+  '/tenants/acme',
+  '/rollouts',
+  '/recovery',
+  '/recovery/acme',
+  '/tenants/acme/commands',
+  '/tenants?health=unwell',
+  '/findings',
+  '/capacity',
+  '/log',
+  '/operations',
 ];
 
 /** A page or another response of the console. */
@@ -29,10 +40,17 @@ export interface OpenConsole {
   readonly process: ReturnType<typeof startScript>['process'];
   get(path: string, headers?: Record<string, string>): Promise<ConsoleResponse>;
   /** Fills in a form of a page, with its token, and sends it. */
-  submit(path: string, fields: Record<string, string>, headers?: Record<string, string>): Promise<ConsoleResponse>;
+  submit(
+    path: string,
+    fields: Record<string, string>,
+    headers?: Record<string, string>,
+  ): Promise<ConsoleResponse>;
   /** Reads the events of a run until they end with it, and then its page. */
   ended(path: string): Promise<ConsoleResponse>;
-  /** Sends SIGTERM. @returns the exit code */
+  /**
+   * Sends SIGTERM.
+   * @returns the exit code
+   */
   stop(): Promise<number | null>;
 }
 
@@ -56,15 +74,28 @@ export async function openConsole(
   const start = printed.includes('token=') ? await fetch(printed) : undefined;
   const cookie = start?.headers.get('set-cookie')?.split(';')[0] ?? '';
   const request = async (path: string, more: RequestInit = {}): Promise<ConsoleResponse> => {
-    const all = { ...(cookie && { Cookie: cookie }), ...headers, ...(more.headers as Record<string, string>) };
+    const all = {
+      ...(cookie && { Cookie: cookie }),
+      ...headers,
+      ...(more.headers as Record<string, string>),
+    };
     const response = await fetch(origin + path, { redirect: 'manual', ...more, headers: all });
     const location = response.headers.get('location');
     if (location !== null) return request(location);
-    return { status: response.status, text: await response.text(), headers: response.headers, path };
+    return {
+      status: response.status,
+      text: await response.text(),
+      headers: response.headers,
+      path,
+    };
   };
   const get: OpenConsole['get'] = (path, more = {}) => request(path, { headers: more });
   return {
-    ...{ origin, url: printed, cookie, process, get },
+    origin,
+    url: printed,
+    cookie,
+    process,
+    get,
     submit: async (path, fields, more = {}) => {
       const [page = ''] = path.split(/\/(?:perform|cancel)$/);
       const { text } = await get(page);
@@ -73,7 +104,11 @@ export async function openConsole(
       const id = /name="form" value="([^"]+)"/.exec(form)?.[1];
       const body = new URLSearchParams({ token, ...(id && { form: id }), ...fields }).toString();
       const type = 'application/x-www-form-urlencoded';
-      return request(path, { method: 'POST', body, headers: { 'Content-Type': type, Origin: origin, ...more } });
+      return request(path, {
+        method: 'POST',
+        body,
+        headers: { 'Content-Type': type, Origin: origin, ...more },
+      });
     },
     ended: async path => {
       const last = await eventually(async () => {
@@ -93,7 +128,10 @@ export async function openConsole(
   };
 }
 
-/** Opens the console of a world before the tests of a `describe`, and stops it after them: see `use`. */
+/**
+ * Opens the console of a world before the tests of a `describe`, and stops it after them: see
+ * `use`.
+ */
 export function useConsole(world: World): OpenConsole {
   return use(async () => {
     const opened = await openConsole(world.environment, ['--no-browser']);

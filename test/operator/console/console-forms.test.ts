@@ -8,10 +8,15 @@ import { addSampleUser } from '../../accounts/auth/sample-users.ts';
 import { controlSql, sql, useWorld } from '../../support/world.ts';
 import { lastAction, pages, useConsole } from './console-client.ts';
 
-/** Returns the text of a page, without the command that a form stands for and without the mode of the console. */
+/**
+ * Returns the text of a page, without the command that a form stands for and without the mode
+ * of the console.
+ */
 function visibleText(page: string): string {
   const main = /<main[^>]*>([\s\S]*)<\/main>/.exec(page)?.[1] ?? page;
-  const text = main.replace(/<pre[^>]*aria-label="the command"[\s\S]*?<\/pre>/g, ' ').replace(/<[^>]+>/g, ' ');
+  const text = main
+    .replace(/<pre[^>]*aria-label="the command"[\s\S]*?<\/pre>/g, ' ')
+    .replace(/<[^>]+>/g, ' ');
 
   return text
     .replace(/&#(\d+);/g, (_, code: string) => String.fromCharCode(Number(code)))
@@ -37,7 +42,10 @@ describe('console: forms, plans and runs', () => {
   const opened = useConsole(world);
 
   const statusOf = async (slug: string): Promise<string | undefined> => {
-    const [row] = await controlSql<{ status: string }>(world, `select status from tenants where slug = '${slug}'`);
+    const [row] = await controlSql<{ status: string }>(
+      world,
+      `select status from tenants where slug = '${slug}'`,
+    );
     return row?.status;
   };
   /** The operations with a form, by name. */
@@ -62,7 +70,8 @@ describe('console: forms, plans and runs', () => {
     const found: string[] = [];
     for (const name of all.keys()) {
       const words = visibleText((await opened.get(`${operationPath(name)}?slug=acme`)).text);
-      const technical = words.match(/--[a-z][\w-]*|\bstd(in|out|err)\b|\b[A-Z]{2,}(_[A-Z]+)+\b/g) ?? [];
+      const technical =
+        words.match(/--[a-z][\w-]*|\bstd(in|out|err)\b|\b[A-Z]{2,}(_[A-Z]+)+\b/g) ?? [];
       found.push(...technical.map(word => `${name}: ${word}`));
     }
 
@@ -75,7 +84,9 @@ describe('console: forms, plans and runs', () => {
 
     for (const [name, { fields }] of all) {
       const { text } = await opened.get(`${operationPath(name)}?slug=acme`);
-      for (const [field, definition] of Object.entries(fields).filter(([, each]) => isNumber(each))) {
+      for (const [field, definition] of Object.entries(fields).filter(([, each]) =>
+        isNumber(each),
+      )) {
         if (ids.includes(`${name} ${field}`)) continue;
         found.push(field);
         expect(definition.unit, `${name} ${field}`).to.be.a('string');
@@ -86,21 +97,49 @@ describe('console: forms, plans and runs', () => {
       }
     }
 
-    expect(found).to.include.members(['pause', 'keep', 'concurrency', 'canary', 'capacity', 'count', 'limit']);
+    expect(found).to.include.members([
+      'pause',
+      'keep',
+      'concurrency',
+      'canary',
+      'capacity',
+      'count',
+      'limit',
+    ]);
   });
 
   it('what can be listed is picked: every other text that an operation takes is one that nobody can list', () => {
     const written: readonly string[] = [
-      ...['name', 'newSlug', 'appId', 'appUrl', 'adminEmail', 'firstName', 'lastName', 'entity', 'text'],
-      ...['reason', 'file', 'to', 'before', 'activity', 'audit', 'people', 'withoutMac'],
+      'name',
+      'newSlug',
+      'appId',
+      'appUrl',
+      'adminEmail',
+      'firstName',
+      'lastName',
+      'entity',
+      'text',
+      'reason',
+      'file',
+      'to',
+      'before',
+      'activity',
+      'audit',
+      'people',
+      'withoutMac',
     ];
     const isWritten = (name: string, field: string): boolean =>
       written.includes(field) ||
-      ['provision slug', 'user add email', 'user find email', 'webhooks disable id'].includes(`${name} ${field}`);
+      ['provision slug', 'user add email', 'user find email', 'webhooks disable id'].includes(
+        `${name} ${field}`,
+      );
 
     const unlisted = [...all].flatMap(([name, { fields }]) =>
       Object.entries(fields)
-        .filter(([, { kind, choices, unit }]) => kind === 'text' && choices === undefined && unit === undefined)
+        .filter(
+          ([, { kind, choices, unit }]) =>
+            kind === 'text' && choices === undefined && unit === undefined,
+        )
         .filter(([field]) => !isWritten(name, field))
         .map(([field]) => `${name} ${field}`),
     );
@@ -110,8 +149,12 @@ describe('console: forms, plans and runs', () => {
 
   it('a form shows the fields that its button needs, and folds the others away', async () => {
     const fieldsOf = async (path: string) => {
-      const [before = '', more = ''] = (await opened.get(path)).text.split(/id="form"|<details class="more">/).slice(1);
-      const names = (html: string) => [...new Set([...html.matchAll(/ name="(\w+)"/g)].map(([, name]) => name))];
+      const [before = '', more = ''] = (await opened.get(path)).text
+        .split(/id="form"|<details class="more">/)
+        .slice(1);
+      const names = (html: string) => [
+        ...new Set([...html.matchAll(/ name="(\w+)"/g)].map(([, name]) => name)),
+      ];
       return {
         shown: names(before).filter(name => !['q', 'token', 'form', 'step'].includes(name ?? '')),
         more: names(more),
@@ -138,13 +181,20 @@ describe('console: forms, plans and runs', () => {
     expect(migrate.text).to.match(/<input type="checkbox" name="slug" value="globex">/);
     expect(packs.text).to.match(/<input type="checkbox" name="packs" value="currencies">/);
     expect(move.text).to.match(/<select id="f-to"[^>]*>.*<option value="default">/);
-    expect(user.text).to.match(new RegExp(`<select id="f-email"[^>]*>.*<option value="${world.acme.admin.email}">`));
-    expect((await opened.submit('/operations/migrate', { slug: 'acme', step: 'command' })).text).to.include(
-      'bin/backoffice migrate acme',
+    expect(user.text).to.match(
+      new RegExp(`<select id="f-email"[^>]*>.*<option value="${world.acme.admin.email}">`),
     );
     expect(
-      (await opened.submit('/operations/packs/apply', { slug: 'acme', packs: 'units,countries', step: 'command' }))
-        .text,
+      (await opened.submit('/operations/migrate', { slug: 'acme', step: 'command' })).text,
+    ).to.include('bin/backoffice migrate acme');
+    expect(
+      (
+        await opened.submit('/operations/packs/apply', {
+          slug: 'acme',
+          packs: 'units,countries',
+          step: 'command',
+        })
+      ).text,
     ).to.include('bin/backoffice packs apply acme --packs=units,countries');
   });
 
@@ -153,19 +203,29 @@ describe('console: forms, plans and runs', () => {
 
     const { text } = await opened.submit('/operations/user/disable', fields);
 
-    expect(text).to.include(`<option value="${world.globex.admin.email}">`).and.include('value="ticket 7"');
+    expect(text)
+      .to.include(`<option value="${world.globex.admin.email}">`)
+      .and.include('value="ticket 7"');
     expect(text).to.not.include('role="alert"');
   });
 
   it('a time is filled in as a browser has it, and is in UTC', async () => {
-    const { text } = await opened.submit('/operations/logs', { since: '2026-11-21T14:05', step: 'command' });
+    const { text } = await opened.submit('/operations/logs', {
+      since: '2026-11-21T14:05',
+      step: 'command',
+    });
 
     expect(text).to.include('bin/backoffice logs --since=2026-11-21T14:05Z');
     expect(text).to.match(/<input type="datetime-local" step="1" value="2026-11-21T14:05"/);
   });
 
   it('what an operation refuses speaks of the fields of its form', async () => {
-    const { path } = await opened.submit('/operations/move', { slug: 'acme', to: 'default', back: 'on', step: 'plan' });
+    const { path } = await opened.submit('/operations/move', {
+      slug: 'acme',
+      to: 'default',
+      back: 'on',
+      step: 'plan',
+    });
 
     const { text } = await opened.ended(path);
 
@@ -174,12 +234,21 @@ describe('console: forms, plans and runs', () => {
 
   it('a plan of an operation that only changes something is not done if it would be another one by now', async () => {
     const plan = await opened.ended(
-      (await opened.submit('/operations/edit', { slug: 'globex', name: 'Globex International', step: 'plan' })).path,
+      (
+        await opened.submit('/operations/edit', {
+          slug: 'globex',
+          name: 'Globex International',
+          step: 'plan',
+        })
+      ).path,
     );
     await controlSql(world, `update tenants set name = 'Globex of others' where slug = 'globex'`);
 
     const stale = await opened.ended((await opened.submit(`${plan.path}/perform`, {})).path);
-    const [row] = await controlSql<{ name: string }>(world, `select name from tenants where slug = 'globex'`);
+    const [row] = await controlSql<{ name: string }>(
+      world,
+      `select name from tenants where slug = 'globex'`,
+    );
     await controlSql(world, `update tenants set name = 'Globex' where slug = 'globex'`);
 
     expect(stale.text).to.include('The plan has changed. Make it again.');
@@ -195,16 +264,23 @@ describe('console: forms, plans and runs', () => {
   });
 
   it('a form with wrong values is shown again, with a link from each error to its field', async () => {
-    const { status, text } = await opened.submit('/operations/provision', { step: 'plan', slug: 'new' });
+    const { status, text } = await opened.submit('/operations/provision', {
+      step: 'plan',
+      slug: 'new',
+    });
     expect(status).to.equal(422);
-    expect(text).to.include('role="alert"').and.include('href="#f-adminEmail"').and.include('value="new"');
+    expect(text)
+      .to.include('role="alert"')
+      .and.include('href="#f-adminEmail"')
+      .and.include('value="new"');
   });
 
   it('an argument that is the word of another command neither runs nor shows that command', async () => {
-    for (const step of ['run', 'command'])
+    for (const step of ['run', 'command']) {
       expect((await opened.submit('/operations/databases', { slug: 'prune', step })).text, step)
         .to.include('is a command of its own')
         .and.not.include('bin/backoffice databases prune');
+    }
   });
 
   it('a plan changes nothing, also when an argument begins with a hyphen; its secret reaches the command, and no page, command line or log shows it', async () => {
@@ -212,7 +288,10 @@ describe('console: forms, plans and runs', () => {
     const users = () => controlSql(world, `select from users where email = '${email}'`);
     const fields = { slug: 'acme', email, password, step: 'plan' };
     const plan = await opened.ended((await opened.submit('/operations/user/add', fields)).path);
-    expect(plan.text).to.include('Would be added').and.include('--password-stdin').and.not.include(password);
+    expect(plan.text)
+      .to.include('Would be added')
+      .and.include('--password-stdin')
+      .and.not.include(password);
     expect(await users()).to.have.length(0);
     const added = await opened.ended((await opened.submit(`${plan.path}/perform`, {})).path);
     expect(await users(), added.text).to.have.length(1);
@@ -222,7 +301,11 @@ describe('console: forms, plans and runs', () => {
   });
 
   it('an operation that locks out shows its plan, wants the name typed, runs once, and is logged with its reason', async () => {
-    const planned = await opened.submit('/operations/suspend', { slug: 'globex', reason: 'unpaid', step: 'run' });
+    const planned = await opened.submit('/operations/suspend', {
+      slug: 'globex',
+      reason: 'unpaid',
+      step: 'run',
+    });
     const plan = await opened.ended(planned.path);
     expect(plan.text).to.include('globex will not be served until it is resumed');
     expect(plan.text).to.match(/slug=globex&(amp;|#38;)reason=unpaid">Change the values/);
@@ -243,7 +326,10 @@ describe('console: forms, plans and runs', () => {
   it('a plan that no longer holds is not done, and a login in the meantime does not change a plan', async () => {
     const { email, password } = await addSampleUser(world, world.acme);
     const plan = async () =>
-      opened.ended((await opened.submit('/operations/user/remove', { slug: 'acme', email, step: 'plan' })).path);
+      opened.ended(
+        (await opened.submit('/operations/user/remove', { slug: 'acme', email, step: 'plan' }))
+          .path,
+      );
     const perform = async ({ path }: { path: string }) =>
       opened.ended((await opened.submit(`${path}/perform`, { typed: email })).path);
     const stale = await plan();
@@ -260,7 +346,10 @@ describe('console: forms, plans and runs', () => {
   });
 
   it('a plan that says that it is refused cannot be done', async () => {
-    await controlSql(world, `update tenants set schema_version = '0000-before' where slug = 'acme'`);
+    await controlSql(
+      world,
+      `update tenants set schema_version = '0000-before' where slug = 'acme'`,
+    );
     await controlSql(
       world,
       `insert into processes (id, kind, host, pid, build, seen_at)
@@ -288,7 +377,8 @@ describe('console: forms, plans and runs', () => {
       (await opened.submit('/operations/migrate', { slug: 'acme', step: 'run' })).path,
     );
 
-    const link = /<a href="(\/rollouts\/\d+)">bin\/backoffice runs show \d+<\/a>/.exec(text)?.[1] ?? '';
+    const link =
+      /<a href="(\/rollouts\/\d+)">bin\/backoffice runs show \d+<\/a>/.exec(text)?.[1] ?? '';
     expect((await opened.get(link)).text).to.include('href="/tenants/acme"');
   });
 
@@ -297,8 +387,15 @@ describe('console: forms, plans and runs', () => {
       world,
       `select email from users where tenant_id = (select id from tenants where slug = 'acme') order by id limit 1`,
     );
-    const fields = { slug: 'acme', email: admin?.email ?? '', name: 'till', step: 'run', form: 'once' };
-    const add = async (more = {}) => (await opened.submit('/operations/client/add', { ...fields, ...more })).path;
+    const fields = {
+      slug: 'acme',
+      email: admin?.email ?? '',
+      name: 'till',
+      step: 'run',
+      form: 'once',
+    };
+    const add = async (more = {}) =>
+      (await opened.submit('/operations/client/add', { ...fields, ...more })).path;
     const [first, second] = await Promise.all([add(), add()]);
     expect(second).to.equal(first);
     expect(await add({ step: 'plan' })).to.not.equal(first);
@@ -322,7 +419,9 @@ describe('console: forms, plans and runs', () => {
       await first.body?.getReader().read();
       gone.abort();
       const { text } = await opened.ended(path);
-      expect(text).to.include('It is done, and found something.').and.include('TEMPORARY on database');
+      expect(text)
+        .to.include('It is done, and found something.')
+        .and.include('TEMPORARY on database');
       expect(text).to.include('class="state warn"').and.not.include('It has failed');
       const findings = (await opened.get('/findings?tenant=acme')).text;
       expect(findings)
@@ -330,8 +429,12 @@ describe('console: forms, plans and runs', () => {
         .and.include('TEMPORARY on database')
         .and.include('CREATE INDEX by_hand ON public.countries');
       const id = /name="finding" value="(\w+)"/.exec(findings)?.[1] ?? '';
-      expect((await opened.get('/tenants/acme')).text).to.include(`href="/findings?id=${id}#${id}"`);
-      expect(findings).to.include(`/operations/doctor?fix=on&#38;finding=${id}">bin/backoffice doctor --fix ${id}</a>`);
+      expect((await opened.get('/tenants/acme')).text).to.include(
+        `href="/findings?id=${id}#${id}"`,
+      );
+      expect(findings).to.include(
+        `/operations/doctor?fix=on&#38;finding=${id}">bin/backoffice doctor --fix ${id}</a>`,
+      );
     } finally {
       await sql(world.acme, 'drop index by_hand');
       await controlSql(world, `revoke temporary on database "${database}" from "${database}"`);
@@ -345,7 +448,10 @@ describe('console: forms, plans and runs', () => {
       select tenant_id, 'large' || n || '@globex.test', 'none', 'Large', 'Result', id, 'Self'
         from roles, generate_series(1, 300) n where name = 'Member' and tenant_id = ${globex}`;
     await controlSql(world, insert);
-    await controlSql(world, `update tenants set name = 'BEGIN' || repeat('x', 30000) || 'END' where slug = 'globex'`);
+    await controlSql(
+      world,
+      `update tenants set name = 'BEGIN' || repeat('x', 30000) || 'END' where slug = 'globex'`,
+    );
     try {
       const list = await opened.ended(
         (await opened.submit('/operations/user/list', { slug: 'globex', step: 'run' })).path,
@@ -358,9 +464,13 @@ describe('console: forms, plans and runs', () => {
       expect(list.text)
         .to.include(`${(total - 200).toLocaleString('en')} further rows are not shown`)
         .and.include(`href="${list.path}/output"`);
-      const rows = (await opened.get(`${list.path}/output`)).text.split('\n').filter(row => row.startsWith('large'));
+      const rows = (await opened.get(`${list.path}/output`)).text
+        .split('\n')
+        .filter(row => row.startsWith('large'));
       expect(rows).to.have.length(300);
-      const shown = await opened.ended((await opened.submit('/operations/show', { slug: 'globex', step: 'run' })).path);
+      const shown = await opened.ended(
+        (await opened.submit('/operations/show', { slug: 'globex', step: 'run' })).path,
+      );
       expect(shown.text)
         .to.match(/BEGINx+\n…\nx+END/)
         .and.match(/[\d,]+ characters are not shown/)

@@ -14,7 +14,9 @@ describe('console: pages', () => {
     const names = [world.acme, world.globex];
     const allow = (isAllowed: boolean) =>
       Promise.all(
-        names.map(({ database }) => controlSql(world, `alter database "${database}" allow_connections ${isAllowed}`)),
+        names.map(({ database }) =>
+          controlSql(world, `alter database "${database}" allow_connections ${isAllowed}`),
+        ),
       );
     await sql(world.acme, 'select');
     await allow(false);
@@ -66,7 +68,13 @@ describe('console: pages', () => {
       text: 'index by_hand is not part of it',
       sql: ['drop index "by_hand"'],
     };
-    const failure = { sqlState: null, migration: null, statement: null, log: null, differences: [difference] };
+    const failure = {
+      sqlState: null,
+      migration: null,
+      statement: null,
+      log: null,
+      differences: [difference],
+    };
     const [run] = await controlSql<{ id: string }>(
       world,
       `with run as (insert into migration_runs (head, concurrency, requested_by, state)
@@ -102,7 +110,10 @@ describe('console: pages', () => {
       .to.include('and 129 more tenants')
       .and.include('<a href="/tenants?health=unwell">All that are unwell</a>');
     const list = (await opened.get('/rollouts?page=7')).text;
-    expect(list).to.include('Tenants whose last migration failed (137)').and.include('it is broken').and.include('t99');
+    expect(list)
+      .to.include('Tenants whose last migration failed (137)')
+      .and.include('it is broken')
+      .and.include('t99');
     await controlSql(world, `delete from tenants where slug like 't%'`);
     await controlSql(world, 'delete from migration_runs');
   });
@@ -110,10 +121,9 @@ describe('console: pages', () => {
   it('the heading of a column sorts the list by it', async () => {
     const { text } = await opened.get('/tenants?sort=-slug');
     expect(text).to.match(/aria-sort="descending"><button name="sort" value="slug">Slug/);
-    expect([...text.matchAll(/href="\/tenants\/(acme|globex)"/g)].map(([, slug]) => slug)).to.deep.equal([
-      'globex',
-      'acme',
-    ]);
+    expect(
+      [...text.matchAll(/href="\/tenants\/(acme|globex)"/g)].map(([, slug]) => slug),
+    ).to.deep.equal(['globex', 'acme']);
   });
 
   it('the log is asked from a time to a time, says how many it shows of how many, and goes on to older changes', async () => {
@@ -135,8 +145,13 @@ describe('console: pages', () => {
     );
     await controlSql(world, `delete from operator_actions where operator = 'jane@office'`);
 
-    expect(first.text).to.include('Changes, the newest first: 50 of 167').and.include('2025-03-01 02:47:00 UTC');
-    expect(second.text).to.include('51 to 100 of 167').and.include('2025-03-01 01:57:00 UTC').and.include('>Newest<');
+    expect(first.text)
+      .to.include('Changes, the newest first: 50 of 167')
+      .and.include('2025-03-01 02:47:00 UTC');
+    expect(second.text)
+      .to.include('51 to 100 of 167')
+      .and.include('2025-03-01 01:57:00 UTC')
+      .and.include('>Newest<');
     expect(morning.text).to.include('Changes, the newest first: all 10');
     const page = JSON.parse(command.stdout);
     expect({ ...page, items: page.items.length, older: typeof page.older }).to.deep.equal({
@@ -154,7 +169,9 @@ describe('console: pages', () => {
     const half = (await opened.get(`/tenants?q=${email.slice(0, -3)}`)).text;
     const name = (await opened.get('/tenants?q=nobody')).text;
 
-    expect(whole).to.include(`Users with the address ${email}`).and.not.include('There is no such tenant');
+    expect(whole)
+      .to.include(`Users with the address ${email}`)
+      .and.not.include('There is no such tenant');
     expect(half).to.include('It must be whole').and.not.include('There is no such tenant');
     expect(name).to.include('and a whole e-mail address its users');
   });
@@ -166,10 +183,14 @@ describe('console: pages', () => {
     try {
       const withIt = (await recovering.get('/recovery/acme?at=2025-03-01T00:00')).text;
 
-      expect(without).to.include('Recovery to a moment is not set up').and.not.include('from the log</a>');
+      expect(without)
+        .to.include('Recovery to a moment is not set up')
+        .and.not.include('from the log</a>');
       expect(without).to.not.include('/operations/restore/moments');
       expect(form).to.not.include('name="at"');
-      expect(withIt).to.include('Restore this moment from the log').and.include('/operations/restore/moments');
+      expect(withIt)
+        .to.include('Restore this moment from the log')
+        .and.include('/operations/restore/moments');
       expect((await recovering.get('/operations/restore?slug=acme')).text).to.include('name="at"');
     } finally {
       await recovering.stop();
@@ -188,16 +209,32 @@ describe('console: pages', () => {
       `/tenants?q=${script}`,
       `/log?slug=${script}`,
       `/tenants/${encodeURIComponent(script)}`,
-    ])
+    ]) {
       expect((await opened.get(path)).text, path).to.not.include(script);
-    const { path } = await opened.submit('/operations/resume', { slug: script, reason: script, step: 'plan' });
+    }
+    const { path } = await opened.submit('/operations/resume', {
+      slug: script,
+      reason: script,
+      step: 'plan',
+    });
     expect((await opened.ended(path)).text).to.not.include(script);
     expect((await opened.get('/tenants/acme')).text).to.include('&#60;script&#62;');
   });
 
   it('a server is shown with the last known size of its data, and with the findings of the server itself', async () => {
-    const finding = { id: 'aaaaaaaa', check: 'wal_not_archived', server: 'default', severity: 'warning', tenant: null };
-    const texts = { problem: 'nothing was archived so far', remedy: 'Set archive_mode', repair: null, fixed: false };
+    const finding = {
+      id: 'aaaaaaaa',
+      check: 'wal_not_archived',
+      server: 'default',
+      severity: 'warning',
+      tenant: null,
+    };
+    const texts = {
+      problem: 'nothing was archived so far',
+      remedy: 'Set archive_mode',
+      repair: null,
+      fixed: false,
+    };
     const measured = {
       server: 'default',
       databases: 5,
@@ -221,14 +258,17 @@ describe('console: pages', () => {
     const rows = text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
     expect(rows).to.match(/38\.1 MiB (now|\S+ \S+ ago) 5 never 2, at most 2\.9 MiB behind ▲ 1/);
     expect(text).to.include('href="/findings?server=default"');
-    expect((await opened.get('/findings?server=default')).text).to.include('nothing was archived so far');
+    expect((await opened.get('/findings?server=default')).text).to.include(
+      'nothing was archived so far',
+    );
     await controlSql(world, 'delete from doctor_reports');
   });
 
   it('after a migration, no page says that the tenant is behind, and the findings say that something has changed since', async () => {
     const next = await makeNextBuild();
     const script = next.file('scripts/backoffice.ts');
-    const run = async (...args: string[]) => (await runCommand(script, args, world.environment)).code;
+    const run = async (...args: string[]) =>
+      (await runCommand(script, args, world.environment)).code;
     const upgraded = await openConsole(world.environment, [], {}, script);
     try {
       expect(await run('doctor')).to.equal(1);

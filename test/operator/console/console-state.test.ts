@@ -29,7 +29,9 @@ describe('console: the state of tenants', () => {
   it('the list, the page of a tenant and Now have both marks with the reason, and the list is filtered by them', async () => {
     await storeFindings(world, [missing]);
 
-    expect(await words('/tenants')).to.match(/acme \S+( \S+)* active ✕ unwell database x is missing/);
+    expect(await words('/tenants')).to.match(
+      /acme \S+( \S+)* active ✕ unwell database x is missing/,
+    );
     expect(await words('/tenants')).to.match(/globex \S+( \S+)* active ● well/);
     expect(await words('/tenants/acme'))
       .to.include('State: active')
@@ -71,27 +73,37 @@ describe('console: the state of tenants', () => {
     const hook = { Url: receiver.url('/hook'), Resources: ['Currency'] };
     expect((await admin.post('/api/v1/Webhooks', hook)).status).to.equal(201);
     for (const Code of ['XAA', 'XAB']) {
-      expect((await admin.post('/api/v1/Currency', { Code, Name: Code, Symbol: Code })).status).to.equal(201);
+      expect(
+        (await admin.post('/api/v1/Currency', { Code, Name: Code, Symbol: Code })).status,
+      ).to.equal(201);
     }
     await eventually(() => receiver.at('/hook').length > 0);
     await sql(world.acme, `update webhooks set failing_since = now() - interval '35 minutes'`);
     await controlSql(world, 'update webhook_tenants set due_at = now(), wakes = wakes + 1');
 
-    const said = /webhook 1 to 127\.0\.0\.1:\d+ fails: its receiver answers 503 Service Unavailable; 2 messages wait/;
+    const said =
+      /webhook 1 to 127\.0\.0\.1:\d+ fails: its receiver answers 503 Service Unavailable; 2 messages wait/;
     await eventually(async () => said.test(await words('/')));
 
     expect(await words('/tenants/acme'))
       .to.match(said)
       .and.include('since 35 min ago');
     expect(await words('/tenants/globex')).to.include('Health: ● well');
-    const { stdout } = await runCommand('scripts/backoffice.ts', ['webhooks', 'acme', '--json'], world.environment);
+    const { stdout } = await runCommand(
+      'scripts/backoffice.ts',
+      ['webhooks', 'acme', '--json'],
+      world.environment,
+    );
     expect(JSON.parse(stdout)[0]).to.include({
       state: 'failing',
       reason: 'its receiver answers 503 Service Unavailable',
       waiting: 2,
     });
     await sql(world.acme, 'delete from webhooks');
-    await controlSql(world, 'update webhook_tenants set failing = 0, failing_since = null, due_at = null');
+    await controlSql(
+      world,
+      'update webhook_tenants set failing = 0, failing_since = null, due_at = null',
+    );
   });
 
   it('a finding whose remedy was run is done since, and no error, on Now and Findings', async () => {
@@ -107,8 +119,11 @@ describe('console: the state of tenants', () => {
 
   it('Check now checks without a form to fill in, and says so for a finding as no failure', async () => {
     await sql(world.acme, 'create index by_hand on countries (country_name)');
-    for (const page of ['/', '/findings', '/tenants/acme'])
-      expect((await opened.get(page)).text, page).to.match(/action="\/operations\/doctor"[\s\S]*?<button>Check now/);
+    for (const page of ['/', '/findings', '/tenants/acme']) {
+      expect((await opened.get(page)).text, page).to.match(
+        /action="\/operations\/doctor"[\s\S]*?<button>Check now/,
+      );
+    }
 
     const { path } = await opened.submit('/operations/doctor', { step: 'run' });
     const { text } = await opened.ended(path);
@@ -132,7 +147,9 @@ describe('console: the state of tenants', () => {
       try {
         const { text } = await opened.get('/tenants/globex');
         const decisions = [
-          ...text.matchAll(/href="\/operations\/(suspend|resume|restore|isolate|delete|purge)\?slug=globex/g),
+          ...text.matchAll(
+            /href="\/operations\/(suspend|resume|restore|isolate|delete|purge)\?slug=globex/g,
+          ),
         ];
         const apart = text.slice(text.indexOf('destroys</span>'));
 
@@ -152,8 +169,12 @@ describe('console: the state of tenants', () => {
     const { text } = await opened.get('/tenants/globex/commands');
     const [harmless = '', hurting = ''] = text.split('What locks somebody out');
 
-    expect(harmless).to.include('/operations/clone?slug=globex').and.not.include('/operations/purge');
-    expect(hurting).to.include('/operations/purge?slug=globex').and.include('/operations/suspend?slug=globex');
+    expect(harmless)
+      .to.include('/operations/clone?slug=globex')
+      .and.not.include('/operations/purge');
+    expect(hurting)
+      .to.include('/operations/purge?slug=globex')
+      .and.include('/operations/suspend?slug=globex');
     expect(hurting).to.include('✕').and.include('destroys');
   });
 
@@ -167,10 +188,21 @@ describe('console: the state of tenants', () => {
        insert into migration_outcomes (run_id, tenant_id, state, error)
        select run.id, t.id, 'failed', '${command} exists' from run, tenants t where slug = 'globex'`,
     );
-    const [run] = await controlSql<{ id: string }>(world, 'select max(id) as id from migration_runs');
+    const [run] = await controlSql<{ id: string }>(
+      world,
+      'select max(id) as id from migration_runs',
+    );
     try {
-      for (const path of ['/', '/tenants', '/tenants/globex', '/rollouts', `/rollouts/${run?.id}`, '/recovery/globex'])
+      for (const path of [
+        '/',
+        '/tenants',
+        '/tenants/globex',
+        '/rollouts',
+        `/rollouts/${run?.id}`,
+        '/recovery/globex',
+      ]) {
         expect((await opened.get(path)).text, path).to.not.include(`>${command}</a>`);
+      }
       const { path } = await opened.submit('/operations/show', { slug: 'globex', step: 'run' });
       expect((await opened.ended(path)).text)
         .to.include(command)
@@ -192,24 +224,31 @@ describe('console: the state of tenants', () => {
   });
 
   it('every page that shows the fleet says when it was made, and has the note that a style shows after a minute', async () => {
-    for (const path of ['/', '/tenants', '/tenants/acme', '/findings', '/capacity', '/log'])
+    for (const path of ['/', '/tenants', '/tenants/acme', '/findings', '/capacity', '/log']) {
       expect((await opened.get(path)).text, path)
         .to.match(/as of <time datetime="\d{4}-/)
         .and.include(`class="aged" role="status"`)
         .and.include(`<a href="${path}">Show it as it is now</a>`);
+    }
     expect((await opened.get('/operations/list')).text).to.not.include('class="aged"');
   });
 
   it('a run that somebody ends early is neither red nor failed, and says for how long it has run', async () => {
     await withConnection(world.environment.DATABASE_URL ?? '', async client => {
       await client.query(`begin; select from tenants where slug = 'globex' for update`);
-      const { path } = await opened.submit('/operations/edit', { slug: 'globex', name: 'Other', step: 'run' });
+      const { path } = await opened.submit('/operations/edit', {
+        slug: 'globex',
+        name: 'Other',
+        step: 'run',
+      });
       expect(await words(path)).to.match(/State ◐ running .* Runs for \d+ (ms|s)/);
 
       await opened.submit(`${path}/cancel`, {});
       await opened.ended(path);
 
-      expect(await words(path)).to.match(/It was ended early\. State ○ ended early .* Took \d+ (ms|s)/);
+      expect(await words(path)).to.match(
+        /It was ended early\. State ○ ended early .* Took \d+ (ms|s)/,
+      );
       expect((await opened.get(path)).text)
         .to.not.include('state bad')
         .and.not.include('note bad');

@@ -16,7 +16,9 @@ const holdsNothing = { holds: [], onlyHere: [] };
 
 describe('databases of tenants', () => {
   const archives = useServerFolder('archives');
-  const world = use(async () => createWorld({ ACQUIRE_TIMEOUT_MS: '2000', ...(await backupSettings(archives)) }));
+  const world = use(async () =>
+    createWorld({ ACQUIRE_TIMEOUT_MS: '2000', ...(await backupSettings(archives)) }),
+  );
   const acme = useLogin(world, 'acme');
   const globex = useLogin(world, 'globex');
 
@@ -46,13 +48,18 @@ describe('databases of tenants', () => {
   /** Returns how many databases and login roles with this name exist. */
   const remains = (name: string): Promise<number> =>
     withConnection(postgresUrl(), async client => {
-      const found = 'select from pg_database where datname = $1 union all select from pg_roles where rolname = $1';
+      const found =
+        'select from pg_database where datname = $1 union all select from pg_roles where rolname = $1';
       return (await client.query(found, [name])).rowCount ?? 0;
     });
   const titles = async (): Promise<string[]> =>
-    (await acme.get(path, { 'Cache-Control': 'no-cache' })).body.map(({ Title }: { Title: string }) => Title);
+    (await acme.get(path, { 'Cache-Control': 'no-cache' })).body.map(
+      ({ Title }: { Title: string }) => Title,
+    );
   async function expectServed(Title: string): Promise<void> {
-    for (const client of [acme, globex]) expect((await client.post(path, { Title })).status).to.equal(201);
+    for (const client of [acme, globex]) {
+      expect((await client.post(path, { Title })).status).to.equal(201);
+    }
     expect(await titles()).to.include.members(['archived', Title]);
   }
 
@@ -60,7 +67,12 @@ describe('databases of tenants', () => {
     expect(await run(['databases'])).to.equal('Every tenant has one database.\n');
     const [row, ...others] = await list('acme');
     expect(others).to.deep.equal([]);
-    expect(row).to.include({ slug: 'acme', database: world.acme.database, server: 'default', state: 'current' });
+    expect(row).to.include({
+      slug: 'acme',
+      database: world.acme.database,
+      server: 'default',
+      state: 'current',
+    });
     expect(row?.why).to.equal('serves the tenant');
     expect(await run(['show', 'acme'])).not.to.include('other databases');
     expect(JSON.parse(await run(['show', 'acme', '--json'])).otherDatabases).to.deep.equal([]);
@@ -69,7 +81,10 @@ describe('databases of tenants', () => {
       ['databases', 'prune', 'nobody'],
     ]) {
       const { code, stderr } = await command(args);
-      expect([code, stderr]).to.deep.equal([1, 'There is no tenant nobody. List the tenants: bin/backoffice list\n']);
+      expect([code, stderr]).to.deep.equal([
+        1,
+        'There is no tenant nobody. List the tenants: bin/backoffice list\n',
+      ]);
     }
   });
 
@@ -77,9 +92,17 @@ describe('databases of tenants', () => {
     await restore('acme');
     await restore('globex');
     const name = await nameOf('acme', 'filled');
-    expect(await run(['databases', '-o', 'name'])).to.equal(`${name}\n${await nameOf('globex', 'filled')}\n`);
+    expect(await run(['databases', '-o', 'name'])).to.equal(
+      `${name}\n${await nameOf('globex', 'filled')}\n`,
+    );
     const [row] = await list();
-    expect(row).to.include({ slug: 'acme', database: name, state: 'filled', keepUntil: null, error: null });
+    expect(row).to.include({
+      slug: 'acme',
+      database: name,
+      state: 'filled',
+      keepUntil: null,
+      error: null,
+    });
     expect(row?.origin).to.include('archive');
     expect(row?.why).to.include('restore diff acme').and.include('restore swap acme');
     expect(await run(['databases', 'acme']))
@@ -92,18 +115,32 @@ describe('databases of tenants', () => {
       expect(code).to.be.above(0);
       return stderr;
     };
-    for (const foreign of ['no_such_database', world.acme.database, await nameOf('globex', 'filled')])
+    for (const foreign of [
+      'no_such_database',
+      world.acme.database,
+      await nameOf('globex', 'filled'),
+    ]) {
       expect(await refusal('acme', foreign, '--yes')).to.equal(
         `acme has no database ${foreign} that can be dropped. List them: bin/backoffice databases acme\n`,
       );
+    }
     expect(await refusal('nobody', name, '--yes')).to.include('There is no tenant nobody');
     expect(await refusal('acme', name)).to.include('Add --yes to confirm; nothing was changed');
-    expect(await run(['databases', 'drop', 'acme', name, '--dry-run'])).to.include(`${name} of acme would be dropped`);
+    expect(await run(['databases', 'drop', 'acme', name, '--dry-run'])).to.include(
+      `${name} of acme would be dropped`,
+    );
     expect(await remains(name)).to.equal(2);
 
     const dropped = JSON.parse(await run(['databases', 'drop', 'acme', name, '--yes', '--json']));
     expect(dropped).to.deep.equal([
-      { slug: 'acme', server: 'default', database: name, state: 'filled', action: 'drop', ...holdsNothing },
+      {
+        slug: 'acme',
+        server: 'default',
+        database: name,
+        state: 'filled',
+        action: 'drop',
+        ...holdsNothing,
+      },
     ]);
     expect(await remains(name)).to.equal(0);
     expect(await states()).to.deep.equal(['globex filled']);
@@ -123,11 +160,20 @@ describe('databases of tenants', () => {
       'a command has ended before it was complete: bin/backoffice databases prune acme',
     );
     const found = [
-      { slug: 'acme', server: 'default', database: name, state: 'reserved', action: 'drop', ...holdsNothing },
+      {
+        slug: 'acme',
+        server: 'default',
+        database: name,
+        state: 'reserved',
+        action: 'drop',
+        ...holdsNothing,
+      },
     ];
     expect(await prune('--dry-run')).to.deep.equal(found);
     expect(await prune('globex', '--dry-run')).to.deep.equal([]);
-    expect((await command(['restore', 'swap', 'acme', '--database', name, '--yes'])).code).to.equal(1);
+    expect((await command(['restore', 'swap', 'acme', '--database', name, '--yes'])).code).to.equal(
+      1,
+    );
     expect(await remains(name)).to.equal(2);
     expect(await prune()).to.deep.equal(found);
     expect(await remains(name)).to.equal(0);
@@ -149,13 +195,17 @@ describe('databases of tenants', () => {
     await control(
       `update tenant_databases set keep_until = now() - interval '1 second' where database_name = '${kept}'`,
     );
-    await control(`update tenant_databases set state = 'condemned' where database_name = '${condemned}'`);
+    await control(
+      `update tenant_databases set state = 'condemned' where database_name = '${condemned}'`,
+    );
     expect((await list('acme')).map(({ state, why }) => [state, why])).to.deep.include.members([
       ['kept', 'its time has passed: bin/backoffice databases prune'],
       ['condemned', 'will be dropped: bin/backoffice databases prune acme'],
     ]);
     await control(`update tenants set purging_at = now() where slug = 'acme'`);
-    expect((await list('acme')).map(({ why }) => why)).to.include('will be dropped: bin/backoffice purge acme');
+    expect((await list('acme')).map(({ why }) => why)).to.include(
+      'will be dropped: bin/backoffice purge acme',
+    );
     await control(`update tenants set purging_at = null where slug = 'acme'`);
     expect(JSON.parse(await run(['show', 'acme', '--json'])).otherDatabases).to.deep.equal([
       { database: kept, server: 'default', state: 'kept' },
@@ -166,13 +216,29 @@ describe('databases of tenants', () => {
     );
     const planned = await prune('--dry-run');
     expect(planned).to.have.deep.members([
-      { slug: 'acme', server: 'default', database: kept, state: 'kept', action: 'drop', ...holdsNothing },
-      { slug: 'acme', server: 'default', database: condemned, state: 'condemned', action: 'drop', ...holdsNothing },
+      {
+        slug: 'acme',
+        server: 'default',
+        database: kept,
+        state: 'kept',
+        action: 'drop',
+        ...holdsNothing,
+      },
+      {
+        slug: 'acme',
+        server: 'default',
+        database: condemned,
+        state: 'condemned',
+        action: 'drop',
+        ...holdsNothing,
+      },
     ]);
     expect(await prune()).to.deep.equal(planned);
     expect([await remains(kept), await remains(condemned)]).to.deep.equal([0, 0]);
     expect(await states()).to.deep.equal(['globex kept']);
-    expect((await command(['restore', 'back', 'acme', '--yes'])).stderr).to.include('No swap of acme can be undone');
+    expect((await command(['restore', 'back', 'acme', '--yes'])).stderr).to.include(
+      'No swap of acme can be undone',
+    );
     await run(['restore', 'back', 'globex', '--yes']);
     await expectServed('after the swaps');
   });

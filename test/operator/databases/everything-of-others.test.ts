@@ -40,7 +40,10 @@ const others = [
   'view reporting.totals',
 ];
 
-/** The table of the handbook, *What becomes of what others have made in a tenant's database*, is held by this file. */
+/**
+ * The table of the handbook, *What becomes of what others have made in a tenant's database*, is
+ * held by this file.
+ */
 describe('a tenant database with all that others can make in it', () => {
   const archives = useServerFolder('archives');
   let servers: TwoServers;
@@ -54,9 +57,13 @@ describe('a tenant database with all that others can make in it', () => {
     (await json('move', 'acme', '--to', 'default', '--leave-schemas', '--dry-run')).leaves;
 
   before(async () => {
-    servers = await TwoServers.start(await backupSettings(archives), ['wal_level=logical', 'max_wal_senders=2']);
+    servers = await TwoServers.start(await backupSettings(archives), [
+      'wal_level=logical',
+      'max_wal_senders=2',
+    ]);
     await servers.move('acme', '--to', 'second');
-    database = (await servers.databases('acme')).find(({ state }) => state === 'current')?.database ?? '';
+    database =
+      (await servers.databases('acme')).find(({ state }) => state === 'current')?.database ?? '';
     await onSecond('create role reader', 'postgres');
     for (const statement of make.split(';\n')) await onSecond(statement);
     await onSecond(`alter database "${database}" set work_mem = '16MB'`);
@@ -66,12 +73,17 @@ describe('a tenant database with all that others can make in it', () => {
   after(() => servers.close());
 
   it("doctor and migrate have no objection: what belongs to extensions and other schemas is nobody's drift", async () => {
-    await controlSql(servers.world, `update tenants set schema_fingerprint = null where slug = 'acme'`);
+    await controlSql(
+      servers.world,
+      `update tenants set schema_fingerprint = null where slug = 'acme'`,
+    );
 
     await servers.runWell(['migrate', 'acme']);
     const { findings } = JSON.parse((await servers.run(['doctor', '--json'])).stdout);
 
-    expect(findings.filter(({ tenant }: Record<string, string>) => tenant === 'acme')).to.deep.equal([]);
+    expect(
+      findings.filter(({ tenant }: Record<string, string>) => tenant === 'acme'),
+    ).to.deep.equal([]);
   });
 
   it('a clone has the tables of public, also one without columns, and names what it does not have', async () => {
@@ -83,20 +95,24 @@ describe('a tenant database with all that others can make in it', () => {
     expect(code, stderr).to.equal(0);
     for (const name of [...rows, ...others]) expect(stderr).to.include(name);
     const { database: copy } = JSON.parse(stdout);
-    expect((await onSecond('select count(*)::int as count from public.flags', copy)).rows).to.deep.equal([
-      { count: 1 },
-    ]);
-    expect((await onSecond(`select from pg_namespace where nspname = 'reporting'`, copy)).rowCount).to.equal(0);
+    expect(
+      (await onSecond('select count(*)::int as count from public.flags', copy)).rows,
+    ).to.deep.equal([{ count: 1 }]);
+    expect(
+      (await onSecond(`select from pg_namespace where nspname = 'reporting'`, copy)).rowCount,
+    ).to.equal(0);
     expect(await held()).to.include.members([...rows, ...others]);
   });
 
   it('a restore, its diff, a swap and its undoing leave all of it where it is, and name it before and after', async () => {
     const alone = [...rows, ...others, 'table public.flags'];
     const isLeft = async (): Promise<void> => {
-      expect((await onSecond('select note from reporting.sales')).rows).to.deep.equal([{ note: 'kept only here' }]);
-      expect((await onSecond('select count(*)::int as count from pg_largeobject_metadata')).rows).to.deep.equal([
-        { count: 1 },
+      expect((await onSecond('select note from reporting.sales')).rows).to.deep.equal([
+        { note: 'kept only here' },
       ]);
+      expect(
+        (await onSecond('select count(*)::int as count from pg_largeobject_metadata')).rows,
+      ).to.deep.equal([{ count: 1 }]);
       const publications = await onSecond('select pubname as name from pg_publication');
       expect(publications.rows).to.deep.equal([{ name: 'elsewhere' }]);
     };
@@ -107,11 +123,17 @@ describe('a tenant database with all that others can make in it', () => {
 
     expect(restored.code, restored.stderr).to.equal(0);
     const beside = JSON.parse(restored.stdout).database;
-    const notRestored = ['table reporting.sales (the login may not read it)', 'large objects (', ...others];
+    const notRestored = [
+      'table reporting.sales (the login may not read it)',
+      'large objects (',
+      ...others,
+    ];
     for (const name of notRestored) {
       expect(restored.stderr).to.include(name);
     }
-    expect((await onSecond(`select from pg_namespace where nspname = 'reporting'`, beside)).rowCount).to.equal(0);
+    expect(
+      (await onSecond(`select from pg_namespace where nspname = 'reporting'`, beside)).rowCount,
+    ).to.equal(0);
 
     const { notCompared } = await json('restore', 'diff', 'acme');
     for (const name of [...rows, ...others]) {
@@ -131,14 +153,23 @@ describe('a tenant database with all that others can make in it', () => {
   });
 
   it('a clone of an archive has its data, and names what others have made in its source', async () => {
-    const { code, stdout, stderr } = await servers.run(['clone', 'acme', 'acme-then', '--archive', 'latest', '--json']);
+    const { code, stdout, stderr } = await servers.run([
+      'clone',
+      'acme',
+      'acme-then',
+      '--archive',
+      'latest',
+      '--json',
+    ]);
 
     expect(code, stderr).to.equal(0);
     for (const name of ['table reporting.sales', ...others]) {
       expect(stderr).to.include(name);
     }
     const { database: copy } = JSON.parse(stdout);
-    expect((await onSecond(`select from pg_namespace where nspname = 'reporting'`, copy)).rowCount).to.equal(0);
+    expect(
+      (await onSecond(`select from pg_namespace where nspname = 'reporting'`, copy)).rowCount,
+    ).to.equal(0);
     expect((await onSecond('select from countries', copy)).rowCount).to.equal(
       (await onSecond('select from countries')).rowCount,
     );
@@ -158,7 +189,9 @@ describe('a tenant database with all that others can make in it', () => {
       client.query('select count(*)::int as count from public.flags'),
     );
     expect(moved.rows).to.deep.equal([{ count: 1 }]);
-    expect((await onSecond('select note from reporting.sales')).rows).to.deep.equal([{ note: 'kept only here' }]);
+    expect((await onSecond('select note from reporting.sales')).rows).to.deep.equal([
+      { note: 'kept only here' },
+    ]);
   });
 
   it('databases prune, databases drop and move settle refuse the old database while it alone has rows, and name all of it', async () => {
@@ -179,7 +212,9 @@ describe('a tenant database with all that others can make in it', () => {
     const [planned] = await json('databases', 'prune', 'acme', '--dry-run');
     expect(planned.action).to.equal('refuse');
     expect(planned.holds).to.include.members([...rows, ...others]);
-    expect((await onSecond('select note from reporting.sales')).rows).to.deep.equal([{ note: 'kept only here' }]);
+    expect((await onSecond('select note from reporting.sales')).rows).to.deep.equal([
+      { note: 'kept only here' },
+    ]);
   });
 
   it('a purge names all of it, then a subscription that keeps the database, and leaves the databases of others', async () => {

@@ -36,14 +36,18 @@ describe('what others have made in a tenant database', () => {
   it('restore diff, a drill and the plan of a swap name what they do not compare, prove or bring', async () => {
     const names = [...rows, ...rest];
     const { document: diff } = await tenant('restore', 'diff', 'acme');
-    expect(diff.notCompared).to.have.members(names.map(name => `${name} in ${world.acme.database}`));
+    expect(diff.notCompared).to.have.members(
+      names.map(name => `${name} in ${world.acme.database}`),
+    );
     expect(await succeed(environment, 'tenant', ['restore', 'diff', 'acme'])).to.include(
       'Not compared: schema reporting',
     );
 
     await succeed(environment, 'tenant', ['backup', 'run', '--all']);
     const drilled = await succeed(environment, 'tenant', ['backup', 'drill', '--count', '2']);
-    expect(drilled).to.match(/acme: proved.*; not restored: data\/\d+-reporting\.sales\.1\.csv, .*publication/);
+    expect(drilled).to.match(
+      /acme: proved.*; not restored: data\/\d+-reporting\.sales\.1\.csv, .*publication/,
+    );
     expect(drilled).to.match(/globex: proved[^;]*$/m);
 
     const { document: plan } = await tenant('restore', 'swap', 'acme', '--dry-run');
@@ -53,7 +57,10 @@ describe('what others have made in a tenant database', () => {
   it('databases prune and drop keep a database with rows that are nowhere else, and name them, until --leave-schemas', async () => {
     // given: a swap has replaced it, and its time has passed
     await succeed(environment, 'tenant', ['restore', 'swap', 'acme', '--yes']);
-    await controlSql(world, `update tenant_databases set keep_until = now() - interval '1 s' where kept_by = 'swap'`);
+    await controlSql(
+      world,
+      `update tenant_databases set keep_until = now() - interval '1 s' where kept_by = 'swap'`,
+    );
 
     // when, then
     const { document: planned } = await tenant('databases', 'prune', '--dry-run');
@@ -69,7 +76,9 @@ describe('what others have made in a tenant database', () => {
     ]) {
       const { code, document } = await tenant(...command);
       expect(code, command.join(' ')).to.equal(1);
-      expect(JSON.stringify(document), command.join(' ')).to.include('schema reporting (sales), table public.notes');
+      expect(JSON.stringify(document), command.join(' ')).to.include(
+        'schema reporting (sales), table public.notes',
+      );
     }
     expect(await salesOf()).to.deep.equal([{ note: 'kept only here' }]);
 
@@ -77,7 +86,10 @@ describe('what others have made in a tenant database', () => {
     const { code, document } = await tenant('databases', 'prune', '--leave-schemas');
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.have.length(1);
-    const left = await sql(world.globex, `select from pg_database where datname = '${world.acme.database}'`);
+    const left = await sql(
+      world.globex,
+      `select from pg_database where datname = '${world.acme.database}'`,
+    );
     expect(left).to.deep.equal([]);
   });
 

@@ -33,7 +33,10 @@ describe('move of a tenant', () => {
   });
   after(() => servers.close());
 
-  /** Moves a tenant by a run that fails at a step. A simulation and a drill let runs end at every step. */
+  /**
+   * Moves a tenant by a run that fails at a step. A simulation and a drill let runs end at
+   * every step.
+   */
   const move = (to: string, failsAt: DatabaseStep) =>
     moveTenant(
       world.installation,
@@ -54,10 +57,14 @@ describe('move of a tenant', () => {
 
   /** Returns the URL of the tenant's database with the login of the service. */
   async function loginUrl(): Promise<string> {
-    const { roleName, rolePassword, guid } = await world.control.em.fork().findOneOrFail(Tenant, { slug: 'acme' });
+    const { roleName, rolePassword, guid } = await world.control.em
+      .fork()
+      .findOneOrFail(Tenant, { slug: 'acme' });
     const url = new URL(await servers.currentUrl());
     url.username = roleName;
-    url.password = world.installation.secrets.open(rolePassword, owners.rolePassword(guid)).toString();
+    url.password = world.installation.secrets
+      .open(rolePassword, owners.rolePassword(guid))
+      .toString();
     return url.href;
   }
 
@@ -70,7 +77,9 @@ describe('move of a tenant', () => {
 
   /** Returns the number of tenants on each server. */
   async function tenantsOf(): Promise<Record<string, number>> {
-    const listed: { name: string; tenants: number }[] = JSON.parse(await servers.runWell(['server', 'list', '--json']));
+    const listed: { name: string; tenants: number }[] = JSON.parse(
+      await servers.runWell(['server', 'list', '--json']),
+    );
     return Object.fromEntries(listed.map(({ name, tenants }) => [name, tenants]));
   }
 
@@ -81,7 +90,9 @@ describe('move of a tenant', () => {
     expect(await servers.states()).to.deep.equal(['default current']);
     expect(await servers.namesOn('second')).to.deep.equal([]);
     const { stdout } = await servers.run(['doctor', '--json']);
-    const findings = JSON.parse(stdout).findings.filter(({ tenant }: { tenant: string }) => tenant === 'acme');
+    const findings = JSON.parse(stdout).findings.filter(
+      ({ tenant }: { tenant: string }) => tenant === 'acme',
+    );
     expect(findings).to.deep.equal([]);
   });
 
@@ -90,22 +101,33 @@ describe('move of a tenant', () => {
     const url = await loginUrl();
     const sleeper = await connect(url);
 
-    const { result: moved, titles } = await writes.during(() => servers.move('acme', '--to', 'second'));
-    expect(moved).to.include({ slug: 'acme', from: 'default', to: 'second', oldDatabase: before?.database });
+    const { result: moved, titles } = await writes.during(() =>
+      servers.move('acme', '--to', 'second'),
+    );
+    expect(moved).to.include({
+      slug: 'acme',
+      from: 'default',
+      to: 'second',
+      oldDatabase: before?.database,
+    });
     expect(moved.pauseMs).to.be.above(0);
     expect(titles).to.have.length.above(2);
     await expectAll(titles);
     expect(await servers.serverOf()).to.equal('second');
     expect(await servers.namesOn('second')).to.deep.equal([moved.newDatabase]);
 
-    // The old side refuses the connection that slept, every new one, and the service even if the login is allowed.
+    // The old side refuses the connection that slept, every new one, and the service even if
+    // the login is allowed.
     await sleeper.query('select 1').then(
       () => expect.fail('the session still exists'),
       () => {},
     );
     const refused = await withConnection(url, async () => undefined).catch(error => error.code);
     expect(refused).to.equal('28000');
-    const [{ guid } = { guid: '' }] = await sql<{ guid: string }>(world.acme, 'select guid from tenant_identity');
+    const [{ guid } = { guid: '' }] = await sql<{ guid: string }>(
+      world.acme,
+      'select guid from tenant_identity',
+    );
     expect(guid).not.to.equal(world.acme.guid);
   });
 
@@ -113,12 +135,15 @@ describe('move of a tenant', () => {
     await servers.runWell(['move', 'settle', 'acme', '--yes']);
     expect(await servers.states()).to.deep.equal(['second current']);
     expect(await servers.namesOn('default', world.acme.database)).to.deep.equal([]);
-    expect((await servers.run(['move', 'acme', '--back'])).stderr).to.include('has no move that can be reversed');
+    expect((await servers.run(['move', 'acme', '--back'])).stderr).to.include(
+      'has no move that can be reversed',
+    );
   });
 
   it('a move, move settle and server drain are refused while others have made tables in schemas of their own, and name them, until --leave-schemas', async () => {
     // given
-    const query = async (text: string) => withConnection(await servers.currentUrl(), client => client.query(text));
+    const query = async (text: string) =>
+      withConnection(await servers.currentUrl(), client => client.query(text));
     await query('create schema reporting; create table reporting.sales (id integer)');
     const before = await servers.databases();
 
@@ -127,7 +152,8 @@ describe('move of a tenant', () => {
       for (const command of commands) {
         const { code, stdout, stderr } = await servers.run(command);
         expect([code, stdout + stderr], command.join(' ')).to.satisfy(
-          ([exit, text]: [number, string]) => exit === 1 && text.includes('schema reporting (sales)'),
+          ([exit, text]: [number, string]) =>
+            exit === 1 && text.includes('schema reporting (sales)'),
         );
         expect(stdout + stderr, command.join(' ')).to.include(reason);
       }
@@ -144,7 +170,9 @@ describe('move of a tenant', () => {
     expect(await servers.databases()).to.deep.equal(before);
 
     const plan = ['move', 'acme', '--to', 'default', '--leave-schemas', '--dry-run', '--json'];
-    expect(JSON.parse(await servers.runWell(plan)).leaves).to.deep.equal(['schema reporting (sales)']);
+    expect(JSON.parse(await servers.runWell(plan)).leaves).to.deep.equal([
+      'schema reporting (sales)',
+    ]);
 
     // and: the table stays in the old database, which is not dropped without a word
     await servers.move('acme', '--to', 'default', '--leave-schemas');
@@ -168,7 +196,8 @@ describe('move of a tenant', () => {
     await servers.runWell(['move', 'settle', 'acme', '--yes', '--leave-schemas']);
     expect(await servers.states()).to.deep.equal(['default current']);
 
-    // and: a table of public, which a move takes along, is not missed in the old database when it is dropped
+    // and: a table of public, which a move takes along, is not missed in the old database when
+    // it is dropped
     await query('create table notes (id integer)');
     await servers.move('acme', '--to', 'second');
     await query('drop table notes');
@@ -201,7 +230,8 @@ describe('move of a tenant', () => {
   it('tables and columns that were added by hand are moved with their data and types, and doctor names them', async () => {
     const acme = await world.login(world.acme);
     await acme.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
-    const query = async (text: string) => withConnection(await servers.currentUrl(), client => client.query(text));
+    const query = async (text: string) =>
+      withConnection(await servers.currentUrl(), client => client.query(text));
     await query(addByHand);
     const was = await query(readAddedByHand);
     const [, kept] = await servers.databases();
@@ -213,9 +243,17 @@ describe('move of a tenant', () => {
   });
 
   it('a move that may not read a table names the table, and says who can let it', async () => {
-    const query = async (text: string) => withConnection(await servers.currentUrl(), client => client.query(text));
+    const query = async (text: string) =>
+      withConnection(await servers.currentUrl(), client => client.query(text));
     await query('create table strangers (id integer)');
-    const { code, stderr } = await servers.run(['move', 'acme', '--to', 'default', '--pause', '60']);
+    const { code, stderr } = await servers.run([
+      'move',
+      'acme',
+      '--to',
+      'default',
+      '--pause',
+      '60',
+    ]);
     expect(code).to.equal(1);
     expect(stderr).to.include('permission denied for table strangers');
     expect(stderr).to.include(
@@ -230,7 +268,9 @@ describe('move of a tenant', () => {
     const insert = `insert into activities (activity_code, comment, recorded_by, recorded_from) values (1, $1, 1, '')`;
     await late.query(`begin; select set_config('app.actor', '{"userId": 1}', true)`);
     await late.query(insert, ['late']);
-    expect((await acme.post('/api/v1/Activity', { ActivityCode: 1, Comment: 'early' })).status).to.equal(201);
+    expect(
+      (await acme.post('/api/v1/Activity', { ActivityCode: 1, Comment: 'early' })).status,
+    ).to.equal(201);
     let committed: Promise<unknown> | undefined;
     const onStep = (_: string, step: DatabaseStep) => {
       if (step === 'fill') committed = sleep(1_000).then(() => late.query('commit'));
@@ -254,9 +294,13 @@ describe('move of a tenant', () => {
     expect(await refusal('globex')).to.include('--to <server> or --back');
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('select pg_advisory_lock($1, $2)', [lockSpaces.tenant, world.globex.id]);
-      expect(await refusal('globex', '--to', 'second')).to.include('Another command works on globex');
+      expect(await refusal('globex', '--to', 'second')).to.include(
+        'Another command works on globex',
+      );
     });
-    const plan = JSON.parse(await servers.runWell(['move', 'globex', '--to', 'second', '--dry-run', '--json']));
+    const plan = JSON.parse(
+      await servers.runWell(['move', 'globex', '--to', 'second', '--dry-run', '--json']),
+    );
     expect(plan).to.include({ slug: 'globex', from: 'default', to: 'second' });
   });
 
@@ -284,7 +328,9 @@ describe('move of a tenant', () => {
 
   it('databases prune drops the old databases of moved tenants whose time has passed, and no others', async () => {
     const prune = async (): Promise<string[]> =>
-      JSON.parse(await servers.runWell(['databases', 'prune', '--json'])).map(({ slug }: { slug: string }) => slug);
+      JSON.parse(await servers.runWell(['databases', 'prune', '--json'])).map(
+        ({ slug }: { slug: string }) => slug,
+      );
     expect(await prune()).to.deep.equal([]);
     await withConnection(world.installation.controlUrl, client =>
       client.query(
@@ -296,7 +342,9 @@ describe('move of a tenant', () => {
     expect(await prune()).to.deep.equal([]);
     const globex = await world.login(world.globex);
     expect((await globex.get(path)).status).to.equal(200);
-    expect((await servers.run(['move', 'globex', '--back'])).stderr).to.include('has no move that can be reversed');
+    expect((await servers.run(['move', 'globex', '--back'])).stderr).to.include(
+      'has no move that can be reversed',
+    );
   });
 
   it('a move sends a span of the run, with one below it for each of its steps', async () => {
@@ -312,7 +360,9 @@ describe('move of a tenant', () => {
       const steps = spans.filter(({ parentSpanId }) => parentSpanId === root?.spanId);
       expect(spans).to.have.members([root, ...steps]);
       expect(steps.map(({ name }) => name)).to.deep.equal(lines.flatMap(({ step }) => step ?? []));
-      for (const step of steps) expect(attributesOf(step)).to.deep.equal({ 'backoffice.tenant': 'acme' });
+      for (const step of steps) {
+        expect(attributesOf(step)).to.deep.equal({ 'backoffice.tenant': 'acme' });
+      }
     } finally {
       collector.server.close();
     }
@@ -324,7 +374,11 @@ describe('move of a tenant', () => {
       await client.query(outdate);
       await client.query('select pg_advisory_lock($1, $2)', [lockSpaces.tenant, world.acme.id]);
       const begun = Promise.withResolvers<void>();
-      const running = migrateTenants(world.installation, { canary: 1 }, { onStart: () => begun.resolve() });
+      const running = migrateTenants(
+        world.installation,
+        { canary: 1 },
+        { onStart: () => begun.resolve() },
+      );
       await Promise.race([begun.promise, running]);
       await moveTenant(world.installation, 'globex', { ...request, to: 'default' });
       await client.query(outdate);

@@ -8,7 +8,8 @@ import { notWrittenOnce } from '../../support/written-once.ts';
 
 const path = '/api/v1/EntityStatus';
 /**
- * Between two writes of a client: the move, and the tests beside this one, need the machine more than the load does.
+ * Between two writes of a client: the move, and the tests beside this one, need the machine
+ * more than the load does.
  */
 const pauseMs = 80;
 
@@ -38,7 +39,10 @@ export class MovedWrites {
    * @param mayFail true if requests of the moved tenant may fail; all others must succeed
    * @returns its result, and the titles that the moved tenant has for sure
    */
-  async during<T>(work: () => Promise<T>, mayFail = false): Promise<{ result: T; titles: string[] }> {
+  async during<T>(
+    work: () => Promise<T>,
+    mayFail = false,
+  ): Promise<{ result: T; titles: string[] }> {
     const statuses = new Set<number>();
     let isOver = false;
     const write = async (client: Client): Promise<string[]> => {
@@ -48,8 +52,9 @@ export class MovedWrites {
         const created = await unlessLate(() => client.post(path, { Title }));
         if (created?.status === 201) titles.push(Title);
         const read = await unlessLate(() => client.get(path));
-        if (!mayFail || client === this.#other)
+        if (!mayFail || client === this.#other) {
           for (const response of [created, read]) if (response) statuses.add(response.status);
+        }
         await delay(pauseMs);
       }
       return titles;
@@ -61,7 +66,10 @@ export class MovedWrites {
     return { result, titles };
   }
 
-  /** Expects that both processes read each of these titles once, and that its creation was audited once. */
+  /**
+   * Expects that both processes read each of these titles once, and that its creation was
+   * audited once.
+   */
   async expectAll(titles: readonly string[]): Promise<void> {
     for (const client of this.#moved) {
       const { body } = await client.get(path, { 'Cache-Control': 'no-cache' });

@@ -21,13 +21,23 @@ describe('sessions of others in the database of a tenant', () => {
   /** Runs SQL on the second server, whose commands have the rights that a provider gives. */
   const second = (text: string, database = 'postgres'): Promise<pg.QueryResult> =>
     withConnection(databaseUrl(servers.second.url, database), client => client.query(text));
-  const agentUrl = (): string => databaseUrl(servers.second.url, 'postgres', { user: 'metrics', password: 'secret' });
+  const agentUrl = (): string =>
+    databaseUrl(servers.second.url, 'postgres', { user: 'metrics', password: 'secret' });
   const databaseOf = async (slug: string): Promise<string> => {
     const current = (await servers.databases(slug)).find(({ state }) => state === 'current');
     return current?.database ?? '';
   };
   const provision = (slug: string) =>
-    servers.runWell(['provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`, '--server', 'second']);
+    servers.runWell([
+      'provision',
+      slug,
+      '--name',
+      slug,
+      '--admin-email',
+      `a@${slug}.test`,
+      '--server',
+      'second',
+    ]);
 
   before(async () => {
     servers = await TwoServers.start(await backupSettings(archives));
@@ -50,7 +60,9 @@ describe('sessions of others in the database of a tenant', () => {
     await servers.runWell(['clone', 'initech', 'initech-copy']);
 
     await agent.isIn('operator');
-    expect([...agent.connections.keys()].filter(name => name.startsWith('office'))).to.deep.equal([]);
+    expect([...agent.connections.keys()].filter(name => name.startsWith('office'))).to.deep.equal(
+      [],
+    );
   });
 
   it('a purge names a session that its login may not end, and what to do; then it ends an agent that comes back', async () => {
@@ -72,7 +84,9 @@ describe('sessions of others in the database of a tenant', () => {
 
     await second('grant pg_signal_backend to operator');
     await servers.runWell(['purge', 'initech-copy', '--yes']);
-    expect((await second(`select from pg_database where datname = '${database}'`)).rowCount).to.equal(0);
+    expect(
+      (await second(`select from pg_database where datname = '${database}'`)).rowCount,
+    ).to.equal(0);
   });
 
   it('a move that sessions of others make too long names them, and ends them with --end-sessions', async () => {
@@ -126,14 +140,17 @@ describe('sessions of others in the database of a tenant', () => {
     await servers.runWell(['backup', 'run', 'acme']);
     await servers.runWell(['restore', 'acme', '--archive', 'latest']);
     const own = await databaseOf('acme');
-    const beside = (await servers.databases('acme')).find(({ state }) => state === 'filled')?.database ?? '';
+    const beside =
+      (await servers.databases('acme')).find(({ state }) => state === 'filled')?.database ?? '';
     await servers.move('globex', '--to', 'second');
     expect(await servers.serverOf('acme')).to.equal('second');
     const open = new Set<string>();
     const hold = async (name: string): Promise<void> => {
       await second(`grant connect on database "${name}" to metrics`);
       const login = { user: 'metrics', password: 'secret' };
-      const client = new pg.Client({ connectionString: databaseUrl(servers.second.url, name, login) });
+      const client = new pg.Client({
+        connectionString: databaseUrl(servers.second.url, name, login),
+      });
       client.on('error', () => {}).once('end', () => open.delete(name));
       await client.connect();
       open.add(name);

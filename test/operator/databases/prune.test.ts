@@ -60,15 +60,23 @@ describe('databases prune', () => {
     await leaveFence('acme');
     const served = [
       {
-        ...{ slug: 'acme', server: 'default', database: world.acme.database, state: 'current', action: 'serve' },
-        ...{ holds: [], onlyHere: [] },
+        slug: 'acme',
+        server: 'default',
+        database: world.acme.database,
+        state: 'current',
+        action: 'serve',
+        holds: [],
+        onlyHere: [],
       },
     ];
-    for (const slug of [[], ['acme']])
-      expect(JSON.parse((await run('databases', 'prune', ...slug, '--dry-run', '--json')).stdout)).to.deep.equal(
-        served,
-      );
-    expect(JSON.parse((await run('databases', 'prune', 'globex', '--dry-run', '--json')).stdout)).to.deep.equal([]);
+    for (const slug of [[], ['acme']]) {
+      expect(
+        JSON.parse((await run('databases', 'prune', ...slug, '--dry-run', '--json')).stdout),
+      ).to.deep.equal(served);
+    }
+    expect(
+      JSON.parse((await run('databases', 'prune', 'globex', '--dry-run', '--json')).stdout),
+    ).to.deep.equal([]);
     expect((await control.query('select from tenant_fences')).rowCount).to.equal(1);
     const { code, stdout, stderr } = await run('databases', 'prune', '--json');
     expect(code, stderr).to.equal(0);
@@ -89,9 +97,10 @@ describe('databases prune', () => {
   it('databases prune of all tenants skips one that another command works on, and is refused for that tenant alone', async () => {
     await leaveReserved('acme');
     await leaveReserved('globex');
-    await control.query(`select pg_advisory_lock($1, (select id::int from tenants where slug = 'globex'))`, [
-      lockSpaces.tenant,
-    ]);
+    await control.query(
+      `select pg_advisory_lock($1, (select id::int from tenants where slug = 'globex'))`,
+      [lockSpaces.tenant],
+    );
     const { code, stderr } = await run('databases', 'prune');
     expect(code, stderr).to.equal(0);
     expect(await statesOf('acme')).to.deep.equal(['current']);
@@ -106,7 +115,9 @@ describe('databases prune', () => {
 
   it('a database that is opened while it is being dropped is not dropped', async () => {
     const name = 'opened_meanwhile';
-    const { rows } = await control.query<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
+    const { rows } = await control.query<{ guid: string }>(
+      `select guid from tenants where slug = 'acme'`,
+    );
     const guid = rows[0]?.guid ?? '';
     await withConnection(postgresUrl(), server => server.query(`create database ${name}`));
     const opening = new pg.Client(databaseUrl(postgresUrl(), name));
@@ -129,7 +140,9 @@ describe('databases prune', () => {
     const { code, stderr } = await pruning;
     expect(code).to.equal(1);
     expect(stderr).to.include(`Database ${name} on server default was not dropped`);
-    expect((await opening.query('select guid from tenant_identity')).rows).to.deep.equal([{ guid }]);
+    expect((await opening.query('select guid from tenant_identity')).rows).to.deep.equal([
+      { guid },
+    ]);
     await opening.end();
     await control.query('delete from tenant_databases where database_name = $1', [name]);
     await withConnection(postgresUrl(), server => server.query(`drop database ${name}`));
@@ -149,6 +162,8 @@ describe('databases prune', () => {
     expect(await complete('databases', '')).to.include.members(['prune', 'drop', 'acme', 'globex']);
     expect(await complete('databases', 'drop', '')).to.deep.equal(['acme', 'globex']);
     expect(await complete('databases', 'drop', 'acme', '')).to.deep.equal(['restored_acme']);
-    expect(await complete('restore', 'swap', 'globex', '--database', '')).to.deep.equal(['restored_globex']);
+    expect(await complete('restore', 'swap', 'globex', '--database', '')).to.deep.equal([
+      'restored_globex',
+    ]);
   });
 });

@@ -8,7 +8,9 @@ describe('two installations with the same prefix on one server', () => {
   const server = use(createDedicatedServer);
 
   before(async () => {
-    await server.sql(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`);
+    await server.sql(
+      `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`,
+    );
     await server.sql('create database other template office');
     await server.sql(
       'update installation set id = gen_random_uuid(), key_fingerprint = null, master_key_canary = null',
@@ -20,11 +22,15 @@ describe('two installations with the same prefix on one server', () => {
     ...server.environment,
     DATABASE_URL: databaseUrl(server.url, control),
   });
-  const run = (control: string, ...args: string[]) => runCommand('scripts/tenant.ts', args, environmentOf(control));
+  const run = (control: string, ...args: string[]) =>
+    runCommand('scripts/tenant.ts', args, environmentOf(control));
   const provision = (control: string, slug: string) =>
     run(control, 'provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`, '--json');
 
-  /** Provisions a tenant. @returns the name of its database */
+  /**
+   * Provisions a tenant.
+   * @returns the name of its database
+   */
   const provisionWell = async (control: string, slug: string): Promise<string> => {
     const { code, stdout, stderr } = await provision(control, slug);
     expect(code, stderr).to.equal(0);
@@ -36,7 +42,9 @@ describe('two installations with the same prefix on one server', () => {
     const { code, stderr } = await run(control, 'purge', slug, '--yes');
     expect(code, stderr).to.equal(0);
   };
-  /** Returns the database and the role with a name, with what a repair or a drop would change. */
+  /**
+   * Returns the database and the role with a name, with what a repair or a drop would change.
+   */
   const onServer = (name: string) =>
     server.sql(
       `select d.oid as database, datallowconn, datconnlimit, datacl::text, r.oid as role, rolpassword, rolcanlogin
@@ -45,7 +53,9 @@ describe('two installations with the same prefix on one server', () => {
     );
   const stampIn = (name: string) => server.sql('select * from tenant_identity', name);
 
-  /** Lets the next databases that an installation reserves have a name that somebody else has. */
+  /**
+   * Lets the next databases that an installation reserves have a name that somebody else has.
+   */
   const takeName = (control: string, name: string) =>
     server.sql(
       `create or replace function take_name() returns trigger language plpgsql as $$
@@ -53,7 +63,8 @@ describe('two installations with the same prefix on one server', () => {
        create trigger take_name before insert on tenant_databases for each row execute function take_name()`,
       control,
     );
-  const leaveName = (control: string) => server.sql('drop trigger take_name on tenant_databases', control);
+  const leaveName = (control: string) =>
+    server.sql('drop trigger take_name on tenant_databases', control);
 
   it('tenants with the same numbers get databases of their own, which keep data, role and rights when the other installation is repaired, provisions and purges', async () => {
     const number = 'alter table tenants alter id restart with 1000';
@@ -86,14 +97,20 @@ describe('two installations with the same prefix on one server', () => {
 
     await leaveName('other');
     expect(refused.code).to.equal(1);
-    expect(refused.stderr).to.include(`a database or a login role ${taken}, which this installation has not made`);
+    expect(refused.stderr).to.include(
+      `a database or a login role ${taken}, which this installation has not made`,
+    );
     expect(databases, 'no row leads to it').to.deep.equal([]);
     expect([await onServer(taken), await stampIn(taken)]).to.deep.equal(before);
   });
 
   for (const [what, make, drop] of [
     ['database', 'create database office_taken', 'drop database office_taken'],
-    ['closed database', 'create database office_taken allow_connections false', 'drop database office_taken'],
+    [
+      'closed database',
+      'create database office_taken allow_connections false',
+      'drop database office_taken',
+    ],
     ['login role', 'create role office_taken login', 'drop role office_taken'],
   ] as const) {
     it(`a ${what} of somebody else with the name of a new database is not used, changed or dropped`, async () => {
@@ -118,11 +135,12 @@ describe('two installations with the same prefix on one server', () => {
     const owned = await provisionWell('office', 'umbrella');
     const mine = await provisionWell('other', 'umbrella');
     const before = [await onServer(owned), await stampIn(owned)];
-    for (const table of ['tenants', 'tenant_databases'])
+    for (const table of ['tenants', 'tenant_databases']) {
       await server.sql(
         `update ${table} set database_name = '${owned}', role_name = '${owned}' where database_name = '${mine}'`,
         'other',
       );
+    }
 
     await remove('other', 'umbrella');
 

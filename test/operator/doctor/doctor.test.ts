@@ -41,11 +41,13 @@ describe('doctor', () => {
     globex = (await server.provision('globex')).tenant.databaseName;
   });
 
-  const doctor = (...args: string[]) => runCommand('scripts/tenant.ts', ['doctor', ...args], server.environment);
+  const doctor = (...args: string[]) =>
+    runCommand('scripts/tenant.ts', ['doctor', ...args], server.environment);
 
   const findFaults = async (fix = false): Promise<ReportedFinding[]> =>
     (await diagnose(server.installation, { fix })).findings;
-  const checksOf = (findings: ReportedFinding[]) => findings.map(({ check, tenant }) => [check, tenant]);
+  const checksOf = (findings: ReportedFinding[]) =>
+    findings.map(({ check, tenant }) => [check, tenant]);
 
   it('doctor exits with 0 when nothing is wrong', async () => {
     const { code, stdout, stderr } = await doctor();
@@ -95,7 +97,10 @@ describe('doctor', () => {
     expect(text.stdout + json.stdout).not.to.match(/create role|password '/);
     const fixed = await doctor('--fix', '--json');
     expect(fixed.code).to.equal(0);
-    const repaired = JSON.parse(fixed.stdout).findings.map(({ check, fixed }: ReportedFinding) => [check, fixed]);
+    const repaired = JSON.parse(fixed.stdout).findings.map(({ check, fixed }: ReportedFinding) => [
+      check,
+      fixed,
+    ]);
     expect(repaired).to.deep.equal([
       ['missing_role', true],
       ['login_fails', true], // checked again after the repair of the role
@@ -115,7 +120,10 @@ describe('doctor', () => {
   it('no remedy has a placeholder, or a full stop after a command or a statement', async () => {
     const files = await readdir(new URL('../../../src/operator/doctor/', import.meta.url));
     for (const file of files) {
-      const text = await readFile(new URL(`../../../src/operator/doctor/${file}`, import.meta.url), 'utf8');
+      const text = await readFile(
+        new URL(`../../../src/operator/doctor/${file}`, import.meta.url),
+        'utf8',
+      );
       expect(text, file).to.not.match(/npm run -s [^`'\n]*\.[`'],|;\.|…/);
     }
   });
@@ -138,7 +146,10 @@ describe('doctor', () => {
           await server.sql(`grant connect on database "${globex}", office to "${acme}";
                             grant temporary on database "${acme}" to "${acme}"; grant pg_read_all_data to "${acme}";
                             alter role "${globex}" superuser createdb`);
-          await server.sql('grant execute on function lo_create(oid), lo_put(oid, bigint, bytea) to public', acme);
+          await server.sql(
+            'grant execute on function lo_create(oid), lo_put(oid, bigint, bytea) to public',
+            acme,
+          );
         },
         findings: [...Array(5).fill(['excess_rights', 'acme']), ['excess_rights', 'globex']],
         problems: [
@@ -155,7 +166,9 @@ describe('doctor', () => {
       'texts that the C library sorts in another way than the indexes of a tenant and of the control database',
       {
         inject: async () => {
-          await server.sql(`update pg_database set datcollversion = '1.0' where datname in ('${acme}', 'office')`);
+          await server.sql(
+            `update pg_database set datcollversion = '1.0' where datname in ('${acme}', 'office')`,
+          );
         },
         findings: [
           ['old_collation', null],
@@ -166,7 +179,9 @@ describe('doctor', () => {
           /office_tenant_\w+ have/,
         ],
         restore: async () => {
-          for (const name of [acme, 'office']) await server.sql(`alter database "${name}" refresh collation version`);
+          for (const name of [acme, 'office']) {
+            await server.sql(`alter database "${name}" refresh collation version`);
+          }
         },
       },
     ],
@@ -222,9 +237,14 @@ describe('doctor', () => {
           await server.sql(`revoke all on database "office_tenant_7911" from public;
                             create role "office_tenant_7911" nologin; grant office_tenant to "office_tenant_7911";
                             grant connect on database "office_tenant_7911" to "office_tenant_7911"`);
-          await server.sql(`update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`, 'office_tenant_7911');
+          await server.sql(
+            `update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`,
+            'office_tenant_7911',
+          );
           await server.sql('create database "office_lost_78"');
-          await server.sql(`update pg_database set datconnlimit = -2 where datname = 'office_lost_78'`);
+          await server.sql(
+            `update pg_database set datconnlimit = -2 where datname = 'office_lost_78'`,
+          );
         },
         findings: [
           ['half_dropped_database', null],
@@ -291,8 +311,13 @@ describe('doctor', () => {
       'a closed database of a tenant without a fence, and a login role that may not log in',
       {
         inject: async () => {
-          const [row] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
-          await server.sql(`update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`, acme);
+          const [row] = await server.control<{ guid: string }>(
+            `select guid from tenants where slug = 'acme'`,
+          );
+          await server.sql(
+            `update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`,
+            acme,
+          );
           await server.sql(`alter role "${globex}" nologin`);
         },
         findings: [
@@ -305,8 +330,9 @@ describe('doctor', () => {
           /may not log in/,
         ],
         restore: async () => {
-          for (const slug of ['acme', 'globex'])
+          for (const slug of ['acme', 'globex']) {
             await succeed(server.environment, 'tenant', ['databases', 'prune', slug]);
+          }
         },
       },
     ],
@@ -326,7 +352,9 @@ describe('doctor', () => {
           /office_tenant_\w+ is missing; the data of globex is in database elsewhere/,
         ],
         restore: () =>
-          server.sql(`alter database "${acme}" allow_connections true; alter database elsewhere rename to "${globex}"`),
+          server.sql(
+            `alter database "${acme}" allow_connections true; alter database elsewhere rename to "${globex}"`,
+          ),
       },
     ],
     [
@@ -369,8 +397,9 @@ describe('doctor', () => {
           /no tenant has database office_tenant_7900/,
         ],
         restore: async () => {
-          for (const name of ['office_copy_81', 'office_lost_77', 'office_tenant_7900'])
+          for (const name of ['office_copy_81', 'office_lost_77', 'office_tenant_7900']) {
             await server.sql(`drop database ${name}`);
+          }
           await server.sql('drop role office_lost_77, office_tenant_7900, office_tenant_7901');
         },
       },
@@ -402,7 +431,9 @@ describe('doctor', () => {
           /a move or a swap of globex was begun, and no process continues, and its requests get 503 meanwhile/,
         ],
         restore: async () => {
-          await server.control(`delete from tenant_databases where database_name ~ '^office_tenant_790[3-6]$'`);
+          await server.control(
+            `delete from tenant_databases where database_name ~ '^office_tenant_790[3-6]$'`,
+          );
           await server.control('delete from tenant_fences');
           await server.sql('drop database office_tenant_7905');
         },
@@ -420,7 +451,11 @@ describe('doctor', () => {
           ['version_differs', 'acme'],
           ['stuck_provisioning', 'globex'],
         ],
-        problems: [/no active signing key/, /the control database records 0000-before/, /not completely provisioned/],
+        problems: [
+          /no active signing key/,
+          /the control database records 0000-before/,
+          /not completely provisioned/,
+        ],
         restore: () =>
           server.control(`update signing_keys set status = 'active' where tenant_id = ${ofAcme};
                           update tenants set schema_version = '${head}' where slug = 'acme';
@@ -460,7 +495,9 @@ describe('doctor', () => {
             'update tenants set role_password = k.role_password from saved_tenants k where k.id = tenants.id',
           );
           await server.control('drop table saved_keys, saved_tenants');
-          const [row] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'globex'`);
+          const [row] = await server.control<{ guid: string }>(
+            `select guid from tenants where slug = 'globex'`,
+          );
           await server.sql(`update tenant_identity set guid = '${row?.guid}'`, globex);
         },
       },
@@ -474,13 +511,15 @@ describe('doctor', () => {
       try {
         const report = JSON.stringify(findings, null, 1);
         expect(checksOf(findings), report).to.have.deep.members(expected);
-        for (const pattern of problems)
+        for (const pattern of problems) {
           expect(
             findings.some(({ problem }) => pattern.test(problem)),
             `${pattern} ${report}`,
           ).to.equal(true);
-        for (const { remedy, fixed } of findings)
+        }
+        for (const { remedy, fixed } of findings) {
           expect([remedy.length > 5, fixed], report).to.deep.equal([true, restore === undefined]);
+        }
       } finally {
         await restore?.();
       }
@@ -489,7 +528,9 @@ describe('doctor', () => {
 
   it('doctor checks and repairs the other servers when one is unreachable', async () => {
     const { secrets } = server.installation;
-    const url = secrets.seal('postgresql://nobody@127.0.0.1:1/postgres', 'server_url:far').toString('hex');
+    const url = secrets
+      .seal('postgresql://nobody@127.0.0.1:1/postgres', 'server_url:far')
+      .toString('hex');
     await server.control(
       `insert into servers (name, prefix, admin_url) values ('far', 'office', decode('${url}', 'hex'))`,
     );
@@ -505,7 +546,11 @@ describe('doctor', () => {
 
   it('doctor --fix with another master key is refused on the command line', async () => {
     const environment = { ...server.environment, MASTER_KEY: randomBytes(32).toString('base64') };
-    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['doctor', '--fix'], environment);
+    const { code, stdout, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['doctor', '--fix'],
+      environment,
+    );
     expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
     expect(stderr).to.match(/^MASTER_KEY is not the master key of this control database: .+\.\n$/);
   });
@@ -519,7 +564,8 @@ describe('doctor', () => {
     expect(findings).to.have.length(4);
   });
 
-  // What a test leaves is found by the next one, which expects its own findings only, and by this one.
+  // What a test leaves is found by the next one, which expects its own findings only, and by
+  // this one.
   it('nothing is wrong after all repairs', async () => {
     expect(await findFaults()).to.deep.equal([]);
   });

@@ -22,13 +22,27 @@ describe('doctor with a login that is no superuser', () => {
   let environment: Record<string, string>;
 
   before(async () => {
-    environment = { DATABASE_URL: server.url('backoffice'), MASTER_KEY: randomBytes(32).toString('base64') };
+    environment = {
+      DATABASE_URL: server.url('backoffice'),
+      MASTER_KEY: randomBytes(32).toString('base64'),
+    };
     await succeed(environment, 'control', ['migrate']);
-    await succeed(environment, 'tenant', ['provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test']);
+    await succeed(environment, 'tenant', [
+      'provision',
+      'acme',
+      '--name',
+      'Acme',
+      '--admin-email',
+      'a@acme.test',
+    ]);
   });
 
   async function doctor(exitCode: number, ...args: string[]): Promise<Finding[]> {
-    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['doctor', '--json', ...args], environment);
+    const { code, stdout, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['doctor', '--json', ...args],
+      environment,
+    );
     expect(code, stdout + stderr).to.equal(exitCode);
     return JSON.parse(stdout).findings;
   }
@@ -36,7 +50,10 @@ describe('doctor with a login that is no superuser', () => {
   /** Runs a command of psql that a remedy has, with the login of a superuser. */
   async function psqlAsSuperuser(remedy: string): Promise<void> {
     const [command = ''] = /psql .*$/m.exec(remedy) ?? [];
-    const settings = { PATH: process.env.PATH ?? '', DATABASE_URL: server.superuserUrl('backoffice') };
+    const settings = {
+      PATH: process.env.PATH ?? '',
+      DATABASE_URL: server.superuserUrl('backoffice'),
+    };
     await promisify(execFile)('sh', ['-ec', command], { env: settings });
   }
 
@@ -91,7 +108,9 @@ describe('doctor with a login that is no superuser', () => {
     await psqlAsSuperuser(refused.stderr);
     expect(await doctor(0)).to.deep.equal([]);
 
-    await server.sql('revoke operator from successor; grant select on all tables in schema public to successor');
+    await server.sql(
+      'revoke operator from successor; grant select on all tables in schema public to successor',
+    );
     environment = former;
   });
 
@@ -112,7 +131,8 @@ describe('doctor with a login that is no superuser', () => {
 
       expect(findings.map(({ check }) => check)).to.include('operator_rights');
       const lacking = findings.find(({ check }) => check === 'operator_rights');
-      const [, statement = ''] = /-c '(grant "operator" to "successor")'$/.exec(lacking?.remedy ?? '') ?? [];
+      const [, statement = ''] =
+        /-c '(grant "operator" to "successor")'$/.exec(lacking?.remedy ?? '') ?? [];
       await far.sql(statement);
       expect(await doctor(0)).to.deep.equal([]);
     } finally {

@@ -29,12 +29,21 @@ describe('doctor on the settings of a server', () => {
     oldestAge: 200_000_000,
   };
   const findingsOf = (changed: Partial<ServerSettings>) =>
-    checkServerSettings({ ...good, ...changed }, 80).map(({ check, problem, remedy }) => [check, problem, remedy]);
+    checkServerSettings({ ...good, ...changed }, 80).map(({ check, problem, remedy }) => [
+      check,
+      problem,
+      remedy,
+    ]);
 
   it('what a server will refuse, or cannot archive, is a warning with what to do', () => {
     const cases: [Partial<ServerSettings>, string, RegExp, RegExp][] = [
       [{ version: 150_007 }, 'server_version', /is PostgreSQL 15, tenants need 16/, /Upgrade/],
-      [{ connections: 95 }, 'few_connections', /accepts 95 connections; .* may need 16 more/, /max_connections/],
+      [
+        { connections: 95 },
+        'few_connections',
+        /accepts 95 connections; .* may need 16 more/,
+        /max_connections/,
+      ],
       [{ connections: 79 }, 'few_connections', /accepts 79 connections/, /lower CONNECTION_BUDGET/],
       [
         { oldestAge: 1_000_000_001 },
@@ -48,7 +57,12 @@ describe('doctor on the settings of a server', () => {
         /cannot be archived, .* since 1970-01-01T/,
         /Correct archive_command/,
       ],
-      [{ archiveFails: true, archivedAt: null }, 'wal_not_archived', /nothing was so far/, /make room/],
+      [
+        { archiveFails: true, archivedAt: null },
+        'wal_not_archived',
+        /nothing was so far/,
+        /make room/,
+      ],
     ];
     expect(findingsOf({})).to.deep.equal([]);
 
@@ -86,17 +100,29 @@ describe('doctor on the settings of a server', () => {
     }, 30_000);
     expect([found?.check, found?.severity]).to.deep.equal(['wal_not_archived', 'warning']);
     await archiveWith('true');
-    await eventually(async () => (await diagnose(server.installation)).findings.length === 0, 30_000);
+    await eventually(
+      async () => (await diagnose(server.installation)).findings.length === 0,
+      30_000,
+    );
   });
 
   it('the report of doctor says how far the last standby is behind, and until when the log is archived', async () => {
     const [before] = (await diagnose(server.installation)).measured;
-    expect(before).to.deep.include({ server: 'default', receivers: 0, lagBytes: null, archiveFails: false });
+    expect(before).to.deep.include({
+      server: 'default',
+      receivers: 0,
+      lagBytes: null,
+      archiveFails: false,
+    });
     expect(Date.parse(before?.archivedAt ?? '')).to.be.greaterThan(0);
     const [row] = await server.sql<{ lsn: string; bytes: number }>(
       `select pg_current_wal_lsn()::text as lsn, (pg_current_wal_lsn() - '0/1')::float8 as bytes`,
     );
-    const options = { connectionString: server.url, application_name: 'standby', replication: 'true' };
+    const options = {
+      connectionString: server.url,
+      application_name: 'standby',
+      replication: 'true',
+    };
     const standby = new pg.Client(options as pg.ClientConfig);
     standby.on('error', () => {}); // the server ends first
     await standby.connect();
@@ -105,8 +131,11 @@ describe('doctor on the settings of a server', () => {
     streaming.catch(() => {}); // it ends with its connection
     const status = Buffer.alloc(34, 'r');
     for (const [at, value] of [1n, 1n, 1n, 0n].entries()) status.writeBigInt64BE(value, 1 + 8 * at);
-    const { sendCopyFromChunk } = standby.connection as unknown as { sendCopyFromChunk(chunk: Buffer): void };
-    sendCopyFromChunk.call(standby.connection, status); // it has written, flushed and applied up to 0/1
+    const { sendCopyFromChunk } = standby.connection as unknown as {
+      sendCopyFromChunk(chunk: Buffer): void;
+    };
+    // it has written, flushed and applied up to 0/1
+    sendCopyFromChunk.call(standby.connection, status);
     const measured = await eventually(async () => {
       const [after] = (await diagnose(server.installation)).measured;
       return after?.lagBytes && after;
@@ -114,14 +143,20 @@ describe('doctor on the settings of a server', () => {
     expect(measured).to.deep.include({ receivers: 1 });
     expect((measured as ServerMeasures).lagBytes).to.be.at.least(row?.bytes ?? 0);
     standby.connection.stream.destroy();
-    await eventually(async () => (await diagnose(server.installation)).measured[0]?.receivers === 0);
+    await eventually(
+      async () => (await diagnose(server.installation)).measured[0]?.receivers === 0,
+    );
   });
 
   it('doctor exits with 0 for too few connections, and a replication slot that nobody reads is no finding', async () => {
     await server.sql(`select pg_create_physical_replication_slot('nobody')`);
 
     const environment = { ...server.environment, CONNECTION_BUDGET: '118' };
-    const { code, stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
+    const { code, stdout } = await runCommand(
+      'scripts/tenant.ts',
+      ['doctor', '--json'],
+      environment,
+    );
 
     const found = JSON.parse(stdout).findings.map(
       ({ check, severity }: Record<string, string>) => `${severity} ${check}`,

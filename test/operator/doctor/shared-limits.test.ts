@@ -15,8 +15,14 @@ describe('doctor and the limits of requests', () => {
   const world = useWorld();
 
   const findLimits = async (): Promise<Finding[]> => {
-    const { stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], world.environment);
-    return JSON.parse(stdout).findings.filter(({ check }: Finding) => check === 'limits_not_shared');
+    const { stdout } = await runCommand(
+      'scripts/tenant.ts',
+      ['doctor', '--json'],
+      world.environment,
+    );
+    return JSON.parse(stdout).findings.filter(
+      ({ check }: Finding) => check === 'limits_not_shared',
+    );
   };
 
   it('one process without Redis is no finding', async () => {

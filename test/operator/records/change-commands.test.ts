@@ -16,14 +16,23 @@ describe('commands that change people and tenants', () => {
     expect({ code, stderr }, args.join(' ')).to.deep.equal({ code: 0, stderr: '' });
     return JSON.parse(stdout) as Document;
   }
-  const isServed = async (client: Client): Promise<boolean> => (await client.get(path)).status === 200;
+  const isServed = async (client: Client): Promise<boolean> =>
+    (await client.get(path)).status === 200;
   const logged = async (...args: string[]): Promise<string[]> =>
-    (await json<{ items: { command: string }[] }>('logs', ...args)).items.map(({ command }) => command);
+    (await json<{ items: { command: string }[] }>('logs', ...args)).items.map(
+      ({ command }) => command,
+    );
 
   it('user remove ends all sessions and legacy clients of a user within 1 s, and no others', async () => {
     await controlSql(world, `update tenants set features = '{legacyTokens}'`);
-    const [gone, other] = [await addSampleUser(world, world.acme), await addSampleUser(world, world.acme)];
-    const [ofGone, ofOther] = [await world.login(world.acme, gone), await world.login(world.acme, other)];
+    const [gone, other] = [
+      await addSampleUser(world, world.acme),
+      await addSampleUser(world, world.acme),
+    ];
+    const [ofGone, ofOther] = [
+      await world.login(world.acme, gone),
+      await world.login(world.acme, other),
+    ];
     const { id, secret } = await json<{ id: string; secret: string }>(
       'client',
       'add',
@@ -38,7 +47,14 @@ describe('commands that change people and tenants', () => {
     const legacy = world.anonymous.withToken(body.token);
     for (const client of [ofGone, ofOther, legacy]) expect(await isServed(client)).to.equal(true);
 
-    const losses = { guid: gone.guid, email: gone.email, role: 'Member', scope: 'All', sessions: 1, clients: 1 };
+    const losses = {
+      guid: gone.guid,
+      email: gone.email,
+      role: 'Member',
+      scope: 'All',
+      sessions: 1,
+      clients: 1,
+    };
     const planned = await json('user', 'remove', 'acme', gone.email, '--dry-run');
     expect(planned).to.deep.equal({ ...losses, state: 'planned' });
     const unconfirmed = await run('user', 'remove', 'acme', gone.email);
@@ -46,9 +62,20 @@ describe('commands that change people and tenants', () => {
     expect(unconfirmed.stderr).to.match(/Add --yes to confirm; nothing was changed/);
     expect(await isServed(ofGone), 'after a plan, and without a confirmation').to.equal(true);
 
-    const removed = await json('user', 'remove', 'acme', gone.email.toUpperCase(), '--yes', '--reason', 'asked for it');
+    const removed = await json(
+      'user',
+      'remove',
+      'acme',
+      gone.email.toUpperCase(),
+      '--yes',
+      '--reason',
+      'asked for it',
+    );
     expect(removed).to.deep.equal({ ...losses, state: 'removed' });
-    const refused = await eventually(async () => !(await isServed(ofGone)) && !(await isServed(legacy)), announcedMs);
+    const refused = await eventually(
+      async () => !(await isServed(ofGone)) && !(await isServed(legacy)),
+      announcedMs,
+    );
     expect(refused).to.equal(true);
     expect(await isServed(ofOther)).to.equal(true);
     const [entry] = await controlSql<{ email: string }>(
@@ -58,7 +85,9 @@ describe('commands that change people and tenants', () => {
     );
     expect(entry).to.deep.equal({ email: gone.email });
     expect(await logged('acme', '--command', 'user remove')).to.deep.equal(['user remove']);
-    expect((await run('user', 'remove', 'acme', gone.email, '--yes')).stderr).to.match(/has no user/);
+    expect((await run('user', 'remove', 'acme', gone.email, '--yes')).stderr).to.match(
+      /has no user/,
+    );
   });
 
   it('no command takes the right to manage users from the last user of a tenant who has it, and a dry run refuses it too', async () => {
@@ -93,12 +122,22 @@ describe('commands that change people and tenants', () => {
     expect(await logged('acme', '--command', 'user role')).to.deep.equal([]);
     const planned = await json<object>('user', 'role', 'acme', email, 'Administrator', '--dry-run');
     expect(planned).to.include({ email, role: 'Administrator', state: 'planned' });
-    expect(planned, 'the permissions of the role that the user has').to.not.have.property('permissions');
-    const given = await json<{ role: string; permissions: string[] }>('user', 'role', 'acme', email, 'Administrator');
+    expect(planned, 'the permissions of the role that the user has').to.not.have.property(
+      'permissions',
+    );
+    const given = await json<{ role: string; permissions: string[] }>(
+      'user',
+      'role',
+      'acme',
+      email,
+      'Administrator',
+    );
     expect(given.role).to.equal('Administrator');
     expect(given.permissions).to.include('users.manage');
     expect(await logged('acme', '--command', 'user role')).to.deep.equal(['user role']);
-    expect((await run('user', 'role', 'acme', email, 'Emperor')).stderr).to.match(/acme has no role Emperor/);
+    expect((await run('user', 'role', 'acme', email, 'Emperor')).stderr).to.match(
+      /acme has no role Emperor/,
+    );
   });
 
   it('edit changes name, identifier and features of one tenant within 1 s, and with --dry-run nothing', async () => {
@@ -106,7 +145,16 @@ describe('commands that change people and tenants', () => {
     const user = await addSampleUser(world, world.globex);
     const [acme, globex] = [await world.login(world.acme), await world.login(world.globex, user)];
     const before = (await globex.get('/api/v1/auth/me')).body;
-    const edit = ['edit', 'acme', '--name', 'Acme 社', '--enable', 'selfRegistration', '--disable', 'legacyTokens'];
+    const edit = [
+      'edit',
+      'acme',
+      '--name',
+      'Acme 社',
+      '--enable',
+      'selfRegistration',
+      '--disable',
+      'legacyTokens',
+    ];
     const planned = await json<{ changes: object[] }>(...edit, '--dry-run');
     expect(planned.changes).to.deep.equal([
       { field: 'name', from: 'acme Ltd', to: 'Acme 社' },

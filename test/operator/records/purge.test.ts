@@ -19,7 +19,9 @@ describe('purge', () => {
   before(async () => {
     [server, archives] = await Promise.all([createDedicatedServer(), makeServerFolder('archives')]);
     environment = { ...server.environment, ...(await backupSettings(archives)) };
-    for (const slug of slugs) databases.set(slug, (await server.provision(slug)).tenant.databaseName);
+    for (const slug of slugs) {
+      databases.set(slug, (await server.provision(slug)).tenant.databaseName);
+    }
     expect((await run('backup', 'init')).code).to.equal(0);
     expect((await run('backup', 'run', '--all')).code).to.equal(0);
     for (const slug of slugs) await changeState(server.installation, slug, 'delete');
@@ -93,12 +95,16 @@ describe('purge', () => {
     await purging;
     expect(await databasesOf('initech')).to.deep.equal([]);
     const names = placed.map(({ name }) => `'${name}'`).join();
-    expect(await server.sql(`select from pg_database where datname in (${names})`)).to.deep.equal([]);
+    expect(await server.sql(`select from pg_database where datname in (${names})`)).to.deep.equal(
+      [],
+    );
     expect(await server.sql(`select from pg_roles where rolname in (${names})`)).to.deep.equal([]);
   });
 
   it('a clone whose source is purged meanwhile fails with one sentence that names the next command', async () => {
-    const holder = new pg.Client(Object.assign(new URL(server.url), { pathname: databases.get('umbrella') }).href);
+    const holder = new pg.Client(
+      Object.assign(new URL(server.url), { pathname: databases.get('umbrella') }).href,
+    );
     holder.on('error', () => {});
     await holder.connect();
     await holder.query('begin; lock table currencies in access exclusive mode');
@@ -115,7 +121,10 @@ describe('purge', () => {
     expect(removed.code, removed.stderr).to.equal(0);
   });
 
-  /** True while a session of the server waits for a lock, with a statement that contains this text. */
+  /**
+   * True while a session of the server waits for a lock, with a statement that contains this
+   * text.
+   */
   async function isWaiting(text = ''): Promise<boolean> {
     const waiting = `select from pg_stat_activity where wait_event_type = 'Lock' and query like '%${text}%'`;
     return (await server.sql(waiting)).length > 0;

@@ -21,7 +21,8 @@ describe('control reseal', () => {
     const { code, stdout } = await reseal('--dry-run');
 
     expect(code).to.equal(0);
-    expect(stdout).to.equal('6 secrets would be sealed under MASTER_KEY.\n'); // three of each tenant
+    // three of each tenant
+    expect(stdout).to.equal('6 secrets would be sealed under MASTER_KEY.\n');
     expect(await sealed()).to.deep.equal(before);
     expect((await world.login(world.globex)).tokens?.accessToken).to.be.a('string');
   });

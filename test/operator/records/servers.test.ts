@@ -26,19 +26,40 @@ describe('servers', () => {
     await second.close();
   });
 
-  const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);
-  const provision = async (slug: string, ...options: string[]): Promise<TestTenant & { server: string }> => {
-    const args = ['provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`, '--json', ...options];
+  const run = (args: string[], input = '') =>
+    runCommand('scripts/tenant.ts', args, world.environment, input);
+  const provision = async (
+    slug: string,
+    ...options: string[]
+  ): Promise<TestTenant & { server: string }> => {
+    const args = [
+      'provision',
+      slug,
+      '--name',
+      slug,
+      '--admin-email',
+      `admin@${slug}.test`,
+      '--json',
+      ...options,
+    ];
     const { code, stdout, stderr } = await run(args);
     expect(code, stderr).to.equal(0);
     return JSON.parse(stdout);
   };
 
   it('server add reads the URL from stdin, refuses an unusable server, and never prints the URL', async () => {
-    expect((await run(['server', 'add', 'second', '--capacity', '100'], second.url)).code).to.equal(0);
-    expect((await run(['server', 'add', 'second'], world.installation.controlUrl)).code, 'another server').to.equal(1);
+    expect((await run(['server', 'add', 'second', '--capacity', '100'], second.url)).code).to.equal(
+      0,
+    );
+    expect(
+      (await run(['server', 'add', 'second'], world.installation.controlUrl)).code,
+      'another server',
+    ).to.equal(1);
     expect((await run(['server', 'add', 'third'], 'not a url')).code).to.equal(2);
-    const unreachable = await run(['server', 'add', 'third'], 'postgresql://u:very-secret@127.0.0.1:1/x');
+    const unreachable = await run(
+      ['server', 'add', 'third'],
+      'postgresql://u:very-secret@127.0.0.1:1/x',
+    );
     expect(unreachable.code).to.equal(1);
     expect(unreachable.stderr).not.to.include('very-secret');
     expect(unreachable.stderr).to.equal(
@@ -47,7 +68,9 @@ describe('servers', () => {
         'Then run again: bin/backoffice server add third\n',
     );
     const { stdout } = await run(['server', 'list', '--json']);
-    expect(JSON.parse(stdout).map(({ name, tenants }: Record<string, unknown>) => [name, tenants])).to.deep.equal([
+    expect(
+      JSON.parse(stdout).map(({ name, tenants }: Record<string, unknown>) => [name, tenants]),
+    ).to.deep.equal([
       ['default', 2],
       ['second', 0],
     ]);
@@ -58,7 +81,7 @@ describe('servers', () => {
     for (const [url, name, remedy] of [
       [second.url, 'second', '. To change its URL: bin/backoffice server add second'],
       [postgresUrl(), 'default', '.'],
-    ] as const)
+    ] as const) {
       for (const args of [[], ['--dry-run']]) {
         const { code, stderr } = await run(['server', 'add', 'third', ...args], url);
         expect([code, stderr]).to.deep.equal([
@@ -66,6 +89,7 @@ describe('servers', () => {
           `The URL leads to the server ${name}, or to a copy of it, which the installation has already${remedy}\n`,
         ]);
       }
+    }
   });
 
   it('server add follows a server to another port, and takes a copy of it for no new server', async () => {
@@ -96,7 +120,8 @@ describe('servers', () => {
     expect((await onSecond.get(path)).body).to.have.length(3);
     expect((await onSecond.post(path, { Title: 'Far away' })).status).to.equal(201);
     // The service uses the address, which holds no login.
-    const addresses = () => controlSql(world, 'select address, identity from servers where address is not null');
+    const addresses = () =>
+      controlSql(world, 'select address, identity from servers where address is not null');
     const address = proxied.replace(/\/\/.*@/, '//');
     const identity = await withConnection(second.url, readServerIdentity);
     expect(identity).to.match(/^\d+:\d+$/);
@@ -118,7 +143,9 @@ describe('servers', () => {
   it('server remove refuses a server with tenants, and removes one without them, with its template', async () => {
     const databases = () =>
       withConnection(second.url, async client => {
-        const { rows } = await client.query(`select datname from pg_database where datname ~ '_(tenant|template)_'`);
+        const { rows } = await client.query(
+          `select datname from pg_database where datname ~ '_(tenant|template)_'`,
+        );
         return rows.length;
       });
     const json = async (...args: string[]) => JSON.parse((await run([...args, '--json'])).stdout);
@@ -130,18 +157,33 @@ describe('servers', () => {
         'bin/backoffice server drain second\n',
     ]);
     await run(['delete', 'far', '--yes']);
-    expect((await run(['server', 'remove', 'second', '--yes'])).code, 'the tenant is only deleted').to.equal(1);
+    expect(
+      (await run(['server', 'remove', 'second', '--yes'])).code,
+      'the tenant is only deleted',
+    ).to.equal(1);
     await run(['purge', 'far', '--yes']);
     expect(await databases(), 'the template').to.equal(1);
 
     const plan = { name: 'second', forgotten: 0, formerTenants: 0, left: [] };
-    expect(await json('server', 'remove', 'second', '--dry-run')).to.deep.equal({ ...plan, state: 'planned' });
+    expect(await json('server', 'remove', 'second', '--dry-run')).to.deep.equal({
+      ...plan,
+      state: 'planned',
+    });
     expect((await run(['server', 'remove', 'second'])).code, 'without --yes').to.equal(2);
-    expect((await run(['server', 'remove', 'default', '--yes'])).stderr).to.match(/has the control database/);
-    expect(await json('server', 'remove', 'second', '--yes')).to.deep.equal({ ...plan, state: 'removed' });
+    expect((await run(['server', 'remove', 'default', '--yes'])).stderr).to.match(
+      /has the control database/,
+    );
+    expect(await json('server', 'remove', 'second', '--yes')).to.deep.equal({
+      ...plan,
+      state: 'removed',
+    });
     expect(await databases()).to.equal(0);
-    expect((await json('server', 'list')).map(({ name }: { name: string }) => name)).to.deep.equal(['default']);
-    expect((await run(['server', 'add', 'second', '--capacity', '100'], second.url)).code).to.equal(0);
+    expect((await json('server', 'list')).map(({ name }: { name: string }) => name)).to.deep.equal([
+      'default',
+    ]);
+    expect((await run(['server', 'add', 'second', '--capacity', '100'], second.url)).code).to.equal(
+      0,
+    );
   });
 
   it('a lost server is removed with the databases of tenants that nobody uses', async () => {
@@ -155,9 +197,16 @@ describe('servers', () => {
     );
     const removed = await run(['server', 'remove', 'second', '--lost', '--yes', '--json']);
     expect([removed.code, removed.stderr]).to.deep.equal([0, '']);
-    expect(JSON.parse(removed.stdout)).to.include({ state: 'removed', forgotten: 4, formerTenants: 1, left: null });
+    expect(JSON.parse(removed.stdout)).to.include({
+      state: 'removed',
+      forgotten: 4,
+      formerTenants: 1,
+      left: null,
+    });
     const { stdout, stderr } = await run(['databases', 'acme', '--json']);
     expect(stderr).to.equal('');
-    expect(JSON.parse(stdout).map(({ state }: { state: string }) => state)).to.deep.equal(['current']);
+    expect(JSON.parse(stdout).map(({ state }: { state: string }) => state)).to.deep.equal([
+      'current',
+    ]);
   });
 });

@@ -49,7 +49,13 @@ describe('health of tenants', () => {
       text: 'changes wait',
       make: () =>
         storeFindings(world, [
-          { check: 'feed_held', tenant: 'acme', severity: 'warning', problem: 'changes wait', remedy: 'Let it end' },
+          {
+            check: 'feed_held',
+            tenant: 'acme',
+            severity: 'warning',
+            problem: 'changes wait',
+            remedy: 'Let it end',
+          },
         ]),
       end: () => storeFindings(world, []),
     },
@@ -57,7 +63,8 @@ describe('health of tenants', () => {
       check: 'behind',
       health: 'unwell',
       text: 'the database is at 0000-older, this build needs',
-      make: () => controlSql(world, `update tenants set schema_version = '0000-older' where slug = 'acme'`),
+      make: () =>
+        controlSql(world, `update tenants set schema_version = '0000-older' where slug = 'acme'`),
       end: () =>
         controlSql(
           world,
@@ -128,7 +135,9 @@ describe('health of tenants', () => {
         expect(acme.reasons[0]?.text).to.include(text);
         expect(acme.reasons[0]?.remedy).to.not.equal('');
         expect(globex.health).to.equal('well');
-        expect((await listTenants(world.installation, { health })).map(({ slug }) => slug)).to.deep.equal(['acme']);
+        expect(
+          (await listTenants(world.installation, { health })).map(({ slug }) => slug),
+        ).to.deep.equal(['acme']);
       } finally {
         await end();
       }
@@ -137,7 +146,9 @@ describe('health of tenants', () => {
   }
 
   it('a server that does not respond makes each of its tenants unwell', async () => {
-    await storeFindings(world, [{ check: 'server_unreachable', tenant: null, problem: 'no answer', remedy: 'Wait' }]);
+    await storeFindings(world, [
+      { check: 'server_unreachable', tenant: null, problem: 'no answer', remedy: 'Wait' },
+    ]);
 
     const healths = (await read()).map(({ health }) => health);
 
@@ -156,7 +167,9 @@ describe('health of tenants', () => {
     await storeFindings(world, [{ ...missing, problem: 'database x is missing' }]);
 
     const listed = await run('list');
-    const found: TenantWithHealth[] = JSON.parse((await run('list', '--health', 'unwell', '--json')).stdout);
+    const found: TenantWithHealth[] = JSON.parse(
+      (await run('list', '--health', 'unwell', '--json')).stdout,
+    );
     const shown = await run('show', 'acme');
     const document = JSON.parse((await run('show', 'acme', '--json')).stdout);
 
@@ -165,8 +178,14 @@ describe('health of tenants', () => {
     expect(found.map(({ slug }) => slug)).to.deep.equal(['acme']);
     expect(shown.stdout)
       .to.match(/^health +unwell$/m)
-      .and.match(/^error +database x is missing\. Restore it: bin\/backoffice restore acme --lost$/m);
-    expect(document).to.deep.include({ status: 'active', health: 'unwell', reasons: found[0]?.reasons });
+      .and.match(
+        /^error +database x is missing\. Restore it: bin\/backoffice restore acme --lost$/m,
+      );
+    expect(document).to.deep.include({
+      status: 'active',
+      health: 'unwell',
+      reasons: found[0]?.reasons,
+    });
     expect(document.checkedAt).to.match(/^\d{4}-\d\d-\d\dT/);
   });
 
@@ -180,14 +199,18 @@ describe('health of tenants', () => {
 
       const [acme, globex] = await read();
       expect(acme.health).to.equal('unchecked');
-      expect(acme.reasons.map(({ check, severity }) => `${check} ${severity}`)).to.deep.equal(['missing_key done']);
+      expect(acme.reasons.map(({ check, severity }) => `${check} ${severity}`)).to.deep.equal([
+        'missing_key done',
+      ]);
       expect(globex.health).to.equal('unwell');
       expect((await run('show', 'acme')).stdout).to.include('(done since, not checked again)');
     } finally {
       await run('key', 'rotate', 'globex');
     }
     await run('doctor');
-    expect((await read()).flatMap(({ reasons }) => reasons).map(({ check }) => check)).to.not.include('missing_key');
+    expect(
+      (await read()).flatMap(({ reasons }) => reasons).map(({ check }) => check),
+    ).to.not.include('missing_key');
   });
 
   it('the history of each tenant begins with how it was made, by whom and why, also from a folder and as a clone', async () => {
@@ -236,10 +259,16 @@ describe('health of tenants', () => {
     try {
       const places = await listPlaces(world.installation, world.acme.id);
 
-      expect(places.map(({ database }) => database)).to.deep.equal(['kept_before_test', world.acme.database]);
+      expect(places.map(({ database }) => database)).to.deep.equal([
+        'kept_before_test',
+        world.acme.database,
+      ]);
       expect(places[1]?.before).to.deep.equal({ database: 'kept_before_test', server: 'default' });
     } finally {
-      await controlSql(world, `delete from tenant_databases where database_name = 'kept_before_test'`);
+      await controlSql(
+        world,
+        `delete from tenant_databases where database_name = 'kept_before_test'`,
+      );
     }
   });
 });

@@ -28,7 +28,8 @@ describe('states of a tenant', () => {
     eventually(async () => {
       const responses = [await admin.get(path), await adminElsewhere.get(path)];
       return responses.every(
-        ({ status: actual, body }) => actual === status && (code === undefined || body.code === code),
+        ({ status: actual, body }) =>
+          actual === status && (code === undefined || body.code === code),
       );
     }, 1_000);
 
@@ -36,7 +37,9 @@ describe('states of a tenant', () => {
     await bothRespond(200);
     expect((await run('suspend', 'acme', '--yes')).code).to.equal(0);
     await bothRespond(403, 'tenant_inactive');
-    const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
+    const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+      'X-Tenant': world.acme.guid,
+    });
     expect([login.status, login.body.code]).to.deep.equal([403, 'tenant_required']);
     expect((await globexAdmin.get(path)).status).to.equal(200);
     expect((await run('suspend', 'acme', '--yes')).code, 'a second suspend').to.equal(0);
@@ -64,14 +67,19 @@ describe('states of a tenant', () => {
     await bothRespond(403, 'tenant_inactive');
     expect((await run('restore', 'acme')).code).to.equal(0);
     await bothRespond(200);
-    expect((await admin.get(path)).body.map(({ Title }: { Title: string }) => Title)).to.include('Kept');
+    expect((await admin.get(path)).body.map(({ Title }: { Title: string }) => Title)).to.include(
+      'Kept',
+    );
   });
 
   it('purge leaves one row in purged_tenants, and frees the slug but never the database name', async () => {
     await run('delete', 'acme', '--yes');
     const purged = await run('purge', 'acme', '--yes', '--json');
     const archives = [{ state: 'removed', target: null, removed: 0, left: [], error: null }];
-    expect([purged.code, JSON.parse(purged.stdout)]).to.deep.equal([0, { slug: 'acme', status: 'purged', archives }]);
+    expect([purged.code, JSON.parse(purged.stdout)]).to.deep.equal([
+      0,
+      { slug: 'acme', status: 'purged', archives },
+    ]);
     await bothRespond(401);
     const [rowCounts] = await controlSql(
       world,

@@ -44,11 +44,18 @@ describe('a server that cannot be used', () => {
     );
   const start = (database: string) => runCommand('src/main.ts', [], environment(database));
   const add = (database: string) =>
-    runCommand('scripts/backoffice.ts', ['server', 'add', 'second'], world.environment, server.url(database));
+    runCommand(
+      'scripts/backoffice.ts',
+      ['server', 'add', 'second'],
+      world.environment,
+      server.url(database),
+    );
 
   /** Everything on the server that a command could have made. */
   const names = () =>
-    server.sql(`select datname::text as name from pg_database union all select rolname::text from pg_roles order by 1`);
+    server.sql(
+      `select datname::text as name from pg_database union all select rolname::text from pg_roles order by 1`,
+    );
 
   /**
    * Expects that each door refuses with the sentence, and makes nothing. Runs the statement
@@ -68,7 +75,9 @@ describe('a server that cannot be used', () => {
     }
 
     expect(await names()).to.deep.equal(before);
-    for (const statement of statements[0]?.split('; ').filter(Boolean) ?? []) await server.sql(statement);
+    for (const statement of statements[0]?.split('; ').filter(Boolean) ?? []) {
+      await server.sql(statement);
+    }
   }
 
   async function expectOpen(door: Door): Promise<void> {
@@ -84,20 +93,32 @@ describe('a server that cannot be used', () => {
     expect(fault({ version: 150_019 })).to.equal(
       'it is on PostgreSQL 15. Upgrade its server: PostgreSQL 16 or later is required',
     );
-    expect(fault({ isStandby: true })).to.match(/it is on a standby.*Give the address of the primary in its URL$/);
-    const withoutRights = { mayCreateDatabases: false, mayCreateRoles: false, mayCreateTables: false };
-    expect(fault(withoutRights, { isOperator: false }), 'the login of the service').to.equal(undefined);
+    expect(fault({ isStandby: true })).to.match(
+      /it is on a standby.*Give the address of the primary in its URL$/,
+    );
+    const withoutRights = {
+      mayCreateDatabases: false,
+      mayCreateRoles: false,
+      mayCreateTables: false,
+    };
+    expect(fault(withoutRights, { isOperator: false }), 'the login of the service').to.equal(
+      undefined,
+    );
     expect(fault({ encoding: 'LATIN1' }, { isControl: false })).to.equal(undefined);
   });
 
   it('a login without the rights of an operator is refused by control migrate and server add before they write, and passes after the statement that they print', async () => {
-    const missing = /login operator lacks CREATEDB and CREATEROLE\. Run as a superuser: alter role "operator" createdb/;
+    const missing =
+      /login operator lacks CREATEDB and CREATEROLE\. Run as a superuser: alter role "operator" createdb/;
     await expectRefused([() => migrate('office'), () => add('postgres')], missing);
 
     await expectOpen(() => migrate('office'));
 
     await server.sql('alter role operator nocreaterole');
-    await expectRefused([() => provision('office'), () => migrate('office')], /lacks CREATEROLE\. Run/);
+    await expectRefused(
+      [() => provision('office'), () => migrate('office')],
+      /lacks CREATEROLE\. Run/,
+    );
     await expectOpen(() => provision('office'));
   });
 
@@ -114,9 +135,17 @@ describe('a server that cannot be used', () => {
     for (const [lock, sentence] of Object.entries(locks)) {
       await server.sql(`${lock} set ${setting} = on`);
       await server.sql('select pg_reload_conf()');
-      const doors = [() => migrate('office'), () => start('office'), () => provision('office'), () => add('office')];
+      const doors = [
+        () => migrate('office'),
+        () => start('office'),
+        () => provision('office'),
+        () => add('office'),
+      ];
 
-      await expectRefused(doors, new RegExp(`cannot be used: it is read-only, because ${setting} ${sentence.source}`));
+      await expectRefused(
+        doors,
+        new RegExp(`cannot be used: it is read-only, because ${setting} ${sentence.source}`),
+      );
 
       await expectOpen(() => migrate('office'));
     }
@@ -124,11 +153,14 @@ describe('a server that cannot be used', () => {
 
   it('a control database whose login may create no tables in it, or that does not take every letter, is refused before anything is written', async () => {
     await server.sql('create database given');
-    const noTables = /may not create tables in database given\. Run as a superuser: alter database "given" owner to/;
+    const noTables =
+      /may not create tables in database given\. Run as a superuser: alter database "given" owner to/;
     await expectRefused([() => migrate('given')], noTables);
     await expectOpen(() => migrate('given'));
 
-    await server.sql(`create database latin owner operator encoding 'LATIN1' locale 'C' template template0`);
+    await server.sql(
+      `create database latin owner operator encoding 'LATIN1' locale 'C' template template0`,
+    );
     const encoding =
       /database latin has the encoding LATIN1, and UTF8 is required\. Name a database that does not exist/;
     await expectRefused([() => migrate('latin'), () => start('latin')], encoding);

@@ -90,7 +90,9 @@ describe('compatible migrations', () => {
       const settings = folder === 'tenant' ? migrationSettings(server) : {};
       const migrations = await loadMigrations(folder);
       const objects = () => withConnection(url, schemaObjects);
-      for (const migration of migrations.filter(({ compatible: declared }) => declared).slice(-checked)) {
+      for (const migration of migrations
+        .filter(({ compatible: declared }) => declared)
+        .slice(-checked)) {
         const index = migrations.indexOf(migration);
         await runMigrations(url, migrations.slice(0, index), settings);
         const before = await objects();
@@ -104,8 +106,12 @@ describe('compatible migrations', () => {
     const url = await createScratch();
     await withConnection(url, async client => {
       await client.query(schema);
-      for (const change of compatible) expect(await changesOf(client, change), change).to.deep.equal([]);
-      for (const change of incompatible) expect(await changesOf(client, change), change).to.have.lengthOf.at.least(1);
+      for (const change of compatible) {
+        expect(await changesOf(client, change), change).to.deep.equal([]);
+      }
+      for (const change of incompatible) {
+        expect(await changesOf(client, change), change).to.have.lengthOf.at.least(1);
+      }
     });
   });
 });

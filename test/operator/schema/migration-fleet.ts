@@ -19,8 +19,8 @@ interface Outcome {
 export type MigrationFleet = ReturnType<typeof useMigrationFleet>;
 
 /**
- * Makes a world with this many tenants and a next build, before the tests of a `describe`. Before each test, all
- * tenants have the schema of this build.
+ * Makes a world with this many tenants and a next build, before the tests of a `describe`.
+ * Before each test, all tenants have the schema of this build.
  */
 export function useMigrationFleet(tenantCount: number) {
   let made: { world: World; next: NextBuild };
@@ -33,8 +33,9 @@ export function useMigrationFleet(tenantCount: number) {
     const [world, next] = await Promise.all([createWorld(), makeNextBuild()]);
     made = { world, next };
     tenants.push(world.acme, world.globex);
-    for (let number = 1; tenants.length < tenantCount; number++)
+    for (let number = 1; tenants.length < tenantCount; number++) {
       tenants.push(await world.provision(`tenant-0${number}`));
+    }
   });
   after(async () => {
     await world.close();
@@ -50,10 +51,16 @@ export function useMigrationFleet(tenantCount: number) {
     await Promise.all(tenants.map(resetTenant));
   });
 
-  const query = <Row extends object>(text: string, values: unknown[] = []) => controlSql<Row>(world, text, values);
-  const runTenant = (args: string[]) => runCommand(next.file('scripts/tenant.ts'), args, world.environment);
-  /** The process of the current build runs on, and stops serving the tenants that the next build migrates. */
-  const migrate = (...args: string[]) => runTenant(['migrate', '--json', '--despite-running', ...args]);
+  const query = <Row extends object>(text: string, values: unknown[] = []) =>
+    controlSql<Row>(world, text, values);
+  const runTenant = (args: string[]) =>
+    runCommand(next.file('scripts/tenant.ts'), args, world.environment);
+  /**
+   * The process of the current build runs on, and stops serving the tenants that the next build
+   * migrates.
+   */
+  const migrate = (...args: string[]) =>
+    runTenant(['migrate', '--json', '--despite-running', ...args]);
   const linesOf = ({ stdout }: { stdout: string }): Outcome[] =>
     stdout
       .split('\n')
@@ -82,11 +89,14 @@ export function useMigrationFleet(tenantCount: number) {
 
   const versions = async (): Promise<Record<string, string | null>> =>
     Object.fromEntries(
-      (await query<{ slug: string; version: string }>('select slug, schema_version as version from tenants')).map(
-        ({ slug, version }) => [slug, version],
-      ),
+      (
+        await query<{ slug: string; version: string }>(
+          'select slug, schema_version as version from tenants',
+        )
+      ).map(({ slug, version }) => [slug, version]),
     );
-  const runs = () => query<{ id: string; state: string }>('select id, state from migration_runs order by id');
+  const runs = () =>
+    query<{ id: string; state: string }>('select id, state from migration_runs order by id');
   /** Returns the state of each tenant in the newest recorded run. */
   const states = async (): Promise<Record<string, string>> =>
     Object.fromEntries(
@@ -116,7 +126,20 @@ export function useMigrationFleet(tenantCount: number) {
   }
 
   return {
-    ...{ world, next, tenants, query, runTenant, migrate, linesOf, slugs, all },
-    ...{ resetTenant, blockMigration, versions, runs, states, expectAllMigratedOnce },
+    world,
+    next,
+    tenants,
+    query,
+    runTenant,
+    migrate,
+    linesOf,
+    slugs,
+    all,
+    resetTenant,
+    blockMigration,
+    versions,
+    runs,
+    states,
+    expectAllMigratedOnce,
   };
 }

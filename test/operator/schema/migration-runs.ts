@@ -23,14 +23,21 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
     expect(await states()).to.deep.equal({ ...all('skipped'), acme: 'migrated', globex: 'failed' });
     expect((await runs()).map(({ state }) => state)).to.deep.equal(['halted']);
     const again = JSON.parse((await migrate('--retry-failed', '--dry-run')).stdout);
-    expect(again.plans.flatMap((plan: { tenants: string[] }) => plan.tenants)).to.deep.equal(['globex']);
+    expect(again.plans.flatMap((plan: { tenants: string[] }) => plan.tenants)).to.deep.equal([
+      'globex',
+    ]);
 
     const options = ['--max-failures', '1', '--concurrency', '1'];
     const limited = await runTenant(['migrate', '--all', '--despite-running', ...options]);
     expect([limited.code, limited.stdout]).to.satisfy(
-      ([code, text]: [number, string]) => code === 1 && /^Halted: 0 migrated, 1 failed, 1 not started\.$/m.test(text),
+      ([code, text]: [number, string]) =>
+        code === 1 && /^Halted: 0 migrated, 1 failed, 1 not started\.$/m.test(text),
     );
-    expect(await states()).to.deep.equal({ acme: 'current', globex: 'failed', 'tenant-01': 'skipped' });
+    expect(await states()).to.deep.equal({
+      acme: 'current',
+      globex: 'failed',
+      'tenant-01': 'skipped',
+    });
     await sql(tenants[1] as TestTenant, 'drop table labels');
     expect((await migrate('--all', '--canary', '1')).code).to.equal(0);
     await expectAllMigratedOnce();
@@ -64,7 +71,9 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
     expect((await migrate(first.slug)).code).to.equal(0);
     expect(JSON.parse((await runTenant(['status', '--json'])).stdout).failing).to.have.length(1);
     const retried = await migrate('--retry-failed');
-    expect(linesOf(retried).map(({ slug, state }) => [slug, state])).to.deep.equal([[broken.slug, 'migrated']]);
+    expect(linesOf(retried).map(({ slug, state }) => [slug, state])).to.deep.equal([
+      [broken.slug, 'migrated'],
+    ]);
     expect(await states()).to.deep.equal({ [broken.slug]: 'migrated' });
     await expectAllMigratedOnce();
   });
@@ -77,7 +86,8 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
       const document = JSON.parse((await migrate('--all', '--dry-run')).stdout);
       expect(document.head).to.equal('9999-sizes');
       const [old, recent] = document.plans;
-      const names = ({ migrations }: { migrations: { name: string }[] }) => migrations.map(({ name }) => name);
+      const names = ({ migrations }: { migrations: { name: string }[] }) =>
+        migrations.map(({ name }) => name);
       expect([old.version, old.tenants]).to.deep.equal([next.currentHead, ['acme']]);
       expect(names(old)).to.deep.equal([next.head, '9999-sizes']);
       expect(old.migrations[0].sql[0]).to.match(/^create table labels/);
@@ -94,7 +104,10 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
   it('a run of a tenant that does not exist is refused, and so is its plan', async () => {
     for (const options of [[], ['--dry-run']]) {
       const { code, stderr } = await runTenant(['migrate', 'acme', 'a{b', ...options]);
-      expect([code, stderr]).to.deep.equal([1, 'There is no tenant a{b. List the tenants: bin/backoffice list\n']);
+      expect([code, stderr]).to.deep.equal([
+        1,
+        'There is no tenant a{b. List the tenants: bin/backoffice list\n',
+      ]);
     }
   });
 
@@ -111,7 +124,9 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
     const after = linesOf(again).map(({ slug }) => slug);
     expect([...before, ...after].sort()).to.deep.equal(slugs());
     expect((await runs()).map(({ state }) => state)).to.deep.equal(['abandoned', 'succeeded']);
-    expect(await query(`select from migration_outcomes where state in ('pending', 'running')`)).to.deep.equal([]);
+    expect(
+      await query(`select from migration_outcomes where state in ('pending', 'running')`),
+    ).to.deep.equal([]);
     await expectAllMigratedOnce();
   });
 
@@ -122,8 +137,12 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
     const globex = linesOf({ stdout }).find(({ slug }) => slug === 'globex');
     expect(globex).to.include({ state: 'failed', from: next.currentHead, to: next.currentHead });
     expect(globex?.error).to.include('index entities_status_id_id_index is missing');
-    expect(await sql(world.globex, `select to_regclass('labels') as found`)).to.deep.equal([{ found: null }]);
-    expect((await runTenant(['status'])).stdout).to.include('index entities_status_id_id_index is missing');
+    expect(await sql(world.globex, `select to_regclass('labels') as found`)).to.deep.equal([
+      { found: null },
+    ]);
+    expect((await runTenant(['status'])).stdout).to.include(
+      'index entities_status_id_id_index is missing',
+    );
   });
 
   it('a failed migration tells its SQLSTATE, the statement, and its place in the log of the server', async () => {
@@ -150,13 +169,22 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
 
   it('all differences of a schema are told at once, as SQL that undoes them, by the run and while the tenant is behind by doctor', async () => {
     const { globex } = world;
-    await sql(globex, 'create index by_hand on countries (country_name); alter table currencies add column extra text');
+    await sql(
+      globex,
+      'create index by_hand on countries (country_name); alter table currencies add column extra text',
+    );
 
     const { stdout } = await migrate('globex');
     await runTenant(['doctor']);
-    const findings: { check: string; tenant: string; id: string; problem: string; remedy: string }[] = JSON.parse(
-      (await runTenant(['doctor', '--json'])).stdout,
-    ).findings.filter(({ tenant }: { tenant: string }) => tenant === 'globex');
+    const findings: {
+      check: string;
+      tenant: string;
+      id: string;
+      problem: string;
+      remedy: string;
+    }[] = JSON.parse((await runTenant(['doctor', '--json'])).stdout).findings.filter(
+      ({ tenant }: { tenant: string }) => tenant === 'globex',
+    );
     const plan = await runTenant(['migrate', 'globex', '--dry-run', '--despite-running']);
 
     const [outcome] = linesOf({ stdout });
@@ -174,7 +202,9 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
     ]);
     const drift = findings.filter(({ check }) => check === 'schema_drift');
     expect(drift).to.have.length(2);
-    expect(findings.find(({ check }) => check === 'behind')?.remedy).to.match(/^Repair its schema_drift first/);
+    expect(findings.find(({ check }) => check === 'behind')?.remedy).to.match(
+      /^Repair its schema_drift first/,
+    );
     expect(plan.stdout).to.include(`Will fail: globex, finding ${drift[0]?.id} of doctor`);
 
     const repaired = await runTenant(['doctor', '--fix', ...drift.map(({ id }) => id), '--json']);
@@ -187,11 +217,24 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
   });
 
   it('the plan of a run names its canaries; that of a build that does not know a version says that it would fail', async () => {
-    const plan = await runTenant(['migrate', '--all', '--canary', '2', '--dry-run', '--despite-running']);
+    const plan = await runTenant([
+      'migrate',
+      '--all',
+      '--canary',
+      '2',
+      '--dry-run',
+      '--despite-running',
+    ]);
     await migrate('acme');
-    const older = await runCommand('scripts/tenant.ts', ['migrate', '--all', '--dry-run'], world.environment);
+    const older = await runCommand(
+      'scripts/tenant.ts',
+      ['migrate', '--all', '--dry-run'],
+      world.environment,
+    );
 
-    expect(plan.stdout).to.include('-- First: acme, globex. The others follow if none of these fails');
+    expect(plan.stdout).to.include(
+      '-- First: acme, globex. The others follow if none of these fails',
+    );
     expect(older.code).to.equal(1);
     expect(older.stdout).to.include('Refused: a newer build has migrated tenants of this plan');
   });
@@ -218,7 +261,9 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
       );
       const { migrationsDigest } = await import(next.file('src/operator/schema/template.ts'));
       const digest: string = await migrationsDigest();
-      expect(templates.filter(({ problem }: { problem: string }) => problem.includes(digest))).to.deep.equal([]);
+      expect(
+        templates.filter(({ problem }: { problem: string }) => problem.includes(digest)),
+      ).to.deep.equal([]);
     } finally {
       await sql(world.acme, 'drop index by_hand');
     }
@@ -235,13 +280,20 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
 
   it('a database that is newer than the build, missing, or of another tenant, is not migrated', async () => {
     await migrate('acme');
-    const old = await runCommand('scripts/tenant.ts', ['migrate', 'acme', '--json'], world.environment);
+    const old = await runCommand(
+      'scripts/tenant.ts',
+      ['migrate', 'acme', '--json'],
+      world.environment,
+    );
     expect(old.code).to.equal(1);
     expect(linesOf(old)[0]?.error).to.match(/labels, which this build does not know/);
     expect((await versions()).acme).to.equal(next.head);
 
     await query('update tenants set database_name = ? where slug = ?', ['elsewhere', 'globex']);
-    await query('update tenants set database_name = ? where slug = ?', [world.globex.database, 'tenant-01']);
+    await query('update tenants set database_name = ? where slug = ?', [
+      world.globex.database,
+      'tenant-01',
+    ]);
     try {
       const outcomes = linesOf(await migrate('globex', 'tenant-01'));
       expect(outcomes.map(({ slug, state }) => `${slug} ${state}`)).to.have.members([
@@ -251,26 +303,51 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
       const foreign = outcomes.find(({ slug }) => slug === 'tenant-01');
       expect(foreign?.error).to.equal('the database belongs to another tenant');
       const created = `select from pg_database where datname = 'elsewhere'`;
-      expect(await sql(world.acme, created), 'a missing database is not created again, empty').to.deep.equal([]);
-      expect(await sql(world.globex, `select to_regclass('labels') as found`)).to.deep.equal([{ found: null }]);
+      expect(
+        await sql(world.acme, created),
+        'a missing database is not created again, empty',
+      ).to.deep.equal([]);
+      expect(await sql(world.globex, `select to_regclass('labels') as found`)).to.deep.equal([
+        { found: null },
+      ]);
     } finally {
       const [, , first] = tenants as [TestTenant, TestTenant, TestTenant];
-      await query('update tenants set database_name = ? where slug = ?', [first.database, 'tenant-01']);
-      await query('update tenants set database_name = ? where slug = ?', [world.globex.database, 'globex']);
+      await query('update tenants set database_name = ? where slug = ?', [
+        first.database,
+        'tenant-01',
+      ]);
+      await query('update tenants set database_name = ? where slug = ?', [
+        world.globex.database,
+        'globex',
+      ]);
     }
   });
 
   it('a rollback returns one tenant to the previous build, and the tenant can be migrated again', async () => {
     const [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
     const results = async (): Promise<(string | number)[]> =>
-      (await Promise.all([acme.get(path), globex.get(path)])).map(({ status, body }) => body.code ?? status);
+      (await Promise.all([acme.get(path), globex.get(path)])).map(
+        ({ status, body }) => body.code ?? status,
+      );
     expect(await results()).to.deep.equal([200, 200]);
     await migrate('acme', 'globex');
-    await eventually(async () => expect(await results()).to.deep.equal(['migration_pending', 'migration_pending']));
+    await eventually(async () =>
+      expect(await results()).to.deep.equal(['migration_pending', 'migration_pending']),
+    );
 
     expect((await runTenant(['rollback', 'acme'])).code, 'without --yes').to.equal(2);
-    const rolledBack: ScriptResult = await runTenant(['rollback', 'acme', '--yes', '--despite-running', '--json']);
-    expect(JSON.parse(rolledBack.stdout)).to.deep.equal({ slug: 'acme', from: next.head, to: next.currentHead });
+    const rolledBack: ScriptResult = await runTenant([
+      'rollback',
+      'acme',
+      '--yes',
+      '--despite-running',
+      '--json',
+    ]);
+    expect(JSON.parse(rolledBack.stdout)).to.deep.equal({
+      slug: 'acme',
+      from: next.head,
+      to: next.currentHead,
+    });
     await eventually(async () => expect(await results()).to.deep.equal([200, 'migration_pending']));
     expect((await runs()).at(-1)?.state).to.equal('succeeded');
     const [row] = await query(
@@ -283,10 +360,14 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
       to_version: next.currentHead,
       error: null,
     });
-    expect(await sql(world.acme, `select to_regclass('labels') as found`)).to.deep.equal([{ found: null }]);
+    expect(await sql(world.acme, `select to_regclass('labels') as found`)).to.deep.equal([
+      { found: null },
+    ]);
 
     expect((await migrate('acme')).code).to.equal(0);
-    await eventually(async () => expect(await results()).to.deep.equal(['migration_pending', 'migration_pending']));
+    await eventually(async () =>
+      expect(await results()).to.deep.equal(['migration_pending', 'migration_pending']),
+    );
 
     await query('update tenants set schema_version = null where slug = ?', ['acme']);
     const unclear = await runTenant(['rollback', 'acme', '--yes']);
@@ -308,7 +389,9 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
     const { code, stdout, stderr } = await runTenant(['migrate', '--all', '--despite-running']);
     await rm(file);
     expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
-    expect(stderr).to.match(/^9999-alone: a tenant migration must run in a transaction: .*without "concurrently"/);
+    expect(stderr).to.match(
+      /^9999-alone: a tenant migration must run in a transaction: .*without "concurrently"/,
+    );
   });
 
   /** Runs `work` while every tenant database refuses connections. */

@@ -26,7 +26,10 @@ interface Column {
 }
 
 const folders: MigrationFolder[] = ['control', 'tenant'];
-const options = { control: controlOptions, tenant: (url: string) => tenantOptions(url, tenantEntities) };
+const options = {
+  control: controlOptions,
+  tenant: (url: string) => tenantOptions(url, tenantEntities),
+};
 
 /** Everything that migrations make, as PostgreSQL itself writes it down. */
 const catalogue = `
@@ -69,14 +72,19 @@ describe('migrations', () => {
   before(async () => {
     for (const folder of folders) {
       urls[folder] = await createScratch();
-      applied[folder] = await runMigrations(urls[folder], await loadMigrations(folder), settingsOf(folder));
+      applied[folder] = await runMigrations(
+        urls[folder],
+        await loadMigrations(folder),
+        settingsOf(folder),
+      );
     }
     await withConnection(urls.tenant, client =>
       client.query('insert into tenant_identity (guid) values (gen_random_uuid())'),
     );
   });
 
-  const settingsOf = (folder: MigrationFolder) => (folder === 'tenant' ? migrationSettings(server) : {});
+  const settingsOf = (folder: MigrationFolder) =>
+    folder === 'tenant' ? migrationSettings(server) : {};
   const rowsOf = <Row extends object>(url: string, text: string): Promise<Row[]> =>
     withConnection(url, async client => (await client.query(text)).rows as Row[]);
 
@@ -84,7 +92,9 @@ describe('migrations', () => {
     describe(`migrations of the ${folder} database`, () => {
       it('the migrations are numbered without a gap, and each has a file of its own', async () => {
         const names = await migrationNames(folder);
-        expect(names.map(name => Number(name.slice(0, 4)))).to.deep.equal(names.map((_, index) => index + 1));
+        expect(names.map(name => Number(name.slice(0, 4)))).to.deep.equal(
+          names.map((_, index) => index + 1),
+        );
         expect(await loadMigrations(folder)).to.have.length(names.length);
       });
 
@@ -110,10 +120,15 @@ describe('migrations', () => {
                 mapped.add(key);
                 const column = found.get(key);
                 const type = property.columnTypes?.[index] ?? '';
-                if (!column) faults.push(`${key} is mapped, and does not exist`);
-                else if (!compatible(type, column.type)) faults.push(`${key} is ${column.type}, mapped as ${type}`);
-                else if (column.nullable !== (property.nullable ?? false))
-                  faults.push(`${key} may ${column.nullable ? '' : 'not '}be null, and is mapped otherwise`);
+                if (!column) {
+                  faults.push(`${key} is mapped, and does not exist`);
+                } else if (!compatible(type, column.type)) {
+                  faults.push(`${key} is ${column.type}, mapped as ${type}`);
+                } else if (column.nullable !== (property.nullable ?? false)) {
+                  faults.push(
+                    `${key} may ${column.nullable ? '' : 'not '}be null, and is mapped otherwise`,
+                  );
+                }
               }
             }
           }
@@ -123,17 +138,24 @@ describe('migrations', () => {
         expect(mapped.size).to.be.greaterThan(8);
         // The database must fill a column that no entity has, or every insert fails.
         const tables = new Set([...mapped].map(key => key.split('.')[0]));
-        for (const { table, name, nullable, filled } of columns)
-          if (tables.has(table) && !mapped.has(`${table}.${name}`) && !nullable && !filled)
+        for (const { table, name, nullable, filled } of columns) {
+          if (tables.has(table) && !mapped.has(`${table}.${name}`) && !nullable && !filled) {
             faults.push(`${table}.${name} must be sent, and is not mapped`);
+          }
+        }
         expect(faults).to.deep.equal([]);
       });
 
       it('each migration after the first one can be reverted, and all of them repeated without loss of data', async () => {
         const url = await createScratch();
         const landed = await loadMigrations(folder);
-        const migrationsList = [...landed, { name: '9999-labels', class: Labels, compatible: false, digest: null }];
-        const flags = Object.entries(settingsOf(folder)).map(([name, value]) => `-c ${name}=${value}`);
+        const migrationsList = [
+          ...landed,
+          { name: '9999-labels', class: Labels, compatible: false, digest: null },
+        ];
+        const flags = Object.entries(settingsOf(folder)).map(
+          ([name, value]) => `-c ${name}=${value}`,
+        );
         const orm = new MikroORM({
           clientUrl: url,
           entities: [],
@@ -143,7 +165,8 @@ describe('migrations', () => {
           driverOptions: { connectionString: url, max: 1, options: flags.join(' ') },
           migrations: { migrationsList, tableName: 'migrations', snapshot: false, silent: true },
         });
-        const state = async () => (await reader.query<{ kind: string; name: string }>(catalogue)).rows;
+        const state = async () =>
+          (await reader.query<{ kind: string; name: string }>(catalogue)).rows;
         const reader = new pg.Client(url);
         try {
           await reader.connect();
@@ -177,7 +200,9 @@ describe('migrations', () => {
         const url = urls[folder];
         expect(applied[folder]).to.deep.equal(await migrationNames(folder));
         const before = await rowsOf(url, 'select * from migrations order by id');
-        expect(await runMigrations(url, await loadMigrations(folder), settingsOf(folder))).to.deep.equal([]);
+        expect(
+          await runMigrations(url, await loadMigrations(folder), settingsOf(folder)),
+        ).to.deep.equal([]);
         expect(await rowsOf(url, 'select * from migrations order by id')).to.deep.equal(before);
       });
     });
@@ -185,7 +210,9 @@ describe('migrations', () => {
 
   it('a failed migration changes nothing', async () => {
     const url = await createScratch();
-    await withConnection(url, client => client.query('create table entity_statuses (in_the_way text)'));
+    await withConnection(url, client =>
+      client.query('create table entity_statuses (in_the_way text)'),
+    );
     const settings = settingsOf('tenant');
     const migrations = await loadMigrations('tenant');
     let fault: unknown;
@@ -197,7 +224,9 @@ describe('migrations', () => {
     );
     expect(tables.map(({ name }) => name)).to.not.include('audit_log');
     await withConnection(url, client => client.query('drop table entity_statuses'));
-    expect(await runMigrations(url, migrations, settings)).to.deep.equal(await migrationNames('tenant'));
+    expect(await runMigrations(url, migrations, settings)).to.deep.equal(
+      await migrationNames('tenant'),
+    );
   });
 
   it('the sessions of a tenant end before its migration commits, and a session that waits for the migration ends after it', async () => {
@@ -212,7 +241,8 @@ describe('migrations', () => {
     const asTenant = <T>(work: (client: pg.Client) => Promise<T>) =>
       withConnection(databaseUrl(url, name, { user: role, password: 'secret' }), work);
     const state = await withConnection(url, readSchemaState);
-    const verify = 'begin isolation level repeatable read; select schema_version from tenant_identity';
+    const verify =
+      'begin isolation level repeatable read; select schema_version from tenant_identity';
     try {
       await asTenant(async open => {
         await open.query('select schema_version from tenant_identity');
@@ -233,7 +263,11 @@ describe('migrations', () => {
                 await withConnection(url, client => eventually(() => isWaiting(client, role)));
               },
               check: async () => {
-                atCheck = (await migrating.query('select pid from pg_stat_activity where usename = $1', [role])).rows;
+                atCheck = (
+                  await migrating.query('select pid from pg_stat_activity where usename = $1', [
+                    role,
+                  ])
+                ).rows;
               },
             }),
           { pipeline: true },
@@ -262,7 +296,8 @@ describe('migrations', () => {
       });
     for (const read of [
       (client: pg.Client) => client.query('select guid, schema_version from tenant_identity'),
-      (client: pg.Client) => client.query('select guid, (select max(name) from migrations) from tenant_identity'),
+      (client: pg.Client) =>
+        client.query('select guid, (select max(name) from migrations) from tenant_identity'),
       (client: pg.Client) => readSchemaState(client),
     ]) {
       await withConnection(url, dump =>
@@ -271,7 +306,11 @@ describe('migrations', () => {
           migrating =>
             withConnection(url, async reading => {
               await dump.query('begin; lock table migrations in access share mode');
-              const changed = changeSchema(migrating, { role: 'nobody', state, change: async () => {} });
+              const changed = changeSchema(migrating, {
+                role: 'nobody',
+                state,
+                change: async () => {},
+              });
               await waiting(dump, 1);
               const result = read(reading);
               await waiting(dump, 2);
@@ -286,8 +325,13 @@ describe('migrations', () => {
 
   it('a new tenant has three statuses, and the next one gets id 4', async () => {
     const url = urls.tenant;
-    await withConnection(url, client => client.query(`insert into entity_statuses (title) values ('Next')`));
-    const rows = await rowsOf<{ id: number; title: string }>(url, 'select id, title from entity_statuses order by id');
+    await withConnection(url, client =>
+      client.query(`insert into entity_statuses (title) values ('Next')`),
+    );
+    const rows = await rowsOf<{ id: number; title: string }>(
+      url,
+      'select id, title from entity_statuses order by id',
+    );
     expect(rows).to.deep.equal([
       { id: 1, title: 'Prospect' },
       { id: 2, title: 'Active' },

@@ -22,9 +22,12 @@ describe('released migrations', () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  const write = (kind: string, name: string, text: string) => writeFile(join(folder, 'migrations', kind, name), text);
+  const write = (kind: string, name: string, text: string) =>
+    writeFile(join(folder, 'migrations', kind, name), text);
   const git = (...args: string[]) =>
-    run('git', ['-c', 'user.name=test', '-c', 'user.email=test@example.test', ...args], { cwd: folder });
+    run('git', ['-c', 'user.name=test', '-c', 'user.email=test@example.test', ...args], {
+      cwd: folder,
+    });
   const commit = async () => {
     await git('add', '.');
     await git('commit', '--quiet', '--message', 'change');

@@ -1,23 +1,33 @@
 import { expect } from 'chai';
 import type pg from 'pg';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import { type Difference, differencesOf, schemaObjects } from '../../../src/lib/postgres/schema-fingerprint.ts';
+import {
+  type Difference,
+  differencesOf,
+  schemaObjects,
+} from '../../../src/lib/postgres/schema-fingerprint.ts';
 import { independentDifferences } from '../../../src/operator/schema/repair-drift.ts';
 import { changes, schema } from '../../support/sample-schema.ts';
 import { useScratchDatabases } from '../../support/scratch-databases.ts';
 
-/** What is missing or has another definition, and has data, or a form of which no statement can be made. */
+/**
+ * What is missing or has another definition, and has data, or a form of which no statement can
+ * be made.
+ */
 const notRepaired = /^(table|column|sequence|type|policy|extension) /;
 
-/** A repair may show another difference: that of rights on a table takes those on its columns away. */
+/**
+ * A repair may show another difference: that of rights on a table takes those on its columns
+ * away.
+ */
 const maxChecks = 4;
 
 describe('repairs of schema drift', () => {
   const createScratch = useScratchDatabases();
 
   /**
-   * Repairs all differences that are told at once, as `doctor --fix` does: a repair that fails changes nothing. Another
-   * check finds what is left, and so on.
+   * Repairs all differences that are told at once, as `doctor --fix` does: a repair that fails
+   * changes nothing. Another check finds what is left, and so on.
    * @returns what is left in the end
    */
   async function repairAll(client: pg.Client, wanted: Map<string, string>): Promise<Difference[]> {

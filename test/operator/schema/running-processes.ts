@@ -20,7 +20,10 @@ import type { MigrationFleet } from './migration-fleet.ts';
 
 const path = '/api/v1/EntityStatus';
 
-/** Adds the tests of migrations while processes of the service run. They end with that of the world. */
+/**
+ * Adds the tests of migrations while processes of the service run. They end with that of the
+ * world.
+ */
 export function testRunningProcesses({ world, next, query, runTenant }: MigrationFleet): void {
   describe('requests during a migration', () => {
     let proxy: SilentProxy;
@@ -31,9 +34,17 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
 
     before(async () => {
       proxy = await startSilentProxy();
-      const config = readConfig({ ...world.environment, DATABASE_URL: proxy.through(world.installation.controlUrl) });
+      const config = readConfig({
+        ...world.environment,
+        DATABASE_URL: proxy.through(world.installation.controlUrl),
+      });
       installation = await openInstallation(config);
-      service = await startServer({ config, installation, log: world.log, passwords: world.passwords });
+      service = await startServer({
+        config,
+        installation,
+        log: world.log,
+        passwords: world.passwords,
+      });
     });
     after(async () => {
       await service.stop();
@@ -43,11 +54,15 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
     beforeEach(async () => {
       client = (await world.login(world.acme)).at(`http://127.0.0.1:${service.port}`);
       // Opens a connection that is verified, and then idle.
-      await eventually(async () => (await client.get(path, { 'Cache-Control': 'no-cache' })).status === 200);
+      await eventually(
+        async () => (await client.get(path, { 'Cache-Control': 'no-cache' })).status === 200,
+      );
     });
 
     const titles = async () =>
-      (await sql<{ title: string }>(world.acme, 'select title from entity_statuses')).map(({ title }) => title);
+      (await sql<{ title: string }>(world.acme, 'select title from entity_statuses')).map(
+        ({ title }) => title,
+      );
 
     async function migrate(): Promise<void> {
       const { code, stderr } = await runTenant(['migrate', 'acme', '--despite-running']);
@@ -96,9 +111,10 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
     });
 
     it('a migration run ends no sooner than 1 s after it took its last tenant out of service', async () => {
-      await operator('select pg_terminate_backend(pid, 2000) from pg_stat_activity where datname = $1', [
-        world.acme.database,
-      ]);
+      await operator(
+        'select pg_terminate_backend(pid, 2000) from pg_stat_activity where datname = $1',
+        [world.acme.database],
+      );
       await migrate();
       const [run] = await query<{ ms: number }>(
         `select (extract(epoch from r.finished_at - o.started_at) * 1000)::int as ms
@@ -110,18 +126,23 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
     // A drill runs the next build, and rolls it back.
     it('a build serves after a later migration that is compatible, and is refused after one that is not, even if a compatible one follows', async () => {
       const oldest = () =>
-        sql(world.acme, 'select schema_version as version, compatible_from as oldest from tenant_identity');
+        sql(
+          world.acme,
+          'select schema_version as version, compatible_from as oldest from tenant_identity',
+        );
       const migrated = (values: string) =>
         sql(world.acme, `insert into migrations (name, compatible) values ${values}`);
       const codeOf = async () => {
-        await operator('select pg_terminate_backend(pid, 2000) from pg_stat_activity where datname = $1', [
-          world.acme.database,
-        ]);
+        await operator(
+          'select pg_terminate_backend(pid, 2000) from pg_stat_activity where datname = $1',
+          [world.acme.database],
+        );
         const { status, body } = await client.get(path, { 'Cache-Control': 'no-cache' });
         return [status, body.code];
       };
       await migrated(`('9997-labels', true)`);
-      const required = compatibleFrom(await readSchemaSteps()); // it changes nothing that this build uses
+      // it changes nothing that this build uses
+      const required = compatibleFrom(await readSchemaSteps());
       expect(await oldest()).to.deep.equal([{ version: '9997-labels', oldest: required }]);
       expect(await codeOf()).to.deep.equal([200, undefined]);
       await migrated(`('9998-not', false), ('9999-again', true)`);
@@ -149,8 +170,8 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
     const own = (head = next.currentHead) => ({ host, pid, build, head });
 
     /**
-     * Registers a process of the service whose last exchange was some seconds ago. By default it is in the future, so
-     * that the process counts as running for the whole test.
+     * Registers a process of the service whose last exchange was some seconds ago. By default
+     * it is in the future, so that the process counts as running for the whole test.
      */
     async function register(head: string | null, age = -60): Promise<void> {
       await query(
@@ -203,13 +224,19 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
       const [head, nextHead] = [await controlHead(), '9999-notes'];
       await writeFile(next.file(`migrations/control/${nextHead}.ts`), controlMigration);
       const migrate = (...args: string[]) =>
-        runCommand(next.file('scripts/control.ts'), ['migrate', '--json', ...args], world.environment);
+        runCommand(
+          next.file('scripts/control.ts'),
+          ['migrate', '--json', ...args],
+          world.environment,
+        );
       const { code, stderr } = await migrate();
       expect([code, JSON.parse(stderr).error.blockedBy]).to.deep.equal([1, [own(head)]]);
       expect(stderr).to.include('1 running process could not start again: ');
       expect(await query('select from migrations where name > ?', [head])).to.deep.equal([]);
 
-      expect(JSON.parse((await migrate('--despite-running')).stdout)).to.deep.equal({ applied: [nextHead] });
+      expect(JSON.parse((await migrate('--despite-running')).stdout)).to.deep.equal({
+        applied: [nextHead],
+      });
     });
 
     it('rollback is refused while a process runs that could not serve the tenant afterwards', async () => {
@@ -222,12 +249,16 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
 
       expect((await tenant('rollback', 'acme', '--yes', '--despite-running')).code).to.equal(0);
       expect(await versions()).to.deep.equal({ [next.currentHead]: 3 });
-      expect(await sql(world.acme, `select to_regclass('labels') as found`)).to.deep.equal([{ found: null }]);
+      expect(await sql(world.acme, `select to_regclass('labels') as found`)).to.deep.equal([
+        { found: null },
+      ]);
     });
 
     it('a process without a beat for five seconds, a command and an ended process block nothing', async () => {
       await world.service.stop();
-      await eventually(async () => (await query(`select from processes p where ${isRunning('p')}`)).length === 0);
+      await eventually(
+        async () => (await query(`select from processes p where ${isRunning('p')}`)).length === 0,
+      );
       await register(next.currentHead, 6);
       await register(next.currentHead);
       await query(`update processes set kind = 'command' where seen_at > now()`);
@@ -254,5 +285,8 @@ export class Notes extends Migration {
 `;
 
 function operator<Row extends object>(text: string, values: unknown[]): Promise<Row[]> {
-  return withConnection(postgresUrl(), async client => (await client.query(text, values)).rows as Row[]);
+  return withConnection(
+    postgresUrl(),
+    async client => (await client.query(text, values)).rows as Row[],
+  );
 }

@@ -27,7 +27,10 @@ describe('the second migration, as migrations/README.md shows it', () => {
   const run = (script: 'control' | 'tenant', ...args: string[]) =>
     runCommand(next.file(`scripts/${script}.ts`), args, world.environment);
 
-  /** Runs statements of one transaction as the login with which the service connects to a tenant. */
+  /**
+   * Runs statements of one transaction as the login with which the service connects to a
+   * tenant.
+   */
   async function asService(tenant: TestTenant, ...statements: string[]): Promise<unknown> {
     return withConnection(tenant.adminUrl, async client => {
       await client.query('begin');
@@ -46,7 +49,9 @@ describe('the second migration, as migrations/README.md shows it', () => {
 
     expect(stdout).to.equal('Applied 9999-tenant-notes.\n');
     expect(code).to.equal(0);
-    expect(incompatibleChanges(before, await schemaOf(world.installation.controlUrl))).to.deep.equal([]);
+    expect(
+      incompatibleChanges(before, await schemaOf(world.installation.controlUrl)),
+    ).to.deep.equal([]);
     const [row] = await controlSql(world, `select note from tenants where slug = 'acme'`);
     expect(row).to.deep.equal({ note: null });
   });
@@ -59,12 +64,16 @@ describe('the second migration, as migrations/README.md shows it', () => {
     expect(code).to.equal(0);
     expect(incompatibleChanges(before, await schemaOf(world.acme.adminUrl))).to.deep.equal([]);
     const client = await world.login(world.acme);
-    expect((await client.get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status).to.equal(200);
+    expect(
+      (await client.get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status,
+    ).to.equal(200);
   });
 
   it('the service may change the rows of the table, and each change is audited', async () => {
     const insert = `insert into brands (code, name) values ('acme', 'Acme')`;
-    expect(await asService(world.acme, insert, `update brands set name = 'ACME'`)).to.equal(undefined);
+    expect(await asService(world.acme, insert, `update brands set name = 'ACME'`)).to.equal(
+      undefined,
+    );
 
     const entries = await sql(
       world.acme,
@@ -87,11 +96,19 @@ describe('the second migration, as migrations/README.md shows it', () => {
   });
 
   it('a rollback of the tenant migration lets the build before it serve the tenant', async () => {
-    const { code, stdout } = await run('tenant', 'rollback', 'globex', '--yes', '--despite-running');
+    const { code, stdout } = await run(
+      'tenant',
+      'rollback',
+      'globex',
+      '--yes',
+      '--despite-running',
+    );
     expect(stdout).to.equal(`globex: ${next.head} → ${next.currentHead}\n`);
     expect(code).to.equal(0);
     const client = await world.login(world.globex);
-    expect((await client.get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status).to.equal(200);
+    expect(
+      (await client.get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status,
+    ).to.equal(200);
   });
 });
 

@@ -26,7 +26,10 @@ describe('login of the service', () => {
   };
   const open = (url: string): Promise<Installation> =>
     openInstallation(readConfig({ ...world.environment, DATABASE_URL: url }));
-  /** Runs SQL with the login of the service. @returns the SQLSTATE of the error; undefined when there is none */
+  /**
+   * Runs SQL with the login of the service.
+   * @returns the SQLSTATE of the error; undefined when there is none
+   */
   const attempt = (text: string): Promise<string | undefined> =>
     withConnection(serviceUrl, client => client.query(text)).then(
       () => undefined,
@@ -34,7 +37,8 @@ describe('login of the service', () => {
     );
 
   before(async () => {
-    // The login of a world inherits its privileges. From here on it has those alone that commands grant.
+    // The login of a world inherits its privileges. From here on it has those alone that
+    // commands grant.
     const login = `${decodeURIComponent(new URL(world.installation.controlUrl).pathname.slice(1))}_service`;
     await controlSql(world, `revoke world_template_service from "${login}"`);
     serviceUrl = await makeLogin();
@@ -64,7 +68,8 @@ describe('login of the service', () => {
   });
 
   it('service-login -o url prints the URL alone, for a file, and a command without a URL refuses -o url', async () => {
-    const run = (...args: string[]) => runCommand('scripts/backoffice.ts', [...args, '-o', 'url'], world.environment);
+    const run = (...args: string[]) =>
+      runCommand('scripts/backoffice.ts', [...args, '-o', 'url'], world.environment);
     const { code, stdout, stderr } = await run('control', 'service-login', '--yes');
     expect([code, stderr]).to.deep.equal([0, '']);
     expect(stdout).to.match(/^postgresql:\/\/\S+\n$/);
@@ -100,8 +105,9 @@ describe('login of the service', () => {
       'alter table users add mine int',
       'truncate sessions',
       'delete from migrations',
-    ])
+    ]) {
       expect([text, await attempt(text)]).to.deep.equal([text, insufficientPrivilege]);
+    }
     expect(await attempt('select id, name, address from servers')).to.equal(undefined);
   });
 
@@ -115,8 +121,9 @@ describe('login of the service', () => {
       'select lo_truncate(0, 1)',
       'select lo_truncate64(0, 1)',
       `select lo_import('/etc/hostname')`,
-    ])
+    ]) {
       expect([text, await attempt(text)]).to.deep.equal([text, insufficientPrivilege]);
+    }
   });
 
   it('a second service-login command changes the password, and the first password is refused', async () => {
@@ -141,9 +148,15 @@ describe('login of the service', () => {
 
   it('a command that runs with the login of the service fails with one sentence that says so', async () => {
     const environment = { ...world.environment, DATABASE_URL: serviceUrl };
-    const { code, stderr } = await runCommand('scripts/tenant.ts', ['suspend', 'acme', '--yes'], environment);
+    const { code, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['suspend', 'acme', '--yes'],
+      environment,
+    );
     expect(code).to.equal(1);
     expect(stderr.trim().split('\n')).to.have.length(1);
-    expect(stderr).to.match(/^DATABASE_URL has the login of the service: commands need the login of the operator/);
+    expect(stderr).to.match(
+      /^DATABASE_URL has the login of the service: commands need the login of the operator/,
+    );
   });
 });

@@ -92,7 +92,9 @@ describe('activities', () => {
     it('the ids of activities are JSON numbers, in records and in lists', async () => {
       const { Id } = await record({ UserId: 2 ** 53 - 1, EntityId: 2 ** 53 - 1 });
       const text = await (
-        await fetch(`${world.url}${path}/${Id}`, { headers: { Authorization: `Bearer ${admin.tokens?.accessToken}` } })
+        await fetch(`${world.url}${path}/${Id}`, {
+          headers: { Authorization: `Bearer ${admin.tokens?.accessToken}` },
+        })
       ).text();
       expect(text).to.include(`"Id":${Id},`).and.include('"UserId":9007199254740991,');
       expect(text).to.include('"EntityId":9007199254740991,');
@@ -101,19 +103,41 @@ describe('activities', () => {
     it('user and address of an activity default to those of the caller, unless the body sets them', async () => {
       const guid = (await admin.get('/api/v1/auth/me')).body.userGuid;
       const absent = await record({});
-      expect(absent).to.include({ IPAddress: '127.0.0.1', Comment: null, EntityId: null, Screen: null });
-      const [user] = await controlSql<{ id: string }>(world, 'select id from users where guid = ?', [guid]);
+      expect(absent).to.include({
+        IPAddress: '127.0.0.1',
+        Comment: null,
+        EntityId: null,
+        Screen: null,
+      });
+      const [user] = await controlSql<{ id: string }>(
+        world,
+        'select id from users where guid = ?',
+        [guid],
+      );
       expect(absent.UserId).to.equal(Number(user?.id));
-      expect(await record({ UserId: 77, IPAddress: '10.1.2.3' })).to.include({ UserId: 77, IPAddress: '10.1.2.3' });
-      expect(await record({ UserId: null, IPAddress: null })).to.include({ UserId: null, IPAddress: null });
+      expect(await record({ UserId: 77, IPAddress: '10.1.2.3' })).to.include({
+        UserId: 77,
+        IPAddress: '10.1.2.3',
+      });
+      expect(await record({ UserId: null, IPAddress: null })).to.include({
+        UserId: null,
+        IPAddress: null,
+      });
     });
 
     it('the real caller and address of an activity are stored, and no response contains them', async () => {
       const honest = await record({});
-      const forged = await record({ UserId: 77, IPAddress: '10.1.2.3', RecordedBy: 78, recordedFrom: '10.1.2.4' });
-      const [row] = await sql<object>(world.acme, 'select recorded_by, recorded_from from activities where id = $1', [
-        forged.Id,
-      ]);
+      const forged = await record({
+        UserId: 77,
+        IPAddress: '10.1.2.3',
+        RecordedBy: 78,
+        recordedFrom: '10.1.2.4',
+      });
+      const [row] = await sql<object>(
+        world.acme,
+        'select recorded_by, recorded_from from activities where id = $1',
+        [forged.Id],
+      );
       expect(row).to.deep.equal({ recorded_by: String(honest.UserId), recorded_from: '127.0.0.1' });
       expect(forged).not.to.have.any.keys('RecordedBy', 'RecordedFrom');
     });
@@ -129,7 +153,14 @@ describe('activities', () => {
     });
 
     it('an activity may have camelCase names, and two spellings with different values are rejected', async () => {
-      const sent = { activityCode: 5, userId: 6, entityId: 7, comment: 'c', screen: 's', ipAddress: '10.0.0.1' };
+      const sent = {
+        activityCode: 5,
+        userId: 6,
+        entityId: 7,
+        comment: 'c',
+        screen: 's',
+        ipAddress: '10.0.0.1',
+      };
       const { body } = await admin.post(path, sent);
       expect(body).to.include({ ActivityCode: 5, UserId: 6, EntityId: 7 });
       expect(body).to.include({ Comment: 'c', Screen: 's', IPAddress: '10.0.0.1' });
@@ -148,8 +179,16 @@ describe('activities', () => {
     };
     for (const [field, { good, bad }] of Object.entries(fields)) {
       it(`every valid ${field} of an activity is stored unchanged`, async () => {
-        for (const [json, stored] of good({ statusId: 0, currencyId: 0, countryCode: '', entityId: 0 })) {
-          const { status, body } = await admin.post(path, withField({ ActivityCode: 1 }, field, json));
+        for (const [json, stored] of good({
+          statusId: 0,
+          currencyId: 0,
+          countryCode: '',
+          entityId: 0,
+        })) {
+          const { status, body } = await admin.post(
+            path,
+            withField({ ActivityCode: 1 }, field, json),
+          );
           expect(status, json).to.equal(201);
           expect(body[field], json).to.deep.equal(stored);
           expect((await admin.get(`${path}/${body.Id}`)).body).to.deep.equal(body);
@@ -210,7 +249,9 @@ describe('activities', () => {
       expect(await idsOf(`?userId=${user}`)).to.deep.equal([ofUser.Id, both.Id]);
       expect(await idsOf(`?entityId=${entity}`)).to.deep.equal([ofEntity.Id, both.Id]);
       expect(await idsOf(`?userId=${user}&entityId=${entity}`)).to.deep.equal([both.Id]);
-      expect(await idsOf(`?entityId=${entity}&limit=1&userId=${user + 1}`)).to.deep.equal([ofEntity.Id]);
+      expect(await idsOf(`?entityId=${entity}&limit=1&userId=${user + 1}`)).to.deep.equal([
+        ofEntity.Id,
+      ]);
       expect(await idsOf(`?userId=${user + 2}`)).to.deep.equal([]);
 
       expect((await idsOf('?limit=4')).toReversed()).to.deep.equal(
@@ -218,7 +259,7 @@ describe('activities', () => {
       );
     });
 
-    for (const name of ['limit', 'userId', 'entityId'])
+    for (const name of ['limit', 'userId', 'entityId']) {
       it(`a list of activities is rejected if ${name} is not a positive integer or is repeated`, async () => {
         const values = [
           '0',
@@ -239,23 +280,35 @@ describe('activities', () => {
         ];
 
         for (const value of values) {
-          expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [name]);
+          expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [
+            name,
+          ]);
         }
 
-        for (const query of [`${name}=1&${name}=2`, `${name}[]=1`, `${name}[$gt]=0`, `${name}%5B%24gt%5D=0`]) {
+        for (const query of [
+          `${name}=1&${name}=2`,
+          `${name}[]=1`,
+          `${name}[$gt]=0`,
+          `${name}%5B%24gt%5D=0`,
+        ]) {
           expectRefused(await admin.get(`${path}?${query}`), 400, 'validation_failed', [name]);
         }
       });
+    }
 
     it('a list of activities is rejected if an id in the query exceeds the safe integers of JSON', async () => {
       for (const id of ['9007199254740992', '9223372036854775808', '1'.repeat(30)]) {
-        expectRefused(await admin.get(`${path}?userId=${id}`), 400, 'validation_failed', ['userId']);
+        expectRefused(await admin.get(`${path}?userId=${id}`), 400, 'validation_failed', [
+          'userId',
+        ]);
       }
       expect(await idsOf('?userId=9007199254740990')).to.deep.equal([]);
     });
 
     it('unknown query parameters of the list of activities are ignored', async () => {
-      expect(await idsOf('?limit=1&UserId=99999&LIMIT=0&order=asc&offset=-1&select[]=x')).to.have.lengthOf(1);
+      expect(
+        await idsOf('?limit=1&UserId=99999&LIMIT=0&order=asc&offset=-1&select[]=x'),
+      ).to.have.lengthOf(1);
     });
 
     it('the list of activities contains no activity of another tenant', async () => {
@@ -266,7 +319,9 @@ describe('activities', () => {
   });
 
   it('a malformed id of an activity gets 404', async () => {
-    for (const id of [...invalidIds, 'abc']) expectRefused(await admin.get(`${path}/${id}`), 404, 'not_found');
+    for (const id of [...invalidIds, 'abc']) {
+      expectRefused(await admin.get(`${path}/${id}`), 404, 'not_found');
+    }
   });
 
   it('reading activities requires full.read, recording them full.manage, and neither implies the other', async () => {
@@ -292,17 +347,35 @@ describe('activities', () => {
         (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body.Id;
       [own, other] = [await entity('Own'), await entity('Other')];
       self = await world.loginAs(world.acme, { permissions: rights, scope: 'Self', entityId: own });
-      withoutEntity = await world.loginAs(world.acme, { permissions: rights, scope: 'Self', entityId: null });
+      withoutEntity = await world.loginAs(world.acme, {
+        permissions: rights,
+        scope: 'Self',
+        entityId: null,
+      });
     });
 
-    for (const spelling of ['EntityId', 'EntityID', 'entityId', 'entityID'])
+    for (const spelling of ['EntityId', 'EntityID', 'entityId', 'entityID']) {
       it(`for a caller of scope Self, the entity of the caller replaces every value of ${spelling}`, async () => {
-        for (const sent of [other, own, null, String(other), 'x', 0, -1, 1.5, true, [other], { id: other }, 2 ** 60]) {
+        for (const sent of [
+          other,
+          own,
+          null,
+          String(other),
+          'x',
+          0,
+          -1,
+          1.5,
+          true,
+          [other],
+          { id: other },
+          2 ** 60,
+        ]) {
           const activity = await record({ [spelling]: sent }, self);
           expect(activity.EntityId, JSON.stringify(sent)).to.equal(own);
           expect((await admin.get(`${path}/${activity.Id}`)).body.EntityId).to.equal(own);
         }
       });
+    }
 
     it('for a caller of scope Self, the entity of the caller replaces all spellings of EntityId', async () => {
       const sent = { EntityId: other, EntityID: other + 1, entityId: 'x', entityID: null };
@@ -324,14 +397,20 @@ describe('activities', () => {
     });
 
     it('for a caller of scope Self without an entity, EntityId becomes null', async () => {
-      for (const sent of [own, null, 'x'])
+      for (const sent of [own, null, 'x']) {
         expect((await record({ EntityId: sent }, withoutEntity)).EntityId).to.equal(null);
+      }
     });
 
     it('for a caller of scope All, EntityId is stored as sent', async () => {
       expect((await record({ EntityId: other })).EntityId).to.equal(other);
       expect((await record({ EntityID: other })).EntityId).to.equal(null);
-      expectRefused(await admin.post(path, { ActivityCode: 1, EntityId: 'x' }), 400, 'validation_failed', ['EntityId']);
+      expectRefused(
+        await admin.post(path, { ActivityCode: 1, EntityId: 'x' }),
+        400,
+        'validation_failed',
+        ['EntityId'],
+      );
     });
 
     it('a caller of scope Self sees only the activities of their entity', async () => {
@@ -345,12 +424,16 @@ describe('activities', () => {
       expect(await idsOf(`?entityId=${own}&limit=1`, self)).to.deep.equal([ownActivity.Id]);
       expect(await idsOf(`?entityId=${other}`, self)).to.deep.equal([]);
       expect((await self.get(`${path}/${ownActivity.Id}`)).body).to.deep.equal(ownActivity);
-      for (const { Id } of [otherActivity, unowned]) expectRefused(await self.get(`${path}/${Id}`), 404, 'not_found');
+      for (const { Id } of [otherActivity, unowned]) {
+        expectRefused(await self.get(`${path}/${Id}`), 404, 'not_found');
+      }
     });
 
     it('a caller of scope Self without an entity sees no activity', async () => {
       const { Id } = await record({ EntityId: null });
-      for (const query of ['', `?entityId=${own}`]) expect(await idsOf(query, withoutEntity)).to.deep.equal([]);
+      for (const query of ['', `?entityId=${own}`]) {
+        expect(await idsOf(query, withoutEntity)).to.deep.equal([]);
+      }
       expectRefused(await withoutEntity.get(`${path}/${Id}`), 404, 'not_found');
     });
   });
@@ -367,13 +450,13 @@ describe('activities', () => {
       expect((await admin.get(`${path}/${activity.Id}`)).body).to.deep.equal(activity);
     });
 
-    for (const table of ['activities', 'audit_log'])
+    for (const table of ['activities', 'audit_log']) {
       for (const statement of [
         `update ${table} set created_at = now()`,
         `update ${table} set created_at = now() where false`,
         `delete from ${table}`,
         `truncate ${table}`,
-      ])
+      ]) {
         it(`neither the service nor the owner of the tables may execute "${statement}"`, async () => {
           const rows = `select count(*)::int, max(created_at) from ${table}`;
           const before = await sql<{ count: number }>(world.acme, rows);
@@ -382,12 +465,22 @@ describe('activities', () => {
           expect(await sqlState(world.acme.adminUrl, statement)).to.equal('42501');
           expect(await sql(world.acme, rows)).to.deep.equal(before);
         });
+      }
+    }
 
     it('an activity whose transaction did not begin is not stored, and its client receives an error', async () => {
       const proxy = await startSilentProxy();
-      const config = readConfig({ ...world.environment, DATABASE_URL: proxy.through(world.installation.controlUrl) });
+      const config = readConfig({
+        ...world.environment,
+        DATABASE_URL: proxy.through(world.installation.controlUrl),
+      });
       const installation = await openInstallation(config);
-      const service = await startServer({ config, installation, log: world.log, passwords: world.passwords });
+      const service = await startServer({
+        config,
+        installation,
+        log: world.log,
+        passwords: world.passwords,
+      });
       const count = async () => (await sql(world.acme, 'select from activities')).length;
 
       try {
@@ -404,7 +497,11 @@ describe('activities', () => {
         for (const target of [path, '/api/v1/EntityStatus']) {
           // With a key, a change takes several statements.
           const headers = { 'Idempotency-Key': randomUUID() };
-          const { status } = await client.post(target, { ActivityCode: 1, Title: 'No actor' }, headers);
+          const { status } = await client.post(
+            target,
+            { ActivityCode: 1, Title: 'No actor' },
+            headers,
+          );
           expect(status, target).to.be.at.least(500);
         }
 
@@ -451,10 +548,15 @@ describe('activities', () => {
   });
 });
 
-/** Returns the URL with which the service connects to the database of acme: with the login role of the tenant. */
+/**
+ * Returns the URL with which the service connects to the database of acme: with the login role
+ * of the tenant.
+ */
 async function serviceUrl({ installation, acme }: World): Promise<string> {
   const { roleName: user, rolePassword } = await findTenant(installation, acme.slug);
-  const password = installation.secrets.open(rolePassword, owners.rolePassword(acme.guid)).toString();
+  const password = installation.secrets
+    .open(rolePassword, owners.rolePassword(acme.guid))
+    .toString();
   return databaseUrl(acme.adminUrl, acme.database, { user, password });
 }
 

@@ -22,16 +22,23 @@ describe('audit log', () => {
     const initech = await world.login(await world.provision('initech'));
     const seeded = await read('?limit=1000', initech);
     // What a tenant begins with was put there by the operator, and says so.
-    for (const { UserId, Resource } of seeded) expect([UserId, Resource]).to.deep.equal([null, 'EntityStatus']);
+    for (const { UserId, Resource } of seeded) {
+      expect([UserId, Resource]).to.deep.equal([null, 'EntityStatus']);
+    }
     expect(await read('?resource=Country', initech)).to.deep.equal([]);
   });
 
   it('an audit entry has the time, user, address and action, and the record before and after', async () => {
     const started = Date.now();
-    const { body: unit, headers } = await admin.post('/api/v1/UnitsOfMeasure', { Code: 'kg', Name: 'Kilogram' });
+    const { body: unit, headers } = await admin.post('/api/v1/UnitsOfMeasure', {
+      Code: 'kg',
+      Name: 'Kilogram',
+    });
     const [entry] = await read('?limit=1');
     const me = (await admin.get('/api/v1/auth/me')).body;
-    const [user] = await controlSql<{ id: string }>(world, 'select id from users where guid = ?', [me.userGuid]);
+    const [user] = await controlSql<{ id: string }>(world, 'select id from users where guid = ?', [
+      me.userGuid,
+    ]);
     expect(entry).to.deep.equal({
       Id: entry?.Id,
       CreatedAt: entry?.CreatedAt,
@@ -68,11 +75,16 @@ describe('audit log', () => {
       ['delete', b],
       ['delete', c],
     ]);
-    for (const entry of entries) expect(entry).to.include({ UserId: null, UserGuid: null, TraceId: null });
+    for (const entry of entries) {
+      expect(entry).to.include({ UserId: null, UserGuid: null, TraceId: null });
+    }
   });
 
   it('marking a record as deleted is logged as a deletion, with the record before and after', async () => {
-    const { body: country } = await admin.post('/api/v1/Countries', { CountryCode: 'DD', CountryName: 'Gone' });
+    const { body: country } = await admin.post('/api/v1/Countries', {
+      CountryCode: 'DD',
+      CountryName: 'Gone',
+    });
     await admin.delete('/api/v1/Countries/code/dd');
     const [deletion] = await read('?resource=Country&key=DD&limit=1');
     const { body: marked } = await admin.get('/api/v1/Countries/code/DD?includeDeleted=true');
@@ -82,7 +94,11 @@ describe('audit log', () => {
   });
 
   it('a later change of a record does not change its earlier audit entries', async () => {
-    const { body: first } = await admin.post('/api/v1/TaxCodes', { Code: 'VAT', Name: 'First', Rate: 1.5 });
+    const { body: first } = await admin.post('/api/v1/TaxCodes', {
+      Code: 'VAT',
+      Name: 'First',
+      Rate: 1.5,
+    });
     const [before] = await auditOf(admin, 'TaxCode', first.Id);
     await admin.put(`/api/v1/TaxCodes/${first.Id}`, { Code: 'VAT', Name: 'Second', Rate: 2.25 });
     await admin.delete(`/api/v1/TaxCodes/${first.Id}`);
@@ -109,38 +125,54 @@ describe('audit log', () => {
       const { body: a } = await admin.post('/api/v1/Currency', { Code: 'AAA', Name: 'A' });
       const { body: b } = await editor.post('/api/v1/Currency', { Code: 'BBB', Name: 'B' });
       await editor.put(`/api/v1/Currency/${a.Id}`, { Code: 'AAA', Name: 'Again' });
-      await editor.post('/api/v1/Countries', { CountryCode: String(a.Id), CountryName: 'Has the key of a currency' });
+      await editor.post('/api/v1/Countries', {
+        CountryCode: String(a.Id),
+        CountryName: 'Has the key of a currency',
+      });
       const [{ UserId: user } = { UserId: 0 }] = await read(`?resource=Country&key=${a.Id}`);
       const list = async (query: string) =>
         (await read(query)).map(({ Action, Resource, Key }) => `${Action} ${Resource} ${Key}`);
       const [createA, createB, updateA, country] = [
-        ...[`create Currency ${a.Id}`, `create Currency ${b.Id}`, `update Currency ${a.Id}`],
+        `create Currency ${a.Id}`,
+        `create Currency ${b.Id}`,
+        `update Currency ${a.Id}`,
         `create Country ${a.Id}`,
       ];
       expect(await list('?resource=Currency&limit=3')).to.deep.equal([updateA, createB, createA]);
       expect(await list(`?resource=Currency&key=${a.Id}`)).to.deep.equal([updateA, createA]);
       expect(await list(`?userId=${user}`)).to.deep.equal([country, updateA, createB]);
       expect(await list(`?userId=${user}&resource=Currency`)).to.deep.equal([updateA, createB]);
-      expect(await list(`?userId=${user}&resource=Currency&key=${a.Id}&limit=5`)).to.deep.equal([updateA]);
+      expect(await list(`?userId=${user}&resource=Currency&key=${a.Id}&limit=5`)).to.deep.equal([
+        updateA,
+      ]);
       expect(await list('?resource=currency')).to.deep.equal([]);
-      expect(await list(`?resource=Currency&key=${encodeURIComponent("' or '1'='1")}`)).to.deep.equal([]);
+      expect(
+        await list(`?resource=Currency&key=${encodeURIComponent("' or '1'='1")}`),
+      ).to.deep.equal([]);
       expect(await list('?resource=Curr%25')).to.deep.equal([]);
       expect(await list('?userId=9007199254740991')).to.deep.equal([]);
     });
 
     it('an invalid or repeated filter of the audit log is rejected', async () => {
-      for (const name of ['limit', 'userId'])
+      for (const name of ['limit', 'userId']) {
         for (const value of ['0', '-1', 'abc', '1e3', '', '%20', '1.5', '01']) {
-          expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [name]);
+          expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [
+            name,
+          ]);
         }
-      for (const name of ['resource', 'key'])
+      }
+      for (const name of ['resource', 'key']) {
         for (const value of ['', '%20', '%00', 'a%0Ab', 'x'.repeat(256)]) {
-          expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [name]);
+          expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [
+            name,
+          ]);
         }
-      for (const name of ['limit', 'userId', 'resource', 'key'])
+      }
+      for (const name of ['limit', 'userId', 'resource', 'key']) {
         for (const query of [`${name}=1&${name}=1`, `${name}[]=1`, `${name}[$ne]=1`]) {
           expectRefused(await admin.get(`${path}?${query}`), 400, 'validation_failed', [name]);
         }
+      }
     });
 
     it('the audit log contains no entry of another tenant', async () => {
@@ -152,10 +184,16 @@ describe('audit log', () => {
 
   it('reading the audit log requires full.read, and no method writes entries', async () => {
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
-    const writer = await world.loginAs(world.acme, { permissions: ['full.manage', 'settings.write'] });
+    const writer = await world.loginAs(world.acme, {
+      permissions: ['full.manage', 'settings.write'],
+    });
     expect((await reader.get(path)).status).to.equal(200);
     expectRefused(await writer.get(path), 403, 'forbidden');
-    expectRefused(await world.anonymous.get(path, { 'X-Tenant': world.acme.guid }), 401, 'unauthorized');
+    expectRefused(
+      await world.anonymous.get(path, { 'X-Tenant': world.acme.guid }),
+      401,
+      'unauthorized',
+    );
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
       expectRefused(await admin.send(method, path, {}), 405, 'method_not_allowed');
     }
@@ -167,12 +205,21 @@ describe('audit log', () => {
       (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body.Id;
     const [own, other] = [await entity('Own'), await entity('Other')];
     const { body: promotion } = await admin.post('/api/v1/Promotions', {
-      ...{ PromoCode: 'SPRING', Name: 'Spring', DiscountType: 'Percentage', DiscountValue: 10 },
+      PromoCode: 'SPRING',
+      Name: 'Spring',
+      DiscountType: 'Percentage',
+      DiscountValue: 10,
     });
-    for (const id of [own, other]) await admin.post(`/api/v1/Promotions/${promotion.Id}/entity/${id}/used`);
+    for (const id of [own, other]) {
+      await admin.post(`/api/v1/Promotions/${promotion.Id}/entity/${id}/used`);
+    }
     await admin.put(`/api/v1/Entities/${other}`, { Name: 'Other still', EntityType: 'customer' });
     await admin.put(`/api/v1/Entities/${own}`, { Name: 'Own still', EntityType: 'customer' });
-    const self = await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'Self', entityId: own });
+    const self = await world.loginAs(world.acme, {
+      permissions: ['full.read'],
+      scope: 'Self',
+      entityId: own,
+    });
     const withoutEntity = await world.loginAs(world.acme, {
       permissions: ['full.read'],
       scope: 'Self',
@@ -193,21 +240,32 @@ describe('audit log', () => {
 
   it('a temporary table cannot take the place of audit_log, nor of a table of a definer function', async () => {
     const { roleName: user, rolePassword } = await findTenant(world.installation, 'acme');
-    const password = world.installation.secrets.open(rolePassword, owners.rolePassword(world.acme.guid)).toString();
+    const password = world.installation.secrets
+      .open(rolePassword, owners.rolePassword(world.acme.guid))
+      .toString();
     await sql(world.acme, `grant temporary on database "${world.acme.database}" to "${user}"`);
     try {
-      await withConnection(databaseUrl(world.acme.adminUrl, world.acme.database, { user, password }), async client => {
-        await client.query('create temporary table audit_log (like public.audit_log including all)');
-        await client.query('begin');
-        await client.query(`select set_config('app.actor', '{"traceId":"diverted"}', true)`);
-        await client.query(`insert into units_of_measure (code, name) values ('temp', 'Temporary')`);
-        await client.query('commit');
-        expect((await client.query('select from pg_temp.audit_log')).rowCount).to.equal(0);
-      });
+      await withConnection(
+        databaseUrl(world.acme.adminUrl, world.acme.database, { user, password }),
+        async client => {
+          await client.query(
+            'create temporary table audit_log (like public.audit_log including all)',
+          );
+          await client.query('begin');
+          await client.query(`select set_config('app.actor', '{"traceId":"diverted"}', true)`);
+          await client.query(
+            `insert into units_of_measure (code, name) values ('temp', 'Temporary')`,
+          );
+          await client.query('commit');
+          expect((await client.query('select from pg_temp.audit_log')).rowCount).to.equal(0);
+        },
+      );
     } finally {
       await sql(world.acme, `revoke temporary on database "${world.acme.database}" from "${user}"`);
     }
-    expect(await sql(world.acme, `select from audit_log where trace_id = 'diverted'`)).to.have.length(1);
+    expect(
+      await sql(world.acme, `select from audit_log where trace_id = 'diverted'`),
+    ).to.have.length(1);
     const open = `select proname from pg_proc where prosecdef and pronamespace = 'public'::regnamespace
        and not exists (select from unnest(proconfig) setting where setting ~ '^search_path=.*pg_temp$')`;
     expect(await sql(world.acme, open)).to.deep.equal([]);
@@ -215,7 +273,12 @@ describe('audit log', () => {
   });
 
   it('a failed audit entry rolls back the change, and the response does not contain the reason', async () => {
-    const places = ['/api/v1/UnitsOfMeasure', '/api/v1/Countries', '/api/v1/Entities', '/api/v1/Currency'];
+    const places = [
+      '/api/v1/UnitsOfMeasure',
+      '/api/v1/Countries',
+      '/api/v1/Entities',
+      '/api/v1/Currency',
+    ];
     const bodies = [
       { Code: 'box', Name: 'Box' },
       { CountryCode: 'SE', CountryName: 'Sweden' },
@@ -229,8 +292,9 @@ describe('audit log', () => {
       { Code: 'NOK', Name: 'Krone' },
     ];
     const paths: string[] = [];
-    for (const [index, place] of places.entries())
+    for (const [index, place] of places.entries()) {
       paths.push(String((await admin.post(place, bodies[index])).headers.get('location')));
+    }
     const before = await Promise.all(places.map(async place => (await admin.get(place)).body));
     const audited = await newestAudit(admin);
     await sql(
@@ -255,7 +319,9 @@ describe('audit log', () => {
     } finally {
       await sql(world.acme, 'drop trigger fail on audit_log; drop function fail');
     }
-    expect(await Promise.all(places.map(async place => (await admin.get(place)).body))).to.deep.equal(before);
+    expect(
+      await Promise.all(places.map(async place => (await admin.get(place)).body)),
+    ).to.deep.equal(before);
     expect(await newestAudit(admin)).to.equal(audited);
     expect((await admin.post('/api/v1/UnitsOfMeasure', others[0])).status).to.equal(201);
   });

@@ -3,7 +3,11 @@ import pg from 'pg';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import type { Change } from '../../../src/sales/events/change.ts';
 import { type Cursor, firstCursor } from '../../../src/sales/events/change-cursor.ts';
-import { type ChangePage, type Read, readChanges } from '../../../src/sales/events/change-reader.ts';
+import {
+  type ChangePage,
+  type Read,
+  readChanges,
+} from '../../../src/sales/events/change-reader.ts';
 import { type ChangeFilter, changeSources } from '../../../src/sales/events/change-sources.ts';
 import { changeStatement } from '../../../src/sales/events/change-statement.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -36,11 +40,14 @@ describe('the reader of changes', () => {
     const client = await connect(world.acme.adminUrl);
     const read: Read = async statement => (await client.query(statement)).rows;
 
-    return (after, limit = 1_000, maxBytes = 1_000_000) => readChanges(read, { after, limit, maxBytes, filter });
+    return (after, limit = 1_000, maxBytes = 1_000_000) =>
+      readChanges(read, { after, limit, maxBytes, filter });
   }
 
   it('a transaction that commits after a later one is read after the cursor, and nothing is skipped or doubled', async () => {
-    const [first, second, third] = await Promise.all([1, 2, 3].map(() => connect(world.acme.adminUrl)));
+    const [first, second, third] = await Promise.all(
+      [1, 2, 3].map(() => connect(world.acme.adminUrl)),
+    );
     const read = await reader();
     const { last } = await read('now');
     await first?.query('begin');
@@ -61,13 +68,17 @@ describe('the reader of changes', () => {
   });
 
   it('a long transaction in the database of another tenant does not hold changes back', async () => {
-    const [other, writer] = [await connect(world.globex.adminUrl), await connect(world.acme.adminUrl)];
+    const [other, writer] = [
+      await connect(world.globex.adminUrl),
+      await connect(world.acme.adminUrl),
+    ];
     const read = await reader();
     const { last } = await read('now');
     await other.query('begin');
     await other.query(insert('elsewhere'));
     await writer.query(insert('here'));
-    // A short transaction elsewhere, which ends while the reader looks, may hold changes back for one look.
+    // A short transaction elsewhere, which ends while the reader looks, may hold changes back
+    // for one look.
     await eventually(async () => {
       expect((await read(last)).changes.map(nameOf)).to.deep.equal(['here']);
       return true;
@@ -77,7 +88,9 @@ describe('the reader of changes', () => {
 
   it(`each of ${steps} random steps of concurrent transactions leaves every committed change to be read exactly once`, async function () {
     this.timeout(600_000);
-    const clients = await Promise.all(Array.from({ length: writers }, () => connect(world.acme.adminUrl)));
+    const clients = await Promise.all(
+      Array.from({ length: writers }, () => connect(world.acme.adminUrl)),
+    );
     const elsewhere = await connect(databaseUrl(postgresUrl(), 'postgres'));
     const read = await reader();
     const open = new Map<pg.Client, string[]>();
@@ -184,7 +197,10 @@ describe('the reader of changes', () => {
       text: `explain (analyze, buffers, format json) ${statement.text}`,
     });
     const [{ Plan: plan }] = rows[0]['QUERY PLAN'];
-    expect(plan['Shared Hit Blocks'] + plan['Shared Read Blocks'], JSON.stringify(plan)).to.be.below(100);
+    expect(
+      plan['Shared Hit Blocks'] + plan['Shared Read Blocks'],
+      JSON.stringify(plan),
+    ).to.be.below(100);
   });
 });
 

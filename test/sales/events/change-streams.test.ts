@@ -14,7 +14,11 @@ describe('the stream of changes', () => {
     for (const each of open) each.close();
   });
 
-  async function start(client = admin, query = '', headers: Record<string, string> = {}): Promise<Following> {
+  async function start(
+    client = admin,
+    query = '',
+    headers: Record<string, string> = {},
+  ): Promise<Following> {
     const following = await follow(client, query, headers);
     open.push(following);
     return following;
@@ -24,7 +28,10 @@ describe('the stream of changes', () => {
 
   it('a change arrives as an event with its cursor as id, and no proxy may buffer or change the stream', async () => {
     const following = await start();
-    expect([following.status, following.headers.get('x-accel-buffering')]).to.deep.equal([200, 'no']);
+    expect([following.status, following.headers.get('x-accel-buffering')]).to.deep.equal([
+      200,
+      'no',
+    ]);
     expect(following.headers.get('cache-control')).to.contain('no-transform');
     expect(following.headers.get('content-encoding')).to.equal(null);
     const { body } = await create('streamed');
@@ -49,7 +56,9 @@ describe('the stream of changes', () => {
     })();
     let following = await start(admin, '?include=record');
     const names: string[] = [];
-    const { changes } = { changes: (await admin.get('/api/v1/Changes?limit=1000&include=record')).body };
+    const { changes } = {
+      changes: (await admin.get('/api/v1/Changes?limit=1000&include=record')).body,
+    };
     for (const { Record } of changes) if (expected.includes(Record?.Name)) names.push(Record.Name);
     const resume = changes.at(-1)?.Id;
     following.close();
@@ -58,7 +67,9 @@ describe('the stream of changes', () => {
       names.push(await nameOf(following));
       if (names.length % 7 > 0) continue;
       following.close();
-      following = await start(admin, '?include=record', { 'Last-Event-ID': following.lastId ?? '' });
+      following = await start(admin, '?include=record', {
+        'Last-Event-ID': following.lastId ?? '',
+      });
     }
     await writing;
     expect(names).to.deep.equal(expected);
@@ -66,7 +77,10 @@ describe('the stream of changes', () => {
 
   it('nobody receives the changes of another tenant', async () => {
     const globex = await world.login(world.globex);
-    const [ofAcme, ofGlobex] = [await start(admin, '?include=record'), await start(globex, '?include=record')];
+    const [ofAcme, ofGlobex] = [
+      await start(admin, '?include=record'),
+      await start(globex, '?include=record'),
+    ];
     await create('of globex', globex);
     await create('of acme');
     expect([await nameOf(ofAcme), await nameOf(ofGlobex)]).to.deep.equal(['of acme', 'of globex']);
@@ -85,7 +99,10 @@ describe('the stream of changes', () => {
       [me.userGuid],
     );
     for (const following of [one, two]) {
-      expect(await following.next()).to.deep.include({ event: 'end', data: { Reason: 'access_changed' } });
+      expect(await following.next()).to.deep.include({
+        event: 'end',
+        data: { Reason: 'access_changed' },
+      });
       expect([await following.next(), following.rest]).to.deep.equal([undefined, '']);
     }
   });
@@ -93,38 +110,66 @@ describe('the stream of changes', () => {
   it('a stream ends when a request with its token would be refused: of a disabled key, or legacy of an isolated tenant', async () => {
     const initech = await world.provision('initech');
     const keyed = await start(await world.login(initech));
-    await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [initech.id]);
-    const client = await addClient(world.installation, 'initech', initech.admin.email, 'Price list');
+    await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [
+      initech.id,
+    ]);
+    const client = await addClient(
+      world.installation,
+      'initech',
+      initech.admin.email,
+      'Price list',
+    );
     const basic = `Basic ${Buffer.from(`${client.id}:${client.secret}`).toString('base64')}`;
     const issued = await eventually(async () => {
-      const response = await world.anonymous.get('/api/Data/GenerateToken', { Authorization: basic });
+      const response = await world.anonymous.get('/api/Data/GenerateToken', {
+        Authorization: basic,
+      });
       return response.status === 200 && response.body;
     });
     const legacy = await start(world.anonymous.withToken(issued.token));
     const globex = await start(await world.login(world.globex));
 
-    await controlSql(world, `update signing_keys set status = 'disabled' where tenant_id = ?`, [initech.id]);
+    await controlSql(world, `update signing_keys set status = 'disabled' where tenant_id = ?`, [
+      initech.id,
+    ]);
     await controlSql(world, 'update tenants set isolated = true where id = ?', [initech.id]);
 
     for (const following of [keyed, legacy]) {
-      expect(await following.next()).to.deep.include({ event: 'end', data: { Reason: 'access_changed' } });
+      expect(await following.next()).to.deep.include({
+        event: 'end',
+        data: { Reason: 'access_changed' },
+      });
     }
     await create('of another tenant', await world.login(world.globex));
-    expect((await globex.next())?.data, 'the stream of another tenant').to.include({ Resource: 'OrderStatus' });
+    expect((await globex.next())?.data, 'the stream of another tenant').to.include({
+      Resource: 'OrderStatus',
+    });
   });
 
   it('a stream with a legacy token ends when the token expires', async () => {
-    await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [world.acme.id]);
-    const client = await addClient(world.installation, 'acme', world.acme.admin.email, 'Price list');
+    await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [
+      world.acme.id,
+    ]);
+    const client = await addClient(
+      world.installation,
+      'acme',
+      world.acme.admin.email,
+      'Price list',
+    );
     const basic = `Basic ${Buffer.from(`${client.id}:${client.secret}`).toString('base64')}`;
     const { body } = await eventually(async () => {
-      const response = await world.anonymous.get('/api/Data/GenerateToken', { Authorization: basic });
+      const response = await world.anonymous.get('/api/Data/GenerateToken', {
+        Authorization: basic,
+      });
       return response.status === 200 && response;
     });
     const following = await start(world.anonymous.withToken(body.token));
     world.clock.offsetSeconds = 91 * 86_400;
     try {
-      expect(await following.next()).to.deep.include({ event: 'end', data: { Reason: 'token_expired' } });
+      expect(await following.next()).to.deep.include({
+        event: 'end',
+        data: { Reason: 'token_expired' },
+      });
     } finally {
       world.clock.offsetSeconds = 0;
     }
@@ -134,7 +179,10 @@ describe('the stream of changes', () => {
     const following = await start(await world.login(world.acme));
     world.clock.offsetSeconds = 3_600;
     try {
-      expect(await following.next()).to.deep.include({ event: 'end', data: { Reason: 'token_expired' } });
+      expect(await following.next()).to.deep.include({
+        event: 'end',
+        data: { Reason: 'token_expired' },
+      });
     } finally {
       world.clock.offsetSeconds = 0;
     }
@@ -151,15 +199,21 @@ describe('the stream of changes', () => {
   });
 
   it('a stream that nobody reads for a while delays no other one, and goes on without a gap', async () => {
-    const [slow, quick] = [await start(admin, '?include=record'), await start(admin, '?include=record')];
+    const [slow, quick] = [
+      await start(admin, '?include=record'),
+      await start(admin, '?include=record'),
+    ];
     const count = 600; // 2.4 MB, more than sockets and a page in memory hold
     await sql(
       world.acme,
       `insert into system_options (system_option_type_id, value)
        select n, repeat('x', 4000) from generate_series(1, ${count}) n`,
     );
-    for (const following of [quick, slow])
-      for (let n = 1; n <= count; n++) expect((await following.next())?.data.Record.SystemOptionTypeId).to.equal(n);
+    for (const following of [quick, slow]) {
+      for (let n = 1; n <= count; n++) {
+        expect((await following.next())?.data.Record.SystemOptionTypeId).to.equal(n);
+      }
+    }
   });
 
   it('streams that nobody reads hold a page of bounded bytes each, others are served, and none loses a change', async () => {
@@ -195,7 +249,9 @@ describe('the stream of changes', () => {
     expect(await unsentBytes()).to.be.at.most(mostUnsent);
 
     const read = async (following: Following) => {
-      for (let n = 1; n <= count; n++) expect((await following.next())?.data.Record.ActivityCode).to.equal(n);
+      for (let n = 1; n <= count; n++) {
+        expect((await following.next())?.data.Record.ActivityCode).to.equal(n);
+      }
     };
     await Promise.all(unread.map(read));
     await eventually(async () => (await unsentBytes()) === 0);
@@ -209,7 +265,10 @@ describe('the stream of changes', () => {
 
   it('an expired cursor gets 410 before the stream begins, and a wrong one 400', async () => {
     const cursor = (await admin.get('/api/v1/Changes?limit=1')).body[0].Id;
-    await sql(world.acme, 'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1');
+    await sql(
+      world.acme,
+      'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1',
+    );
     const expired = await start(admin, '', { 'Last-Event-ID': cursor });
     expect([expired.status, expired.problem?.code]).to.deep.equal([410, 'cursor_expired']);
     expect((await start(admin, '', { 'Last-Event-ID': 'wrong' })).status).to.equal(400);

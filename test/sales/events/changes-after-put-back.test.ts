@@ -48,12 +48,16 @@ describe('the feed of changes of a server whose files are put back to a snapshot
       `select database_name as name from tenants where slug = '${slug}'`,
     );
     await withConnection(databaseUrl(server.url, row!.name), async client => {
-      for (const name of names) await client.query('insert into order_statuses (name) values ($1)', [name]);
+      for (const name of names) {
+        await client.query('insert into order_statuses (name) values ($1)', [name]);
+      }
     });
   }
   const changesAfter = (client: Client, cursor: string) =>
     eventually(async () => {
-      const response = await client.get(`/api/v1/Changes?after=${cursor}&include=record&limit=1000`);
+      const response = await client.get(
+        `/api/v1/Changes?after=${cursor}&include=record&limit=1000`,
+      );
       return response.status !== 503 && response;
     });
   const codeAfter = async (client: Client, cursor: string) => {
@@ -64,13 +68,17 @@ describe('the feed of changes of a server whose files are put back to a snapshot
     eventually(async () => {
       const { status, body } = await changesAfter(client, cursor);
       expect(status, JSON.stringify(body)).to.equal(200);
-      expect(body.map(({ Record }: { Record: { Name: string } }) => Record.Name)).to.deep.equal(names);
+      expect(body.map(({ Record }: { Record: { Name: string } }) => Record.Name)).to.deep.equal(
+        names,
+      );
       return true;
     });
   const now = async (client: Client): Promise<string> =>
     (await changesAfter(client, 'now')).headers.get('next-cursor') ?? '';
   const received = () =>
-    receiver.messages.flatMap(({ body }) => (body.data.Record as { Name?: string } | undefined)?.Name ?? []);
+    receiver.messages.flatMap(
+      ({ body }) => (body.data.Record as { Name?: string } | undefined)?.Name ?? [],
+    );
   const gaps = () => receiver.messages.filter(({ body }) => body.type === 'webhook.gap');
 
   it('a crash of the server is none: cursors and streams go on, and a webhook gets no gap', async () => {
@@ -117,7 +125,9 @@ describe('the feed of changes of a server whose files are put back to a snapshot
     while (last && last.event !== 'end') last = await following.next();
     expect(last?.data).to.deep.equal({ Reason: 'cursor_expired' });
     expect(gaps()).to.have.length(1);
-    const ids = receiver.messages.filter(({ body }) => body.type !== 'webhook.gap').map(({ id, body }) => [id, body]);
+    const ids = receiver.messages
+      .filter(({ body }) => body.type !== 'webhook.gap')
+      .map(({ id, body }) => [id, body]);
     expect(
       new Map(ids.map(([id, body]) => [id, JSON.stringify(body)])).size,
       'no id of a lost change is used again',

@@ -39,7 +39,9 @@ describe('the feed of changes over databases', () => {
   };
   const create = (Name: string) => admin.post('/api/v1/OrderStatuses', { Name });
   async function namesAfter(cursor: string): Promise<string[]> {
-    const { status, body } = await admin.get(`/api/v1/Changes?after=${cursor}&include=record&limit=1000`);
+    const { status, body } = await admin.get(
+      `/api/v1/Changes?after=${cursor}&include=record&limit=1000`,
+    );
     expect(status, JSON.stringify(body)).to.equal(200);
     return body.map(({ Record }: { Record: { Name: string } }) => Record.Name);
   }
@@ -73,13 +75,18 @@ describe('the feed of changes over databases', () => {
   it('when the standby lacks the last commits, cursors get 410, and an endpoint gets webhook.gap and every later change', async () => {
     await tenant(['move', 'acme', '--to', 'second', '--pause', '60']);
     const names = () =>
-      receiver.messages.flatMap(({ body }) => (body.data.Record as { Name?: string } | undefined)?.Name ?? []);
+      receiver.messages.flatMap(
+        ({ body }) => (body.data.Record as { Name?: string } | undefined)?.Name ?? [],
+      );
     const hook = { Url: receiver.url('/hook'), Payload: 'record', Resources: ['OrderStatus'] };
     expect((await admin.post('/api/v1/Webhooks', hook)).status).to.equal(201);
     await create('kept');
     await eventually(() => names().includes('kept'));
 
-    standby = await copyServer(primary.url, { recovers: true, extraSettings: ['max_connections=50'] });
+    standby = await copyServer(primary.url, {
+      recovers: true,
+      extraSettings: ['max_connections=50'],
+    });
     for (const name of ['lost 1', 'lost 2', 'lost 3']) await create(name);
     await eventually(() => names().includes('lost 3'));
     const cursor = await now();
@@ -99,6 +106,8 @@ describe('the feed of changes over databases', () => {
     expect(names()).to.deep.equal(['kept', 'lost 1', 'lost 2', 'lost 3', ...later]);
     const types = receiver.messages.map(({ body }) => body.type);
     expect(types.filter(type => type === 'webhook.gap')).to.have.length(1);
-    expect(new Set(receiver.messages.map(({ id }) => id)).size, 'an id of its own').to.equal(types.length);
+    expect(new Set(receiver.messages.map(({ id }) => id)).size, 'an id of its own').to.equal(
+      types.length,
+    );
   });
 });

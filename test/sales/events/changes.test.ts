@@ -30,15 +30,23 @@ describe('the feed of changes', () => {
     const { status, body, headers } = await client.get(`${path}?${query}`);
     expect(status, JSON.stringify(body)).to.equal(200);
     const others = query.replace(/after=[^&]*&?/, '');
-    return { changes: body, next: `after=${headers.get('next-cursor')}&${others}`, link: headers.get('link') };
+    return {
+      changes: body,
+      next: `after=${headers.get('next-cursor')}&${others}`,
+      link: headers.get('link'),
+    };
   }
-  /** Reads until so many changes are final: a transaction of another test may hold them back for a moment. */
+  /**
+   * Reads until so many changes are final: a transaction of another test may hold them back for
+   * a moment.
+   */
   const readMany = (client: Client, query: string, count: number) =>
     eventually(async () => {
       const page = await read(client, query);
       return page.changes.length >= count && page;
     });
-  const now = async (client: Client, query = ''): Promise<string> => (await read(client, `after=now${query}`)).next;
+  const now = async (client: Client, query = ''): Promise<string> =>
+    (await read(client, `after=now${query}`)).next;
   const typesAfter = async (client: Client, next: string, count = 1) =>
     (await readMany(client, next, count)).changes.map(({ Type }) => Type);
 
@@ -49,14 +57,24 @@ describe('the feed of changes', () => {
     await admin.put('/api/v1/Countries', { CountryCode: 'NZ', CountryName: 'New Zealand' });
     await admin.delete('/api/v1/Countries/code/NZ');
     const { changes, next } = await readMany(admin, first, 3);
-    const common = { Resource: 'Country', Key: 'NZ', UserGuid: me.userGuid, Href: '/api/v1/Countries/code/NZ' };
-    expect(changes.map(({ Id: _, At: __, ...rest }: SentChange & { At?: string }) => rest)).to.deep.equal([
+    const common = {
+      Resource: 'Country',
+      Key: 'NZ',
+      UserGuid: me.userGuid,
+      Href: '/api/v1/Countries/code/NZ',
+    };
+    expect(
+      changes.map(({ Id: _, At: __, ...rest }: SentChange & { At?: string }) => rest),
+    ).to.deep.equal([
       { Type: 'country.created', ...common, Action: 'create', Fields: [] },
       { Type: 'country.updated', ...common, Action: 'update', Fields: ['CountryName'] },
       { Type: 'country.deleted', ...common, Action: 'delete', Fields: [] },
     ]);
     expect((await read(admin, next)).changes).to.deep.equal([]);
-    expect(await typesAfter(admin, `after=${changes[0]?.Id}`)).to.deep.equal(['country.updated', 'country.deleted']);
+    expect(await typesAfter(admin, `after=${changes[0]?.Id}`)).to.deep.equal([
+      'country.updated',
+      'country.deleted',
+    ]);
     const firstPage = await readMany(admin, `${first}limit=1`, 1);
     expect(firstPage.changes).to.deep.equal(changes.slice(0, 1));
     expect((await readMany(admin, firstPage.next, 1)).changes).to.deep.equal(changes.slice(1, 2));
@@ -66,8 +84,14 @@ describe('the feed of changes', () => {
 
   it('include=record adds exactly the fields of the view of the resource, and null for a record that is gone', async () => {
     const first = await now(admin, '&include=record');
-    const { body: unit } = await admin.post('/api/v1/UnitsOfMeasure', { Code: 'ml', Name: 'Millilitre' });
-    const { body: activity } = await admin.post('/api/v1/Activity', { ActivityCode: 7, Comment: 'called' });
+    const { body: unit } = await admin.post('/api/v1/UnitsOfMeasure', {
+      Code: 'ml',
+      Name: 'Millilitre',
+    });
+    const { body: activity } = await admin.post('/api/v1/Activity', {
+      ActivityCode: 7,
+      Comment: 'called',
+    });
     await admin.delete(`/api/v1/UnitsOfMeasure/${unit.Id}`);
     const { changes } = await readMany(admin, first, 3);
     expect(changes.map(({ Record }) => Record)).to.deep.equal([unit, activity, null]);
@@ -93,9 +117,15 @@ describe('the feed of changes', () => {
 
   it('a caller of scope Self receives the changes of their own entity and of reference data only', async () => {
     const [own, other] = await Promise.all(
-      ['own', 'other'].map(async Name => (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body),
+      ['own', 'other'].map(
+        async Name => (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body,
+      ),
     );
-    const self = await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'Self', entityId: own.Id });
+    const self = await world.loginAs(world.acme, {
+      permissions: ['full.read'],
+      scope: 'Self',
+      entityId: own.Id,
+    });
     const first = await now(self);
     for (const { Id } of [own, other]) {
       await admin.put(`/api/v1/Entities/${Id}`, { Name: `renamed ${Id}`, EntityType: 'customer' });
@@ -104,7 +134,9 @@ describe('the feed of changes', () => {
     await admin.post('/api/v1/Activity', { ActivityCode: 1 });
     await admin.post('/api/v1/OrderStatuses', { Name: 'reference' });
     const { changes } = await readMany(self, first, 3);
-    expect(changes.map(({ Type, Key }) => [Type, Type === 'entity.updated' ? Key : ''])).to.deep.equal([
+    expect(
+      changes.map(({ Type, Key }) => [Type, Type === 'entity.updated' ? Key : '']),
+    ).to.deep.equal([
       ['entity.updated', String(own.Id)],
       ['activity.created', ''],
       ['order_status.created', ''],
@@ -112,7 +144,10 @@ describe('the feed of changes', () => {
   });
 
   it('a cursor from before its reader could see more or less gets 410, and goes on counting for the others', async () => {
-    const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'of a reader', EntityType: 'customer' });
+    const { body: entity } = await admin.post('/api/v1/Entities', {
+      Name: 'of a reader',
+      EntityType: 'customer',
+    });
     const changes = {
       scope: `update users set scope = 'Self', entity_id = ${entity.Id} where guid = ?`,
       entity: 'update users set entity_id = entity_id + 1 where guid = ?',
@@ -121,7 +156,11 @@ describe('the feed of changes', () => {
     for (const [what, change] of Object.entries(changes)) {
       const scope = what === 'entity' ? 'Self' : 'All';
       const entityId = what === 'entity' ? entity.Id : null;
-      const reader = await world.loginAs(world.acme, { permissions: ['full.read'], scope, entityId });
+      const reader = await world.loginAs(world.acme, {
+        permissions: ['full.read'],
+        scope,
+        entityId,
+      });
       const me = (await reader.get('/api/v1/auth/me')).body;
       const before = await now(reader);
       await admin.post('/api/v1/OrderStatuses', { Name: `before another ${what}` });
@@ -139,7 +178,10 @@ describe('the feed of changes', () => {
       expect((await reader.get(`${path}?after=now`)).status, what).to.equal(200);
     }
     const other = await now(admin);
-    expect((await read(admin, other)).changes, 'of a reader whose access is the same').to.deep.equal([]);
+    expect(
+      (await read(admin, other)).changes,
+      'of a reader whose access is the same',
+    ).to.deep.equal([]);
   });
 
   it('a cursor before what the retention has removed gets 410 and the way to begin again', async () => {
@@ -153,7 +195,9 @@ describe('the feed of changes', () => {
     await sql(world.acme, `select remove_old_activities(1, 1000000, now() - interval '30 days')`);
     const expired = await reader.get(`${path}?after=${changes[0]?.Id}`);
     expect([expired.status, expired.body.code]).to.deep.equal([410, 'cursor_expired']);
-    expect((await read(reader, next)).changes, 'the cursor after the removed change').to.deep.equal([]);
+    expect((await read(reader, next)).changes, 'the cursor after the removed change').to.deep.equal(
+      [],
+    );
     expect((await reader.get(path)).status, 'without a cursor').to.equal(200);
   });
 

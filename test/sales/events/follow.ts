@@ -6,7 +6,7 @@ interface StreamEvent {
   event?: string;
   retry?: string;
   comment?: string;
-  // biome-ignore lint/suspicious/noExplicitAny: the data is whatever the service sent; tests assert what it must be
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert what the service has sent
   data?: any;
 }
 
@@ -26,15 +26,25 @@ export interface Following {
 }
 
 /** Follows the stream of changes as a user. */
-export async function follow(client: Client, query = '', headers: Record<string, string> = {}): Promise<Following> {
+export async function follow(
+  client: Client,
+  query = '',
+  headers: Record<string, string> = {},
+): Promise<Following> {
   const abort = new AbortController();
   const response = await fetch(`${client.url}/api/v1/Changes/stream${query}`, {
-    headers: { Authorization: `Bearer ${client.tokens?.accessToken}`, Accept: 'text/event-stream', ...headers },
+    headers: {
+      Authorization: `Bearer ${client.tokens?.accessToken}`,
+      Accept: 'text/event-stream',
+      ...headers,
+    },
     signal: abort.signal,
   });
   const isStream = response.headers.get('content-type')?.startsWith('text/event-stream') ?? false;
   const problem = isStream ? undefined : ((await response.json()) as { code?: string });
-  const reader = problem ? undefined : response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = problem
+    ? undefined
+    : response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   let lastId: string | undefined;
   return {
@@ -68,6 +78,8 @@ export async function follow(client: Client, query = '', headers: Record<string,
 
 function parse(text: string): StreamEvent {
   const fields = text.split('\n').map(line => /^(\w*): ?(.*)$/.exec(line) ?? ['', '', '']);
-  const event = Object.fromEntries(fields.map(([, name, value]) => [name || 'comment', value])) as StreamEvent;
+  const event = Object.fromEntries(
+    fields.map(([, name, value]) => [name || 'comment', value]),
+  ) as StreamEvent;
   return event.data === undefined ? event : { ...event, data: JSON.parse(event.data) };
 }

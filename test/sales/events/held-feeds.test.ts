@@ -11,7 +11,10 @@ describe('a transaction that holds back the changes of a tenant', () => {
   let pid: number;
 
   const read = (tenant: TestTenant) => (statement: Statement) =>
-    withConnection(tenant.adminUrl, async client => (await client.query(statement.text, statement.values)).rows);
+    withConnection(
+      tenant.adminUrl,
+      async client => (await client.query(statement.text, statement.values)).rows,
+    );
   const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
   const addChange = (tenant: TestTenant, age: string) =>
     sql(

@@ -26,7 +26,9 @@ describe('ids in imported files', () => {
   /** Every record of a tenant that a foreign file could change. */
   const recordsOf = async (client: Client) =>
     Promise.all(
-      ['Entities', 'SystemOptions', 'Promotions'].map(async name => (await client.get(`/api/v1/${name}`)).body),
+      ['Entities', 'SystemOptions', 'Promotions'].map(
+        async name => (await client.get(`/api/v1/${name}`)).body,
+      ),
     );
 
   before('two tenants give the same ids to different records', async () => {
@@ -35,7 +37,12 @@ describe('ids in imported files', () => {
       [globex, 'JPY', 'Of globex'],
     ] as const) {
       await client.post('/api/v1/Currency', { Code: code, Name: name });
-      await client.post('/api/v1/Entities', { Name: name, EntityType: 'customer', StatusId: 1, CurrencyId: 1 });
+      await client.post('/api/v1/Entities', {
+        Name: name,
+        EntityType: 'customer',
+        StatusId: 1,
+        CurrencyId: 1,
+      });
       await client.post('/api/v1/SystemOptions', { SystemOptionTypeId: 1, Value: name });
       await client.post('/api/v1/Promotions', {
         PromoCode: 'TEN',
@@ -53,7 +60,7 @@ describe('ids in imported files', () => {
     ['Entity', '/api/v1/Entities', 'mode=create', 'StatusId, CurrencyId'],
     ['SystemOption', '/api/v1/SystemOptions', 'mode=upsert', 'Id'],
     ['Promotion', '/api/v1/Promotions', 'mode=upsert', 'CurrencyId, EntityIds'],
-  ] as const)
+  ] as const) {
     it(`an export of ${resource} of another tenant is refused with 400, and changes nothing, with ${query}`, async () => {
       const before = await recordsOf(globex);
       const file = await exportOf(acme, path);
@@ -68,6 +75,7 @@ describe('ids in imported files', () => {
       expect(refused.body.errorCodes.ids).to.deep.equal([{ code: 'required' }]);
       expect(await recordsOf(globex)).to.deep.equal(before);
     });
+  }
 
   it('an unchanged export with ids that its tenant imports again with ids=own changes nothing', async () => {
     const countAudit = () => sql(world.acme, 'select count(*) from audit_log');
@@ -78,7 +86,11 @@ describe('ids in imported files', () => {
       ['SystemOption', '/api/v1/SystemOptions'],
       ['Promotion', '/api/v1/Promotions'],
     ] as const) {
-      const done = await importFile(acme, `${resource}&mode=upsert&ids=own`, await exportOf(acme, path));
+      const done = await importFile(
+        acme,
+        `${resource}&mode=upsert&ids=own`,
+        await exportOf(acme, path),
+      );
       expect(done, resource).to.include({ Rows: 1, Unchanged: 1 });
     }
 
@@ -106,14 +118,22 @@ describe('ids in imported files', () => {
     expect(tried).to.include({ Created: 0, Unchanged: 1 });
     expect((await globex.get('/api/v1/Countries/code/XX')).status).to.not.equal(200);
 
-    const marked = await importFile(globex, 'Country&mode=upsert', `${header}GB,United Kingdom,true\n`);
+    const marked = await importFile(
+      globex,
+      'Country&mode=upsert',
+      `${header}GB,United Kingdom,true\n`,
+    );
     expect(marked).to.include({ Updated: 1 });
     const { body } = await globex.get('/api/v1/Countries?includeDeleted=true');
     const record = body.find(({ CountryCode }: { CountryCode: string }) => CountryCode === 'GB');
     expect(record.IsDeleted).to.equal(true);
     expect(Date.parse(record.DeletedAt)).to.be.closeTo(Date.now(), 60_000);
 
-    const again = await importFile(globex, 'Country&mode=upsert', `${header}GB,United Kingdom,TRUE\n`);
+    const again = await importFile(
+      globex,
+      'Country&mode=upsert',
+      `${header}GB,United Kingdom,TRUE\n`,
+    );
     expect(again).to.include({ Unchanged: 1 });
     for (const file of [
       `${header}GB,United Kingdom,false\n`,
@@ -127,7 +147,11 @@ describe('ids in imported files', () => {
     }
     expect((await globex.get('/api/v1/Countries/code/GB')).status).to.equal(404);
     expect((await globex.post('/api/v1/Countries/code/GB/restore')).status).to.equal(200);
-    const restored = await importFile(globex, 'Country&mode=upsert', 'CountryCode,CountryName\nGB,United Kingdom\n');
+    const restored = await importFile(
+      globex,
+      'Country&mode=upsert',
+      'CountryCode,CountryName\nGB,United Kingdom\n',
+    );
     expect(restored).to.include({ Unchanged: 1, Refused: 0 });
   });
 
@@ -136,7 +160,9 @@ describe('ids in imported files', () => {
 
     for (const { definition } of resources) {
       const fields = Object.keys(definition.create.shape).filter(isReference);
-      const declared = (definition.references ?? []).map(name => name[0]?.toUpperCase() + name.slice(1));
+      const declared = (definition.references ?? []).map(
+        name => name[0]?.toUpperCase() + name.slice(1),
+      );
       expect(declared, definition.name).to.have.members(fields);
     }
   });

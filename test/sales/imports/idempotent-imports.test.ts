@@ -12,7 +12,8 @@ describe('Idempotency-Key of imports', () => {
 
   const post = (key: string, body = file, target = path, client = admin) =>
     client.post(target, body, { 'Content-Type': 'text/csv', 'Idempotency-Key': key });
-  const readCreated = () => sql(world.acme, `select from audit_log where resource = 'Country' and action = 'create'`);
+  const readCreated = () =>
+    sql(world.acme, `select from audit_log where resource = 'Country' and action = 'create'`);
 
   it('a file that is sent again with its key makes no second import, and returns the report of the first', async () => {
     const key = randomUUID();

@@ -9,25 +9,41 @@ import { use } from '../../support/use.ts';
 import { sql, type World } from '../../support/world.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
-/** The sessions that wait for an advisory lock in the connected database, as an operator for that of imports. */
+/**
+ * The sessions that wait for an advisory lock in the connected database, as an operator for
+ * that of imports.
+ */
 const waitingOperators = `
   select from pg_locks where locktype = 'advisory' and not granted
      and database = (select oid from pg_database where datname = current_database())`;
 
 const post = (client: Client, file: string) =>
-  client.post('/api/v1/Imports?resource=Country&mode=upsert', `CountryCode,CountryName\n${file}`, csv);
+  client.post(
+    '/api/v1/Imports?resource=Country&mode=upsert',
+    `CountryCode,CountryName\n${file}`,
+    csv,
+  );
 
-/** A statement of a request may take 8 s, so no row is locked for as long: an import waits for one after the other. */
+/**
+ * A statement of a request may take 8 s, so no row is locked for as long: an import waits for
+ * one after the other.
+ */
 const stepMs = 1_500;
 const steps = Array.from({ length: 35 }, (_, index) => `R${index}`);
-/** So many spaces behind a name, which are trimmed, fill a batch: each row of a step is a statement of its own. */
+/**
+ * So many spaces behind a name, which are trimmed, fill a batch: each row of a step is a
+ * statement of its own.
+ */
 const padding = ' '.repeat(64 * 1024);
-/** Only the last row changes a record: the copy of a move waits for transactions that have written. */
+/**
+ * Only the last row changes a record: the copy of a move waits for transactions that have
+ * written.
+ */
 const slowFile = `${steps.map(code => `${code},Present${padding}\n`).join('')}F,Changed\n`;
 
 /**
- * Begins an import of acme, and then a command that must wait for it. Lets the import end when the command waits, and a
- * further import was refused in another process.
+ * Begins an import of acme, and then a command that must wait for it. Lets the import end when
+ * the command waits, and a further import was refused in another process.
  * @returns the response of the import, and what the command returns
  */
 async function importBeside<T>(world: World, client: Client, command: () => Promise<T>) {
@@ -37,15 +53,20 @@ async function importBeside<T>(world: World, client: Client, command: () => Prom
     return await withConnection(world.acme.adminUrl, async locked => {
       await locked.query('begin');
       for (const code of steps.toReversed()) {
-        await locked.query(`savepoint ${code}; select from countries where country_code = '${code}' for update`);
+        await locked.query(
+          `savepoint ${code}; select from countries where country_code = '${code}' for update`,
+        );
       }
       const importing = post(client, slowFile);
-      const isBlocked = 'select from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid))';
+      const isBlocked =
+        'select from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid))';
       await eventually(async () => (await locked.query(isBlocked)).rows.length > 0);
 
       const running = command();
       const isWaiting = async () => (await locked.query(waitingOperators)).rows.length > 0;
-      const ended = importing.then(({ status }) => expect.fail(`the import has ended with ${status}`));
+      const ended = importing.then(({ status }) =>
+        expect.fail(`the import has ended with ${status}`),
+      );
       for (const code of steps) {
         if (await Promise.race([eventually(isWaiting, stepMs).catch(() => false), ended])) break;
         await locked.query(`rollback to savepoint ${code}`);
@@ -115,7 +136,9 @@ describe('imports of a tenant whose restored database is swapped', () => {
   it('a swap waits for the import that runs, keeps its rows in the former database, and refuses those that begin', async () => {
     const client = await world.login(world.acme);
 
-    const { imported } = await importBeside(world, client, () => run('restore', 'swap', 'acme', '--yes'));
+    const { imported } = await importBeside(world, client, () =>
+      run('restore', 'swap', 'acme', '--yes'),
+    );
 
     expect(imported.status, JSON.stringify(imported.body)).to.equal(200);
     expect(imported.body).to.include(applied);
@@ -126,6 +149,8 @@ describe('imports of a tenant whose restored database is swapped', () => {
       return response.status === 200 && response;
     });
     expect(after.body).to.include({ Applied: true, Created: 1 });
-    expect(await sql(world.acme, `select from countries where country_code = 'BB'`)).to.have.length(0);
+    expect(await sql(world.acme, `select from countries where country_code = 'BB'`)).to.have.length(
+      0,
+    );
   });
 });

@@ -8,8 +8,18 @@ import { controlSql, sql, useWorld } from '../../support/world.ts';
 const currencies = '/api/v1/Currency';
 
 const losses = [
-  ['the login ends', `update sessions set revoked_at = now() where user_id = ?`, 401, 'invalid_token'],
-  ['the user is disabled', `update users set disabled_at = now() where id = ?`, 401, 'invalid_token'],
+  [
+    'the login ends',
+    `update sessions set revoked_at = now() where user_id = ?`,
+    401,
+    'invalid_token',
+  ],
+  [
+    'the user is disabled',
+    `update users set disabled_at = now() where id = ?`,
+    401,
+    'invalid_token',
+  ],
   [
     'the user loses the permission',
     `update roles set permissions = '{}' where id = (select role_id from users where id = ?)`,
@@ -31,12 +41,17 @@ describe('imports whose caller loses the right to them', () => {
   for (const [what, lose, status, code] of losses) {
     it(`an import during which ${what} is ${status}, and changes nothing`, async () => {
       const client = await world.loginAs(world.acme, { permissions: ['settings.write'] });
-      const [user] = await controlSql<{ id: number }>(world, 'select max(id)::int as id from users');
+      const [user] = await controlSql<{ id: number }>(
+        world,
+        'select max(id)::int as id from users',
+      );
       const file = 'CountryCode,CountryName\nQQ,Name\n';
 
       const response = await withConnection(world.acme.adminUrl, async locked => {
         await locked.query('begin; lock table countries in exclusive mode');
-        const sent = client.post('/api/v1/Imports?resource=Country', file, { 'Content-Type': 'text/csv' });
+        const sent = client.post('/api/v1/Imports?resource=Country', file, {
+          'Content-Type': 'text/csv',
+        });
         await eventually(async () => (await readLockWaiters(locked)).length > 0);
 
         await controlSql(world, lose, [user?.id]);
@@ -46,7 +61,9 @@ describe('imports whose caller loses the right to them', () => {
       });
 
       expect([response.status, response.body.code]).to.deep.equal([status, code]);
-      expect(await sql(world.acme, `select from countries where country_code = 'QQ'`)).to.deep.equal([]);
+      expect(
+        await sql(world.acme, `select from countries where country_code = 'QQ'`),
+      ).to.deep.equal([]);
     });
   }
 });

@@ -21,12 +21,16 @@ describe('imports beside each other, moves and the ends of processes', () => {
   const stranger = useLogin(world, 'globex');
   const processes = useServiceProcesses();
 
-  const post = (client: Client, code: string, headers = {}) => client.post(path, fileOf(code), { ...csv, ...headers });
+  const post = (client: Client, code: string, headers = {}) =>
+    client.post(path, fileOf(code), { ...csv, ...headers });
   const countriesOf = async (tenant: TestTenant, code: string) =>
     (await sql(tenant, 'select from countries where country_code = $1', [code])).length;
 
   /** Lets imports of countries of a tenant begin, and not end, during the work. */
-  async function whileWaiting<T>(tenant: TestTenant, work: (locked: pg.Client) => Promise<T>): Promise<T> {
+  async function whileWaiting<T>(
+    tenant: TestTenant,
+    work: (locked: pg.Client) => Promise<T>,
+  ): Promise<T> {
     return withConnection(tenant.adminUrl, async client => {
       await client.query('begin');
       await client.query('lock table countries in exclusive mode');
@@ -36,7 +40,8 @@ describe('imports beside each other, moves and the ends of processes', () => {
     });
   }
 
-  const isWaiting = (locked: pg.Client) => eventually(async () => (await readLockWaiters(locked)).length > 0);
+  const isWaiting = (locked: pg.Client) =>
+    eventually(async () => (await readLockWaiters(locked)).length > 0);
 
   function expectBusy({ status, body, headers }: ApiResponse): void {
     expect(status, JSON.stringify(body)).to.equal(503);
@@ -73,7 +78,10 @@ describe('imports beside each other, moves and the ends of processes', () => {
     const tenants = [world.acme, world.globex, ...others];
     const clients = await Promise.all(tenants.map(tenant => world.login(tenant)));
 
-    const sendAll = async (index: number, sent: Promise<ApiResponse>[]): Promise<Promise<ApiResponse>[]> => {
+    const sendAll = async (
+      index: number,
+      sent: Promise<ApiResponse>[],
+    ): Promise<Promise<ApiResponse>[]> => {
       const [tenant, client] = [tenants[index] as TestTenant, clients[index] as Client];
       if (index === 4) {
         expectBusy(await post(client, 'BA'));
@@ -149,11 +157,13 @@ describe('imports beside each other, moves and the ends of processes', () => {
       const lost = await whileWaiting(world.acme, async locked => {
         const sent = post(admin.at(running.url), code, key).catch(() => undefined);
         await isWaiting(locked);
-        if (code === 'FA') running.process.kill('SIGKILL');
-        else
+        if (code === 'FA') {
+          running.process.kill('SIGKILL');
+        } else {
           await locked.query('select pg_terminate_backend(pid) from unnest($1::int[]) pid', [
             await readLockWaiters(locked),
           ]);
+        }
         return await sent;
       });
 
@@ -203,7 +213,9 @@ describe('imports beside each other, moves and the ends of processes', () => {
 
       expect((await sent).status).to.equal(status);
       expect(await countriesOf(world.acme, 'LA')).to.equal(0);
-      if (what.includes('suspended')) await succeed(world.environment, 'tenant', ['resume', 'acme']);
+      if (what.includes('suspended')) {
+        await succeed(world.environment, 'tenant', ['resume', 'acme']);
+      }
     });
   }
 
@@ -284,7 +296,9 @@ describe('imports of a process with few connections', () => {
         await locked.query('begin; lock table countries in exclusive mode');
         const sending = client.post(path, fileOf('AA'), csv);
         const isRefused = sending.then(({ status }) => status === 503);
-        const isBlocked = eventually(async () => (await readLockWaiters(locked)).length > 0).then(() => false);
+        const isBlocked = eventually(async () => (await readLockWaiters(locked)).length > 0).then(
+          () => false,
+        );
         if (!(await Promise.race([isRefused, isBlocked]))) return sendAll([...accepted, sending]);
 
         expect((await client.get('/api/v1/EntityStatus')).status).to.equal(200);

@@ -29,7 +29,8 @@ describe('imports of CSV files', () => {
   });
 
   const countAudit = async () =>
-    (await sql<{ count: number }>(world.acme, 'select count(*)::int as count from audit_log'))[0]?.count;
+    (await sql<{ count: number }>(world.acme, 'select count(*)::int as count from audit_log'))[0]
+      ?.count;
 
   const mixed =
     '\uFEFFCode;Name;DecimalPlaces\r\nAAA;"Semi; colon";2\r\nBBB;"two\nlines";2\r\nbbb;Small;2\r\nAAA;Again;2\r\n' +
@@ -46,10 +47,17 @@ describe('imports of CSV files', () => {
   it('an atomic import with one refused row changes nothing, and names the line and field of every error', async () => {
     const before = await countAudit();
     const rejected = await importFile(admin, 'resource=Currency', mixed);
-    expect(rejected).to.include({ Applied: false, Rows: 8, Created: 0, Updated: 0, Refused: 6, DryRun: false });
-    expect(rejected.Errors.map(({ Line, Field, Code }: Record<string, unknown>) => [Line, Field, Code])).to.deep.equal(
-      mixedErrors,
-    );
+    expect(rejected).to.include({
+      Applied: false,
+      Rows: 8,
+      Created: 0,
+      Updated: 0,
+      Refused: 6,
+      DryRun: false,
+    });
+    expect(
+      rejected.Errors.map(({ Line, Field, Code }: Record<string, unknown>) => [Line, Field, Code]),
+    ).to.deep.equal(mixedErrors);
     expect(rejected.Errors[5].Reason).to.equal('must have as many cells as the header: 3, not 1');
     const { body } = await admin.post('/api/v1/Currency', { Code: 'bbb', Name: 'Small' });
     expect(rejected.Errors[1].Reason, 'as a single change says it').to.equal(body.errors.Code[0]);
@@ -59,13 +67,29 @@ describe('imports of CSV files', () => {
   for (const mode of ['create', 'upsert']) {
     it(`a code that a file has twice is a refused row that names both lines, with mode=${mode}, however far apart they are`, async () => {
       const between = Array.from({ length: 250 }, (_, n) => `T${n},Between ${n}`);
-      const file = ['CountryCode,CountryName', 'TWO,First', ...between, 'two ,Second', '"TWO",Third', ''].join('\n');
+      const file = [
+        'CountryCode,CountryName',
+        'TWO,First',
+        ...between,
+        'two ,Second',
+        '"TWO",Third',
+        '',
+      ].join('\n');
 
-      const report = await importFile(admin, `resource=Country&mode=${mode}&dryRun=true&atomic=false`, file);
+      const report = await importFile(
+        admin,
+        `resource=Country&mode=${mode}&dryRun=true&atomic=false`,
+        file,
+      );
 
       expect(report).to.include({ Rows: 253, Created: 251, Updated: 0, Refused: 2 });
       expect(report.Errors).to.deep.equal(
-        [253, 254].map(Line => ({ Line, Field: 'CountryCode', Code: 'taken', Reason: 'is on line 2 already' })),
+        [253, 254].map(Line => ({
+          Line,
+          Field: 'CountryCode',
+          Code: 'taken',
+          Reason: 'is on line 2 already',
+        })),
       );
     });
   }
@@ -94,23 +118,42 @@ describe('imports of CSV files', () => {
     await admin.post('/api/v1/UnitsOfMeasure', { Code: '=1+1', Name: '-formula' });
     await admin.post('/api/v1/OrderStatuses', { Name: 'New' });
     await admin.post('/api/v1/TaxCodes', { Code: 'VAT', Name: 'Tax', Rate: 7.7 });
-    await admin.post('/api/v1/SystemOptions', { SystemOptionTypeId: 1, Value: 'a\nb, "c"', IsActive: false });
+    await admin.post('/api/v1/SystemOptions', {
+      SystemOptionTypeId: 1,
+      Value: 'a\nb, "c"',
+      IsActive: false,
+    });
     await admin.post('/api/v1/SystemOptions', { SystemOptionTypeId: 2, Value: "'=quoted" });
     const entity = { EntityType: 'customer', StatusId: 2, CurrencyId: 1, CountryCode: 'CH' };
     await admin.post('/api/v1/Entities', { Name: '@home', ...entity });
     const promotion = { DiscountType: 'Amount', DiscountValue: 5, CurrencyId: 1, EntityIds: [1] };
-    const period = { StartsAt: '2026-01-01T00:00:00.123Z', EndsAt: '2027-01-01T00:00:00Z', Description: '' };
-    await admin.post('/api/v1/Promotions', { PromoCode: 'P', Name: '\u00e9', ...promotion, ...period });
+    const period = {
+      StartsAt: '2026-01-01T00:00:00.123Z',
+      EndsAt: '2027-01-01T00:00:00Z',
+      Description: '',
+    };
+    await admin.post('/api/v1/Promotions', {
+      PromoCode: 'P',
+      Name: '\u00e9',
+      ...promotion,
+      ...period,
+    });
     const refs = { statusId: 2, currencyId: 1, countryCode: 'CH', entityId: 1 };
-    for (const { path, first } of Object.values(examples))
+    for (const { path, first } of Object.values(examples)) {
       expect((await admin.post(path, first(refs))).status, path).to.equal(201);
+    }
     const before = await countAudit();
     for (const [resource, { path }] of Object.entries(examples)) {
       const { length } = (await admin.get(path)).body;
       for (const bom of ['', '?bom=true']) {
         const { body } = await admin.get(`${path}${bom}`, { Accept: 'text/csv' });
         const done = await importFile(admin, `resource=${resource}&mode=upsert&ids=own`, body);
-        expect(done, resource).to.deep.include({ Applied: true, Errors: [], Rows: length, Unchanged: length });
+        expect(done, resource).to.deep.include({
+          Applied: true,
+          Errors: [],
+          Rows: length,
+          Unchanged: length,
+        });
       }
     }
     expect(await countAudit()).to.equal(before);
@@ -132,7 +175,9 @@ describe('imports of CSV files', () => {
       'resource=OrderStatus&mode=upsert&ids=own',
       'Id,Name\n1,First\n,Second\n99,Nobody\n',
     );
-    expect(byId.Errors).to.deep.equal([{ Line: 4, Field: 'Id', Code: 'unknown_reference', Reason: 'names no record' }]);
+    expect(byId.Errors).to.deep.equal([
+      { Line: 4, Field: 'Id', Code: 'unknown_reference', Reason: 'names no record' },
+    ]);
   });
 
   it('an import is rejected with line, field and code of each invalid reference, unknown column and malformed row', async () => {
@@ -142,7 +187,9 @@ describe('imports of CSV files', () => {
       'Name,EntityType,StatusId,CurrencyId,CountryCode\nA,customer,9,1,CH\nB,customer,1,999,CH\nC,customer,1,1,XX\nD,friend,1,,\n',
     );
     expect(
-      entities.Errors.map(({ Line, Field, Code }: Record<string, unknown>) => `${Line} ${Field} ${Code}`),
+      entities.Errors.map(
+        ({ Line, Field, Code }: Record<string, unknown>) => `${Line} ${Field} ${Code}`,
+      ),
     ).to.deep.equal([
       '2 StatusId unknown_reference',
       '3 CurrencyId unknown_reference',
@@ -157,7 +204,9 @@ describe('imports of CSV files', () => {
       const { Applied, Errors } = await importFile(admin, 'resource=UnitOfMeasure', file ?? '');
       expect(Applied).to.equal(false);
       expect(
-        Errors.map(({ Line, Field, Code }: Record<string, unknown>) => `${Line} ${Field} ${Code}`).join(', '),
+        Errors.map(
+          ({ Line, Field, Code }: Record<string, unknown>) => `${Line} ${Field} ${Code}`,
+        ).join(', '),
       ).to.equal(error);
     }
   });
@@ -166,8 +215,15 @@ describe('imports of CSV files', () => {
     const columns = (count: number) => `${Array.from({ length: count }, () => 'Name').join(',')}\n`;
     const short = await importFile(admin, 'resource=Currency', columns(100));
     expect(short.Errors).to.have.length(99);
-    expect(new Set(short.Errors.map(({ Code }: { Code: string }) => Code))).to.deep.equal(new Set(['ambiguous']));
-    const tooMany = { Line: 1, Field: '', Code: 'too_many', Reason: 'a file has at most 100 columns' };
+    expect(new Set(short.Errors.map(({ Code }: { Code: string }) => Code))).to.deep.equal(
+      new Set(['ambiguous']),
+    );
+    const tooMany = {
+      Line: 1,
+      Field: '',
+      Code: 'too_many',
+      Reason: 'a file has at most 100 columns',
+    };
     const tooLong = { Line: 1, Field: '', Code: 'wrong_format', Reason: 'the row is too long' };
     for (const [file, error] of [
       [columns(101), tooMany],
@@ -187,7 +243,11 @@ describe('imports of CSV files', () => {
       const { Created, Refused, Errors } = await importFile(admin, query, rows(row));
       expect([Created, Refused, Errors[0].Line]).to.deep.equal([2, 1, 3]);
     }
-    for (const row of [','.repeat(2_000_000), 'x'.repeat(100_000), `AAD,"${'""'.repeat(50_000)}"`]) {
+    for (const row of [
+      ','.repeat(2_000_000),
+      'x'.repeat(100_000),
+      `AAD,"${'""'.repeat(50_000)}"`,
+    ]) {
       const { Applied, Errors } = await importFile(admin, query, rows(row));
       expect([Applied, Errors]).to.deep.equal([
         false,
@@ -208,16 +268,29 @@ describe('imports of CSV files', () => {
       'resource=Promotion&ids=own',
       header + row.repeat(300),
     );
-    expect([Applied, Refused, Errors.length], JSON.stringify(Errors.slice(0, 3))).to.deep.equal([false, 300, 1_000]);
+    expect([Applied, Refused, Errors.length], JSON.stringify(Errors.slice(0, 3))).to.deep.equal([
+      false,
+      300,
+      1_000,
+    ]);
   });
 
   it('an import that would exceed the maximum size of a table changes nothing', async () => {
     const globex = await world.login(world.globex);
-    await sql(world.globex, `update table_sizes set max_rows = 2000 where table_name = 'order_statuses'`);
+    await sql(
+      world.globex,
+      `update table_sizes set max_rows = 2000 where table_name = 'order_statuses'`,
+    );
     const names = Array.from({ length: 9_000 }, (_, index) => `Status ${index} ${'x'.repeat(30)}`);
-    const rejected = await importFile(globex, 'resource=OrderStatus', `Name\n${names.join('\n')}\n`);
+    const rejected = await importFile(
+      globex,
+      'resource=OrderStatus',
+      `Name\n${names.join('\n')}\n`,
+    );
     expect(rejected).to.include({ Applied: false, Created: 0 });
-    expect(rejected.Errors.map(({ Code }: { Code: string }) => Code)).to.deep.equal(['limit_reached']);
+    expect(rejected.Errors.map(({ Code }: { Code: string }) => Code)).to.deep.equal([
+      'limit_reached',
+    ]);
     expect((await globex.get('/api/v1/OrderStatuses')).status).to.equal(404);
   });
 
@@ -227,13 +300,17 @@ describe('imports of CSV files', () => {
       const other = admin.at(url);
       const { length } = (await other.get('/api/v1/Currency')).body;
       await importFile(admin, 'resource=Currency', 'Code,Name\nUSD,US Dollar\n');
-      await eventually(async () => (await other.get('/api/v1/Currency')).body.length === length + 1, announcedMs);
+      await eventually(
+        async () => (await other.get('/api/v1/Currency')).body.length === length + 1,
+        announcedMs,
+      );
     } finally {
       await service.stop();
     }
   });
 
-  const control = (text: string, values: unknown[] = []) => controlSql<{ id?: string }>(world, text, values);
+  const control = (text: string, values: unknown[] = []) =>
+    controlSql<{ id?: string }>(world, text, values);
   const userIdOf = async (client: Client): Promise<number> => {
     const { userGuid } = (await client.get('/api/v1/auth/me')).body;
     const [user] = await control('select id from users where guid = ?', [userGuid]);
@@ -244,7 +321,11 @@ describe('imports of CSV files', () => {
     const self = await world.loginAs(world.acme, { permissions, scope: 'Self', entityId: 1 });
     const reader = await world.loginAs(world.acme, { permissions: ['full.read', 'full.manage'] });
     for (const client of [self, reader]) {
-      const { status } = await client.post('/api/v1/Imports?resource=Currency', 'Code,Name\nGBP,Pound\n', csv);
+      const { status } = await client.post(
+        '/api/v1/Imports?resource=Currency',
+        'Code,Name\nGBP,Pound\n',
+        csv,
+      );
       expect(status).to.equal(403);
     }
 
@@ -259,15 +340,24 @@ describe('imports of CSV files', () => {
     const before = await countAudit();
 
     const json = await admin.post('/api/v1/Imports?resource=Currency', {});
-    expect([json.status, json.body.detail]).to.deep.equal([415, 'The body must be text/csv in UTF-8, not compressed.']);
+    expect([json.status, json.body.detail]).to.deep.equal([
+      415,
+      'The body must be text/csv in UTF-8, not compressed.',
+    ]);
     expect(json.body.title, 'the title of all endpoints').to.not.include('json');
     expect((await post('x', { ...csv, 'Content-Encoding': 'gzip' })).status).to.equal(415);
 
     const utf16 = Buffer.from('Code,Name\nSEK,Krona\n', 'utf16le');
-    for (const bytes of [Uint8Array.of(0x43, 0xff), utf16, Buffer.concat([Buffer.of(0xff, 0xfe), utf16])]) {
+    for (const bytes of [
+      Uint8Array.of(0x43, 0xff),
+      utf16,
+      Buffer.concat([Buffer.of(0xff, 0xfe), utf16]),
+    ]) {
       const refused = await post(bytes, csv);
       expect(refused.status).to.equal(400);
-      expect(refused.body.detail).to.match(/^The body is not valid UTF-8\. A spreadsheet saves it as "CSV UTF-8"/);
+      expect(refused.body.detail).to.match(
+        /^The body is not valid UTF-8\. A spreadsheet saves it as "CSV UTF-8"/,
+      );
     }
 
     const cut = send(admin, 100);
@@ -280,7 +370,11 @@ describe('imports of CSV files', () => {
   function send(client: Client, length: number) {
     return request(`${world.url}/api/v1/Imports?resource=Currency`, {
       method: 'POST',
-      headers: { ...csv, Authorization: `Bearer ${client.tokens?.accessToken}`, 'Content-Length': length },
+      headers: {
+        ...csv,
+        Authorization: `Bearer ${client.tokens?.accessToken}`,
+        'Content-Length': length,
+      },
     });
   }
 
@@ -323,16 +417,29 @@ describe('imports of CSV files', () => {
     const sized = (bytes: number) => 'Code,Name\n'.padEnd(bytes, '\n');
     expect((await importFile(admin, 'resource=Currency', sized(limit))).Applied).to.equal(true);
 
-    const { status, body } = await admin.post('/api/v1/Imports?resource=Currency', sized(limit + 1), csv);
+    const { status, body } = await admin.post(
+      '/api/v1/Imports?resource=Currency',
+      sized(limit + 1),
+      csv,
+    );
     expect(status).to.equal(413);
-    expect(body.detail).to.equal('An import takes at most 5 MB: divide the file, and send the parts.');
+    expect(body.detail).to.equal(
+      'An import takes at most 5 MB: divide the file, and send the parts.',
+    );
 
-    const rows = (count: number) => `Name\n${Array.from({ length: count }, (_, i) => `Status ${i}\n`).join('')}`;
+    const rows = (count: number) =>
+      `Name\n${Array.from({ length: count }, (_, i) => `Status ${i}\n`).join('')}`;
     const tooMany = await admin.post('/api/v1/Imports?resource=OrderStatus', rows(10_001), csv);
     expect(tooMany.status).to.equal(413);
-    expect(tooMany.body.detail).to.equal('An import takes at most 10,000 rows: divide the file, and send the parts.');
+    expect(tooMany.body.detail).to.equal(
+      'An import takes at most 10,000 rows: divide the file, and send the parts.',
+    );
     const customers = Array.from({ length: 10_000 }, (_, i) => `Customer ${i},customer\n`).join('');
-    const allowed = await importFile(admin, 'resource=Entity&dryRun=true', `Name,EntityType\n${customers}`);
+    const allowed = await importFile(
+      admin,
+      'resource=Entity&dryRun=true',
+      `Name,EntityType\n${customers}`,
+    );
     expect(allowed).to.include({ Rows: 10_000, Created: 10_000 });
   });
 
@@ -344,14 +451,24 @@ describe('imports of CSV files', () => {
       `update roles set permissions = '{full.read}' where id = (select role_id from users where id = ?)`,
     ],
     ['the account', 401, 'invalid_token', 'update users set disabled_at = now() where id = ?'],
-    ['the scope All', 403, 'forbidden', `update users set scope = 'Self', entity_id = 1 where id = ?`],
+    [
+      'the scope All',
+      403,
+      'forbidden',
+      `update users set scope = 'Self', entity_id = 1 where id = ?`,
+    ],
     [
       'the session',
       401,
       'invalid_token',
       `update sessions set revoked_at = now(), revoked_reason = 'ended' where user_id = ?`,
     ],
-    ['the legacy token', 401, 'invalid_token', 'update legacy_tokens set revoked_at = now() where user_id = ?'],
+    [
+      'the legacy token',
+      401,
+      'invalid_token',
+      'update legacy_tokens set revoked_at = now() where user_id = ?',
+    ],
     [
       'the tenant, which is suspended',
       403,
@@ -359,11 +476,19 @@ describe('imports of CSV files', () => {
       `update tenants set status = 'suspended' where id = (select tenant_id from users where id = ?)`,
     ],
   ] as const;
-  /** A client of an API client, which sends a legacy token of a user instead of the user's access token. */
+  /**
+   * A client of an API client, which sends a legacy token of a user instead of the user's
+   * access token.
+   */
   async function withLegacyToken(sender: Client, userId: number): Promise<Client> {
     await control(`update tenants set features = '{legacyTokens}' where id = ?`, [world.acme.id]);
     const [user] = await control('select email as id from users where id = ?', [userId]);
-    const { id, secret } = await addClient(world.installation, world.acme.slug, user?.id ?? '', 'Price list of 2009');
+    const { id, secret } = await addClient(
+      world.installation,
+      world.acme.slug,
+      user?.id ?? '',
+      'Price list of 2009',
+    );
     const basic = { Authorization: `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}` };
     const { body } = await eventually(async () => {
       const response = await world.anonymous.get('/api/Data/GenerateToken', basic);
@@ -372,7 +497,7 @@ describe('imports of CSV files', () => {
     return sender.withToken(body.token);
   }
 
-  for (const [what, status, code, lose] of losses)
+  for (const [what, status, code, lose] of losses) {
     it(`an import is refused with ${status} and changes nothing when its sender loses ${what} before it ends`, async () => {
       const user = await world.loginAs(world.acme, { permissions: ['settings.write'] });
       const userId = await userIdOf(user);
@@ -382,11 +507,17 @@ describe('imports of CSV files', () => {
       const sent = await withConnection(world.acme.adminUrl, async client => {
         await client.query('begin');
         await client.query('lock table currencies in exclusive mode');
-        const sending = sender.post('/api/v1/Imports?resource=Currency', 'Code,Name\nLLL,Late\n', csv);
+        const sending = sender.post(
+          '/api/v1/Imports?resource=Currency',
+          'Code,Name\nLLL,Late\n',
+          csv,
+        );
         await eventually(async () => (await readLockWaiters(client)).length === 1);
         await control(lose, [userId]);
-        const isRefused = async () => (await sender.post('/api/v1/Imports?resource=Currency', '', csv)).status < 500;
-        await eventually(isRefused); // while the process does not know, the tenant has another import, which is 503
+        const isRefused = async () =>
+          (await sender.post('/api/v1/Imports?resource=Currency', '', csv)).status < 500;
+        // while the process does not know, the tenant has another import, which is 503
+        await eventually(isRefused);
         return { sending }; // the end of the connection rolls back
       });
 
@@ -397,4 +528,5 @@ describe('imports of CSV files', () => {
       expect(await countAudit()).to.equal(before);
       expect(await sql(world.acme, `select from currencies where code = 'LLL'`)).to.have.length(0);
     });
+  }
 });

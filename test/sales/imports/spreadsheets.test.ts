@@ -22,18 +22,35 @@ describe('CSV as spreadsheets save it', () => {
 
   const rates = async () => {
     const { body } = await admin.get('/api/v1/TaxCodes');
-    return Object.fromEntries(body.map(({ Code, Rate }: { Code: string; Rate: number }) => [Code, Rate]));
+    return Object.fromEntries(
+      body.map(({ Code, Rate }: { Code: string; Rate: number }) => [Code, Rate]),
+    );
   };
 
   const kinds: [title: string, file: string][] = [
-    ['Excel with a mark and semicolons', '\uFEFFCode;Name;Rate\r\nA1;Normal;19,6\r\nA2;Reduced;7\r\n'],
+    [
+      'Excel with a mark and semicolons',
+      '\uFEFFCode;Name;Rate\r\nA1;Normal;19,6\r\nA2;Reduced;7\r\n',
+    ],
     ['Excel with a line sep=', 'sep=;\r\nCode;Name;Rate\r\nA1;Normal;19,6\r\nA2;Reduced;7\r\n'],
-    ['Excel with a mark and a line sep=', '\uFEFFsep=;\r\nCode;Name;Rate\r\nA1;Normal;19,6\r\nA2;Reduced;7\r\n'],
-    ['Excel for Macintosh, with carriage returns', 'Code;Name;Rate\rA1;Normal;19,6\rA2;Reduced;7\r'],
+    [
+      'Excel with a mark and a line sep=',
+      '\uFEFFsep=;\r\nCode;Name;Rate\r\nA1;Normal;19,6\r\nA2;Reduced;7\r\n',
+    ],
+    [
+      'Excel for Macintosh, with carriage returns',
+      'Code;Name;Rate\rA1;Normal;19,6\rA2;Reduced;7\r',
+    ],
     ['Numbers with commas', 'Code,Name,Rate\nA1,Normal,19.6\nA2,Reduced,7'],
     ['Numbers in a country with decimal commas', 'Code;Name;Rate\nA1;Normal;19,6\nA2;Reduced;7'],
-    ['tabs of cells that were copied', 'Code\tName\tRate\r\nA1\tNormal\t19,6\r\nA2\tReduced\t7\r\n'],
-    ['LibreOffice with all texts in quotes', '"Code","Name","Rate"\n"A1","Normal",19.6\n"A2","Reduced",7\n'],
+    [
+      'tabs of cells that were copied',
+      'Code\tName\tRate\r\nA1\tNormal\t19,6\r\nA2\tReduced\t7\r\n',
+    ],
+    [
+      'LibreOffice with all texts in quotes',
+      '"Code","Name","Rate"\n"A1","Normal",19.6\n"A2","Reduced",7\n',
+    ],
     [
       'rows and columns that were emptied',
       ';;;;\r\nCode;;Name;Rate;;\r\n;;;;;\r\nA1;;Normal;19,6;;\r\n;;;;;\r\nA2;;Reduced;7;;\r\n;;;;;\r\n; ;;;;\r\n',
@@ -44,7 +61,11 @@ describe('CSV as spreadsheets save it', () => {
     it(`the same records are imported from ${title}`, async () => {
       const report = await importFile('TaxCode', file);
 
-      expect(report, JSON.stringify(report.Errors)).to.include({ Applied: true, Rows: 2, Refused: 0 });
+      expect(report, JSON.stringify(report.Errors)).to.include({
+        Applied: true,
+        Rows: 2,
+        Refused: 0,
+      });
       expect(await rates()).to.deep.equal({ A1: 19.6, A2: 7 });
     });
   }
@@ -87,14 +108,18 @@ describe('CSV as spreadsheets save it', () => {
     const reasons = async (file: string) => {
       const { Applied, Errors } = await importFile('TaxCode', file);
       expect(Applied).to.equal(false);
-      return Errors.map(({ Line, Reason }: { Line: number; Reason: string }) => `${Line}: ${Reason}`);
+      return Errors.map(
+        ({ Line, Reason }: { Line: number; Reason: string }) => `${Line}: ${Reason}`,
+      );
     };
     const many = Array.from({ length: 27 }, (_, index) => `x${index}`).join(';');
 
     expect(await reasons('sep=;\nCode;Nmae;Rate\nD1;Other;1\n')).to.deep.equal([
       '2: is not a field of this resource (column B)',
     ]);
-    expect((await reasons(`${many}\n`)).at(-1)).to.equal('1: is not a field of this resource (column AA)');
+    expect((await reasons(`${many}\n`)).at(-1)).to.equal(
+      '1: is not a field of this resource (column AA)',
+    );
     expect(await reasons('Code;Name;Rate;Name\nD1;Other;1;Again\n')).to.deep.equal([
       '1: is the name of two columns: B and D',
     ]);
@@ -109,7 +134,12 @@ describe('CSV as spreadsheets save it', () => {
   it('a file in the character set of Windows is refused with the way to save it', async () => {
     const file = Buffer.from('Code;Name;Rate\r\nE1;Größe;1\r\n', 'latin1');
 
-    const { status, body } = await admin.send('POST', '/api/v1/Imports?resource=TaxCode', file, csv);
+    const { status, body } = await admin.send(
+      'POST',
+      '/api/v1/Imports?resource=TaxCode',
+      file,
+      csv,
+    );
 
     expect(status).to.equal(400);
     expect(body.detail).to.contain('"CSV UTF-8"');
@@ -131,22 +161,39 @@ describe('CSV as spreadsheets save it', () => {
       [],
       ['F2', undefined, 'Two "lines"', 7],
     ];
-    const sheet = rows.map(row => `<table:table-row>${row.map(cell).join('')}</table:table-row>`).join('');
+    const sheet = rows
+      .map(row => `<table:table-row>${row.map(cell).join('')}</table:table-row>`)
+      .join('');
     const names = ['office', 'table', 'text'].map(
       name => `xmlns:${name}="urn:oasis:names:tc:opendocument:xmlns:${name}:1.0"`,
     );
     const attributes = `${names.join(' ')} office:version="1.2" office:mimetype="application/vnd.oasis.opendocument.spreadsheet"`;
     const document = `<office:document ${attributes}><office:body><office:spreadsheet><table:table table:name="Rates">${sheet}</table:table></office:spreadsheet></office:body></office:document>`;
-    await writeFile(join(folder, 'rates.fods'), `<?xml version="1.0" encoding="UTF-8"?>${document}`);
+    await writeFile(
+      join(folder, 'rates.fods'),
+      `<?xml version="1.0" encoding="UTF-8"?>${document}`,
+    );
     const filter = 'csv:Text - txt - csv (StarCalc):59,34,76'; // semicolons, quotes, UTF-8
     const home = `-env:UserInstallation=file://${folder}/profile`;
-    const convert = [home, '--headless', '--convert-to', filter, '--outdir', folder, join(folder, 'rates.fods')];
+    const convert = [
+      home,
+      '--headless',
+      '--convert-to',
+      filter,
+      '--outdir',
+      folder,
+      join(folder, 'rates.fods'),
+    ];
     await promisify(execFile)('soffice', convert, { env: { ...process.env, LANG: 'C.UTF-8' } });
 
     const report = await importFile('TaxCode', await readFile(join(folder, 'rates.csv')));
     await rm(folder, { recursive: true });
 
-    expect(report, JSON.stringify(report.Errors)).to.include({ Applied: true, Rows: 2, Refused: 0 });
+    expect(report, JSON.stringify(report.Errors)).to.include({
+      Applied: true,
+      Rows: 2,
+      Refused: 0,
+    });
     expect(await rates()).to.include({ F1: 19.6, F2: 7 });
   });
 });

@@ -15,7 +15,10 @@ const dottedI = '\u0130'; // İ
 const key = (code: string): string =>
   [...code].map(letter => (letter === dottedI ? letter : letter.toLowerCase())).join('');
 
-/** Letters with special cases: dotted and dotless i, final sigma, Kelvin sign, sharp s, a capital of two letters. */
+/**
+ * Letters with special cases: dotted and dotless i, final sigma, Kelvin sign, sharp s, a
+ * capital of two letters.
+ */
 const specialLetters = [
   'I',
   'i',
@@ -35,7 +38,9 @@ const specialLetters = [
   'ǆ',
   '-',
 ];
-const anyCode = fc.array(fc.constantFrom(...specialLetters), { minLength: 1, maxLength: 5 }).map(all => all.join(''));
+const anyCode = fc
+  .array(fc.constantFrom(...specialLetters), { minLength: 1, maxLength: 5 })
+  .map(all => all.join(''));
 
 describe('codes', () => {
   const world = useWorld();
@@ -60,7 +65,8 @@ describe('codes', () => {
       }
 
       if (!lookup) return;
-      const find = async (code: string) => (await admin.get(`${path}/code/${encodeURIComponent(code)}`)).body[idField];
+      const find = async (code: string) =>
+        (await admin.get(`${path}/code/${encodeURIComponent(code)}`)).body[idField];
       expect(await find('xix')).to.equal(plain.body[idField]);
       expect(await find(`x${dottedI}x`)).to.equal(dotted.body[idField]);
     });
@@ -79,14 +85,19 @@ describe('codes', () => {
 
   it('two codes have the same key in the database exactly when they have the same letters in lower case', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(fc.tuple(anyCode, anyCode), { minLength: 200, maxLength: 200 }), async pairs => {
-        const rows = await sql<{ same: boolean }>(
-          world.acme,
-          'select code_key(a) = code_key(b) as same from unnest($1::text[], $2::text[]) with ordinality t (a, b, n) order by n',
-          [pairs.map(([a]) => a), pairs.map(([, b]) => b)],
-        );
-        expect(rows.map(({ same }) => same)).to.deep.equal(pairs.map(([a, b]) => key(a) === key(b)));
-      }),
+      fc.asyncProperty(
+        fc.array(fc.tuple(anyCode, anyCode), { minLength: 200, maxLength: 200 }),
+        async pairs => {
+          const rows = await sql<{ same: boolean }>(
+            world.acme,
+            'select code_key(a) = code_key(b) as same from unnest($1::text[], $2::text[]) with ordinality t (a, b, n) order by n',
+            [pairs.map(([a]) => a), pairs.map(([, b]) => b)],
+          );
+          expect(rows.map(({ same }) => same)).to.deep.equal(
+            pairs.map(([a, b]) => key(a) === key(b)),
+          );
+        },
+      ),
       { seed: 1, numRuns: 20 },
     );
   });
@@ -97,7 +108,7 @@ describe('codes', () => {
     'ICU tr': `locale_provider icu icu_locale 'tr' locale 'C'`,
     'libc C': `locale_provider libc locale 'C'`,
   };
-  for (const [locale, options] of Object.entries(locales))
+  for (const [locale, options] of Object.entries(locales)) {
     it(`two codes that differ in lower case have different keys in a database with the locale ${locale}`, async () => {
       const [source] = await sql<{ text: string }>(
         world.acme,
@@ -105,7 +116,9 @@ describe('codes', () => {
       );
 
       const codesUpTo = (length: number): string[] =>
-        length === 0 ? [''] : codesUpTo(length - 1).flatMap(code => [code, ...specialLetters.map(one => code + one)]);
+        length === 0
+          ? ['']
+          : codesUpTo(length - 1).flatMap(code => [code, ...specialLetters.map(one => code + one)]);
       const codes = [...new Set(codesUpTo(3))];
 
       const name = `locale_${randomBytes(5).toString('hex')}`;
@@ -124,15 +137,20 @@ describe('codes', () => {
 
         expect(merged).to.deep.equal([]);
       } finally {
-        await withConnection(postgresUrl(), client => client.query(`drop database ${name} with (force)`));
+        await withConnection(postgresUrl(), client =>
+          client.query(`drop database ${name} with (force)`),
+        );
       }
     });
+  }
 
   it('a lookup by code uses the unique index', async () => {
     const plan = await withConnection(world.acme.adminUrl, async client => {
       await client.query('set enable_seqscan = off');
       await client.query('set plan_cache_mode = force_generic_plan');
-      await client.query('prepare find (text) as select 1 from tax_codes where code_key(code) = code_key($1)');
+      await client.query(
+        'prepare find (text) as select 1 from tax_codes where code_key(code) = code_key($1)',
+      );
       return (await client.query<{ 'QUERY PLAN': string }>(`explain execute find('x')`)).rows;
     });
     const text = plan.map(row => row['QUERY PLAN']).join('\n');

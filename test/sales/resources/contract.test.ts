@@ -4,7 +4,13 @@ import { resources } from '../../../src/sales/resources/index.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { invalidIds } from '../../support/invalid-ids.ts';
 import { sql, useLogin, useWorld } from '../../support/world.ts';
-import { createReferences, type Example, examples, requiredOnly, responseFields } from './examples.ts';
+import {
+  createReferences,
+  type Example,
+  examples,
+  requiredOnly,
+  responseFields,
+} from './examples.ts';
 import { auditOf, expectRefused, expectTaken, newestAudit, withField } from './expect.ts';
 import type { References } from './field-values.ts';
 
@@ -61,7 +67,8 @@ const invalidCodes = [
 const byCodes = Object.keys(examples).filter(name => examples[name]?.lookup);
 
 describe('contract of the resources', () => {
-  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '8000' }); // 20 requests at a time, on a busy machine too
+  // 20 requests at a time, on a busy machine too
+  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '8000' });
   const admin = useLogin(world, 'acme');
   const globex = useLogin(world, 'globex');
   let adminGuid: string;
@@ -94,7 +101,9 @@ describe('contract of the resources', () => {
       const required = Object.keys(fields).filter(field => fields[field]?.required);
 
       const recordPath = (record: Body): string =>
-        byCode ? `${path}/code/${encodeURIComponent(String(record[key]))}` : `${path}/${record[key]}`;
+        byCode
+          ? `${path}/code/${encodeURIComponent(String(record[key]))}`
+          : `${path}/${record[key]}`;
       const create = async (body: Body = example.first(refs), client = admin): Promise<Body> => {
         const response = await client.post(path, body);
         expect(response.status, JSON.stringify(response.body)).to.equal(201);
@@ -103,7 +112,8 @@ describe('contract of the resources', () => {
       const replace = (record: Body, body: Body | string, client = admin): Promise<ApiResponse> =>
         client.put(byCode ? path : recordPath(record), body);
       /** Returns a body with which PUT finds this record. */
-      const bodyFor = (record: Body, body: Body): Body => (byCode ? { ...body, [key]: record[key] } : body);
+      const bodyFor = (record: Body, body: Body): Body =>
+        byCode ? { ...body, [key]: record[key] } : body;
       const read = async (record: Body): Promise<Body> => {
         const response = await admin.get(recordPath(record));
         expect(response.status).to.equal(200);
@@ -123,7 +133,9 @@ describe('contract of the resources', () => {
 
       it(`the ${name} list without records is ${paged ? 'an empty 200' : 'a 404'}`, async () => {
         const table = { EntityStatus: 'entity_statuses' }[name];
-        if (table) await sql(world.globex, `delete from default_entity_status; delete from ${table}`);
+        if (table) {
+          await sql(world.globex, `delete from default_entity_status; delete from ${table}`);
+        }
         const response = await globex.get(path);
 
         if (paged) {
@@ -171,11 +183,15 @@ describe('contract of the resources', () => {
         expect(response.status).to.equal(200);
         expect(response.headers.get('cache-control')).to.equal('no-store');
         expect(Object.keys(response.body)).to.deep.equal(responseFields(example));
-        expect(response.body).to.deep.include({ CreatedAt: record.CreatedAt, ...body, [key]: record[key] });
+        expect(response.body).to.deep.include({
+          CreatedAt: record.CreatedAt,
+          ...body,
+          [key]: record[key],
+        });
         expect(await read(record)).to.deep.equal(response.body);
       });
 
-      if (!partial)
+      if (!partial) {
         it(`a PUT of ${name} resets optional fields that are not sent to their defaults`, async () => {
           const record = await create();
           const body = bodyFor(record, requiredOnly(example, example.first(refs)));
@@ -183,6 +199,7 @@ describe('contract of the resources', () => {
           expect(status).to.equal(200);
           expect(changed).to.deep.include({ ...example.defaults, CreatedAt: record.CreatedAt });
         });
+      }
 
       it(`a DELETE of ${name} returns 204 without a body, and the record no longer exists`, async () => {
         const record = await create();
@@ -192,9 +209,14 @@ describe('contract of the resources', () => {
         expect(response.headers.get('content-type')).to.equal(null);
         expectRefused(await admin.get(recordPath(record)), 404, 'not_found');
         expectRefused(await admin.delete(recordPath(record)), ...missingProblem);
-        expectRefused(await replace(record, bodyFor(record, example.second(refs))), ...missingProblem);
+        expectRefused(
+          await replace(record, bodyFor(record, example.second(refs))),
+          ...missingProblem,
+        );
         const records = await admin.get(path);
-        if (records.status === 200) expect(records.body.map((each: Body) => each[key])).not.to.include(record[key]);
+        if (records.status === 200) {
+          expect(records.body.map((each: Body) => each[key])).not.to.include(record[key]);
+        }
       });
 
       it(`a request for ${name} with an impossible key gets the same problem as one for a missing record`, async () => {
@@ -202,8 +224,14 @@ describe('contract of the resources', () => {
         const before = await list();
         for (const id of byCode ? invalidCodes : invalidIds) {
           const url = byCode ? `${path}/code/${id}` : `${path}/${id}`;
-          const body = byCode ? { ...example.second(refs), [key]: 'nowhere' } : example.second(refs);
-          const responses = [await admin.get(url), await admin.put(byCode ? path : url, body), await admin.delete(url)];
+          const body = byCode
+            ? { ...example.second(refs), [key]: 'nowhere' }
+            : example.second(refs);
+          const responses = [
+            await admin.get(url),
+            await admin.put(byCode ? path : url, body),
+            await admin.delete(url),
+          ];
           const statuses = responses.map(({ status, body }) => [status, body.code]);
           expect(statuses, id).to.deep.equal([[404, 'not_found'], missingProblem, missingProblem]);
         }
@@ -216,7 +244,11 @@ describe('contract of the resources', () => {
         const foreign = recordPath(record);
         expectRefused(await globex.get(foreign), 404, 'not_found');
         expectRefused(
-          await replace(record, bodyFor(record, requiredOnly(example, example.first(refs))), globex),
+          await replace(
+            record,
+            bodyFor(record, requiredOnly(example, example.first(refs))),
+            globex,
+          ),
           ...missingProblem,
         );
         expectRefused(await globex.delete(foreign), ...missingProblem);
@@ -225,7 +257,9 @@ describe('contract of the resources', () => {
 
       it(`the ${name} list is in its documented order, ties by id, after creations and changes`, async () => {
         const records: Body[] = [];
-        for (const n of [3, 1, 5, 2, 4]) records.push(await create({ ...example.first(refs), ...example.nth(n) }));
+        for (const n of [3, 1, 5, 2, 4]) {
+          records.push(await create({ ...example.first(refs), ...example.nth(n) }));
+        }
         if (!unique) records.push(await create({ ...example.first(refs), ...example.nth(3) }));
 
         // PostgreSQL moves a changed row to the end of its table.
@@ -247,7 +281,7 @@ describe('contract of the resources', () => {
         expect(first).to.deep.include(example.nth(1));
       });
 
-      if (!partial)
+      if (!partial) {
         it(`a PUT of ${name} without a required field is refused and leaves no audit entry`, async () => {
           const record = await create();
           const audited = await newestAudit(admin);
@@ -260,6 +294,7 @@ describe('contract of the resources', () => {
           expect(await read(record)).to.deep.equal(record);
           expect(await newestAudit(admin)).to.equal(audited);
         });
+      }
 
       it(`a POST of ${name} without required fields names each and leaves no audit entry`, async () => {
         const before = await list();
@@ -279,7 +314,10 @@ describe('contract of the resources', () => {
       it(`${name} accepts camelCase field names, and both spellings of a field if their values are equal`, async () => {
         const camelCase = (body: Body): Body =>
           Object.fromEntries(
-            Object.entries(body).map(([field, value]) => [field[0]?.toLowerCase() + field.slice(1), value]),
+            Object.entries(body).map(([field, value]) => [
+              field[0]?.toLowerCase() + field.slice(1),
+              value,
+            ]),
           );
         const body = example.first(refs);
         const record = await create(camelCase(body));
@@ -287,7 +325,9 @@ describe('contract of the resources', () => {
         const changed = bodyFor(record, example.second(refs));
         expect((await replace(record, camelCase(changed))).body).to.deep.include(changed);
         const again = bodyFor(record, example.first(refs));
-        expect((await replace(record, { ...again, ...camelCase(again) })).body).to.deep.include(again);
+        expect((await replace(record, { ...again, ...camelCase(again) })).body).to.deep.include(
+          again,
+        );
       });
 
       it(`${name} refuses two spellings of a field with different values, and names the field`, async () => {
@@ -317,7 +357,9 @@ describe('contract of the resources', () => {
           RecordedBy: 1,
           toString: 1,
           constructor: {},
-          ...(fields.CreatedAt ? {} : { CreatedAt: '2001-01-01T00:00:00Z', createdAt: '2002-01-01T00:00:00Z' }),
+          ...(fields.CreatedAt
+            ? {}
+            : { CreatedAt: '2001-01-01T00:00:00Z', createdAt: '2002-01-01T00:00:00Z' }),
         };
         for (const field of Object.keys(fields)) ignored[field.toUpperCase()] = 'ignored';
 
@@ -330,7 +372,9 @@ describe('contract of the resources', () => {
         );
         for (const field of serverSet) expect(record[field], field).to.deep.equal(plain[field]);
         expect(record).to.deep.include(body).and.not.include({ Id: 999_999 });
-        if (!fields.CreatedAt) expect(Date.parse(String(record.CreatedAt))).to.be.closeTo(Date.now(), 60_000);
+        if (!fields.CreatedAt) {
+          expect(Date.parse(String(record.CreatedAt))).to.be.closeTo(Date.now(), 60_000);
+        }
 
         const { body: changed } = await replace(record, bodyFor(record, { ...ignored, ...body }));
         expect(changed).to.deep.equal(record);
@@ -348,7 +392,10 @@ describe('contract of the resources', () => {
           }
           if (byCode && field === key) return; // PUT finds the record by this field
           for (const [json, stored] of good(refs)) {
-            const changed = await replace(record, withField(bodyFor(record, example.first(refs)), field, json));
+            const changed = await replace(
+              record,
+              withField(bodyFor(record, example.first(refs)), field, json),
+            );
             expect(changed.status, json).to.equal(200);
             expect(changed.body[field], json).to.deep.equal(stored);
             expect((await read(record))[field], json).to.deep.equal(stored);
@@ -365,8 +412,8 @@ describe('contract of the resources', () => {
               admin
                 .post(path, withField(example.first(refs), field, json))
                 .then(response => expectRefused(response, 400, 'validation_failed', [field])),
-              replace(record, withField(bodyFor(record, example.first(refs)), field, json)).then(response =>
-                expectRefused(response, 400, 'validation_failed', [field]),
+              replace(record, withField(bodyFor(record, example.first(refs)), field, json)).then(
+                response => expectRefused(response, 400, 'validation_failed', [field]),
               ),
             ]),
           );
@@ -382,9 +429,15 @@ describe('contract of the resources', () => {
         const allowed = await userWith(...(example.read === 'user' ? [] : [example.read]));
         for (const url of [path, recordPath(record)]) {
           expect((await allowed.get(url)).status).to.equal(200);
-          expectRefused(await world.anonymous.get(url, { 'X-Tenant': world.acme.guid }), 401, 'unauthorized');
+          expectRefused(
+            await world.anonymous.get(url, { 'X-Tenant': world.acme.guid }),
+            401,
+            'unauthorized',
+          );
           if (example.read === 'user') continue;
-          const others = await userWith(...permissions.filter(permission => permission !== example.read));
+          const others = await userWith(
+            ...permissions.filter(permission => permission !== example.read),
+          );
           expectRefused(await others.get(url), 403, 'forbidden');
         }
       });
@@ -393,7 +446,9 @@ describe('contract of the resources', () => {
         const record = await create();
         const before = await list();
         const audited = await newestAudit(admin);
-        const others = await userWith(...permissions.filter(permission => permission !== example.write));
+        const others = await userWith(
+          ...permissions.filter(permission => permission !== example.write),
+        );
         const refused = [
           await others.post(path, example.first(refs)),
           await others.post(path, {}),
@@ -411,14 +466,18 @@ describe('contract of the resources', () => {
 
         const allowed = await userWith(example.write);
         const own = await create(example.first(refs), allowed);
-        expect((await replace(own, bodyFor(own, example.second(refs)), allowed)).status).to.equal(200);
+        expect((await replace(own, bodyFor(own, example.second(refs)), allowed)).status).to.equal(
+          200,
+        );
         expect((await allowed.delete(recordPath(own))).status).to.equal(204);
       });
 
       it(`each change of ${name} has one audit entry with user, address and both states`, async () => {
         const stored = (record: Body): Body =>
           Object.fromEntries(
-            Object.entries(record).filter(([field]) => !Object.values(example.computed ?? {}).includes(field)),
+            Object.entries(record).filter(
+              ([field]) => !Object.values(example.computed ?? {}).includes(field),
+            ),
           );
         const created = await admin.post(path, example.first(refs));
         const record: Body = created.body;
@@ -436,11 +495,20 @@ describe('contract of the resources', () => {
         expect(update?.Before).to.deep.equal(stored(record));
         expect(update?.After).to.deep.equal(stored(changed.body));
         expect(deletion?.Before).to.deep.equal(stored(changed.body));
-        if (softDelete) expect(deletion?.After).to.deep.include({ [key]: record[key], IsDeleted: true });
-        else expect(deletion?.After).to.equal(null);
-        const traces = [created, changed, deleted].map(response => response.headers.get('x-request-id'));
+        if (softDelete) {
+          expect(deletion?.After).to.deep.include({ [key]: record[key], IsDeleted: true });
+        } else {
+          expect(deletion?.After).to.equal(null);
+        }
+        const traces = [created, changed, deleted].map(response =>
+          response.headers.get('x-request-id'),
+        );
         for (const [index, entry] of entries.entries()) {
-          expect(entry).to.include({ UserGuid: adminGuid, IPAddress: '127.0.0.1', TraceId: traces[index] });
+          expect(entry).to.include({
+            UserGuid: adminGuid,
+            IPAddress: '127.0.0.1',
+            TraceId: traces[index],
+          });
           expect(entry.UserId).to.be.a('number');
           expect(entry.CreatedAt).to.match(isoTime);
         }
@@ -465,7 +533,9 @@ describe('contract of the resources', () => {
 
         const before = await admin.get(recordPath(record));
         await replace(record, bodyFor(record, example.second(refs)));
-        const after = await admin.get(recordPath(record), { 'If-None-Match': String(before.headers.get('etag')) });
+        const after = await admin.get(recordPath(record), {
+          'If-None-Match': String(before.headers.get('etag')),
+        });
 
         expect(after.status).to.equal(200);
         expect(after.headers.get('etag')).not.to.equal(before.headers.get('etag'));
@@ -496,14 +566,23 @@ describe('contract of the resources', () => {
             : undefined;
           const audited = await newestAudit(admin);
           const taken = [record[unique], ` ${record[unique]} `];
-          if (accented) taken.push(otherCase(record[unique]), `é-${record[unique]}`, `E\u0301-${record[unique]}`);
+          if (accented) {
+            taken.push(
+              otherCase(record[unique]),
+              `é-${record[unique]}`,
+              `E\u0301-${record[unique]}`,
+            );
+          }
           for (const code of taken) {
-            expectTaken(await admin.post(path, { ...example.second(refs), [unique]: code }), unique);
+            expectTaken(
+              await admin.post(path, { ...example.second(refs), [unique]: code }),
+              unique,
+            );
           }
           expect(await newestAudit(admin)).to.equal(audited);
         });
 
-        if (!byCode)
+        if (!byCode) {
           it(`a PUT of ${name} can change the case of its ${unique}, but not take another’s`, async () => {
             const [record, other] = [await create(), await create()];
             const body = { ...example.second(refs), [unique]: other[unique] };
@@ -516,6 +595,7 @@ describe('contract of the resources', () => {
             expect(response.status).to.equal(200);
             expect(response.body[unique]).to.equal(spelled);
           });
+        }
 
         it(`two tenants can use the same ${unique} of ${name}`, async () => {
           const body = requiredOnly(example, example.first(refs));
@@ -537,12 +617,13 @@ describe('contract of the resources', () => {
           expect(refused).to.have.lengthOf(19);
           for (const response of refused) expectRefused(response, 400, 'duplicate');
 
-          const same = (record: Body) => String(record[unique]).toLowerCase() === String(code).toLowerCase();
+          const same = (record: Body) =>
+            String(record[unique]).toLowerCase() === String(code).toLowerCase();
           expect((await list()).filter(same)).to.deep.equal([created?.body]);
           expect(await auditOf(admin, name, created?.body[key])).to.have.lengthOf(1);
         });
 
-        if (!byCode)
+        if (!byCode) {
           it(`concurrent PUTs that swap the ${unique} of two ${name} records keep both values`, async () => {
             const [a, b] = [await create(), await create()];
             const swaps = times(3).flatMap(() => [
@@ -555,14 +636,22 @@ describe('contract of the resources', () => {
             const codes = [(await read(a))[unique], (await read(b))[unique]];
             expect(codes).to.have.members([a[unique], b[unique]]);
           });
+        }
       }
 
       if (example.lookup) {
         const getByCode = (code: string) => admin.get(`${path}/code/${encodeURIComponent(code)}`);
 
         it(`a ${name} record is found by its code in any letter case`, async () => {
-          const record = await create({ ...example.first(refs), [String(unique)]: `Straße-É ${name}` });
-          for (const code of [`Straße-É ${name}`, `straße-é ${name.toLowerCase()}`, `STRAßE-E\u0301 ${name}`]) {
+          const record = await create({
+            ...example.first(refs),
+            [String(unique)]: `Straße-É ${name}`,
+          });
+          for (const code of [
+            `Straße-É ${name}`,
+            `straße-é ${name.toLowerCase()}`,
+            `STRAßE-E\u0301 ${name}`,
+          ]) {
             const response = await getByCode(code);
             expect(response.status).to.equal(200);
             expect(response.body).to.deep.equal(record);
@@ -574,11 +663,18 @@ describe('contract of the resources', () => {
 
         it(`a ${name} record is found, changed and deleted by its code alone, whatever characters the code has`, async () => {
           const others = await list();
-          for (const code of awkwardCodes.filter((_, index) => index % byCodes.length === byCodes.indexOf(name))) {
-            const created = await admin.post(path, { ...example.first(refs), [String(unique)]: code });
+          for (const code of awkwardCodes.filter(
+            (_, index) => index % byCodes.length === byCodes.indexOf(name),
+          )) {
+            const created = await admin.post(path, {
+              ...example.first(refs),
+              [String(unique)]: code,
+            });
             expect(created.status, code).to.equal(201);
             expect((await getByCode(code)).body).to.deep.equal(created.body);
-            expect((await admin.get(String(created.headers.get('location')))).body).to.deep.equal(created.body);
+            expect((await admin.get(String(created.headers.get('location')))).body).to.deep.equal(
+              created.body,
+            );
             const changes = { ...example.second(refs), [String(unique)]: code };
             expect((await replace(created.body, changes)).body).to.deep.include(changes);
             expect((await admin.delete(recordPath(created.body))).status, code).to.equal(204);
@@ -588,27 +684,41 @@ describe('contract of the resources', () => {
         });
 
         it(`a ${name} code that no record can have is a 404`, async () => {
-          for (const code of invalidCodes) expectRefused(await admin.get(`${path}/code/${code}`), 404, 'not_found');
+          for (const code of invalidCodes) {
+            expectRefused(await admin.get(`${path}/code/${code}`), 404, 'not_found');
+          }
         });
       }
 
-      if (softDelete)
+      if (softDelete) {
         it(`a deleted ${name} record is returned with includeDeleted=true, and its code stays taken`, async () => {
           const record = await create();
           const before = Date.now();
           await admin.delete(recordPath(record));
 
           expect((await admin.get(path)).body).not.to.deep.include(record);
-          const { status, body: marked } = await admin.get(`${recordPath(record)}?includeDeleted=true`);
+          const { status, body: marked } = await admin.get(
+            `${recordPath(record)}?includeDeleted=true`,
+          );
           expect(status).to.equal(200);
           expect(marked).to.deep.equal({ ...record, IsDeleted: true, DeletedAt: marked.DeletedAt });
           expect(marked.DeletedAt).to.match(isoTime);
           expect(Date.parse(marked.DeletedAt)).to.be.within(before - 1_000, Date.now() + 1_000);
           expect((await admin.get(`${path}?includeDeleted=true`)).body).to.deep.include(marked);
 
-          expectRefused(await admin.get(`${recordPath(record)}?includeDeleted=false`), 404, 'not_found');
-          for (const query of ['includeDeleted=yes', 'includeDeleted=', 'includeDeleted=true&includeDeleted=true']) {
-            expectRefused(await admin.get(`${path}?${query}`), 400, 'validation_failed', ['includeDeleted']);
+          expectRefused(
+            await admin.get(`${recordPath(record)}?includeDeleted=false`),
+            404,
+            'not_found',
+          );
+          for (const query of [
+            'includeDeleted=yes',
+            'includeDeleted=',
+            'includeDeleted=true&includeDeleted=true',
+          ]) {
+            expectRefused(await admin.get(`${path}?${query}`), 400, 'validation_failed', [
+              'includeDeleted',
+            ]);
           }
 
           const again = { ...example.second(refs), [String(unique)]: record[String(unique)] };
@@ -618,6 +728,7 @@ describe('contract of the resources', () => {
           const unchanged = await admin.get(`${recordPath(record)}?includeDeleted=true`);
           expect(unchanged.body).to.deep.equal(marked);
         });
+      }
     });
   }
 });

@@ -23,7 +23,11 @@ describe('countries', () => {
 
   it('a country has no PUT with a path, no DELETE of the collection and no GET without /code', async () => {
     await admin.post(path, { CountryCode: 'SE', CountryName: 'Sweden' });
-    expectRefused(await admin.put(`${path}/code/SE`, { CountryName: 'Other' }), 405, 'method_not_allowed');
+    expectRefused(
+      await admin.put(`${path}/code/SE`, { CountryName: 'Other' }),
+      405,
+      'method_not_allowed',
+    );
     expectRefused(await admin.delete(path), 405, 'method_not_allowed');
     expectRefused(await admin.get(`${path}/SE`), 404, 'not_found');
   });
@@ -31,13 +35,20 @@ describe('countries', () => {
   it('a country code with a composed accent equals the one with a combining accent', async () => {
     const composed = await admin.post(path, { CountryCode: '\u00e9', CountryName: 'Accented' });
     expect(composed.status).to.equal(201);
-    expectRefused(await admin.post(path, { CountryCode: 'e\u0301', CountryName: 'Again' }), 400, 'duplicate');
+    expectRefused(
+      await admin.post(path, { CountryCode: 'e\u0301', CountryName: 'Again' }),
+      400,
+      'duplicate',
+    );
     expect((await admin.get(`${path}/code/e%CC%81`)).body).to.deep.equal(composed.body);
     expect((await admin.delete(`${path}/code/E%CC%81`)).status).to.equal(204);
   });
 
   it('the last of several values of a field in a country body is validated, stored, returned and audited', async () => {
-    const { status, body } = await admin.post(path, '{"CountryCode":"AA","CountryName":"Twice","CountryCode":"BB"}');
+    const { status, body } = await admin.post(
+      path,
+      '{"CountryCode":"AA","CountryName":"Twice","CountryCode":"BB"}',
+    );
     expect(status).to.equal(201);
     expect(body.CountryCode).to.equal('BB');
     expectRefused(await admin.get(`${path}/code/AA`), 404, 'not_found');
@@ -75,7 +86,9 @@ describe('countries', () => {
     const reads: number[] = [];
     let writing = true;
     const reader = (async () => {
-      while (writing) reads.push((await admin.get(path)).status, (await admin.get(`${path}/code/FI-1`)).status);
+      while (writing) {
+        reads.push((await admin.get(path)).status, (await admin.get(`${path}/code/FI-1`)).status);
+      }
     })();
 
     for (let n = 0; n < 20; n++) {

@@ -10,10 +10,14 @@ describe('currencies', () => {
 
   it('a currency code is three capital letters, and small letters are refused instead of converted', async () => {
     for (const Code of ['eur', 'Eur', 'EU', 'EURO', 'E1R', 'ÉUR', 'ＥＵＲ']) {
-      expectRefused(await admin.post(path, { Code, Name: 'Euro' }), 400, 'validation_failed', ['Code']);
+      expectRefused(await admin.post(path, { Code, Name: 'Euro' }), 400, 'validation_failed', [
+        'Code',
+      ]);
     }
     expectRefused(await admin.get(path), 404, 'not_found');
-    expect((await admin.post(path, { Code: 'EUR', Name: 'Euro', Symbol: '€' })).body).to.deep.include({
+    expect(
+      (await admin.post(path, { Code: 'EUR', Name: 'Euro', Symbol: '€' })).body,
+    ).to.deep.include({
       Code: 'EUR',
       Symbol: '€',
       DecimalPlaces: 2,
@@ -27,14 +31,26 @@ describe('currencies', () => {
   });
 
   it('a currency has 0 to 6 decimal places', async () => {
-    const { body: currency } = await admin.post(path, { Code: 'JPY', Name: 'Yen', DecimalPlaces: 0 });
+    const { body: currency } = await admin.post(path, {
+      Code: 'JPY',
+      Name: 'Yen',
+      DecimalPlaces: 0,
+    });
     for (const DecimalPlaces of [0, 6]) {
-      const response = await admin.put(`${path}/${currency.Id}`, { Code: 'JPY', Name: 'Yen', DecimalPlaces });
+      const response = await admin.put(`${path}/${currency.Id}`, {
+        Code: 'JPY',
+        Name: 'Yen',
+        DecimalPlaces,
+      });
       expect(response.status).to.equal(200);
       expect(response.body.DecimalPlaces).to.equal(DecimalPlaces);
     }
     for (const DecimalPlaces of [-1, 7]) {
-      const response = await admin.put(`${path}/${currency.Id}`, { Code: 'JPY', Name: 'Yen', DecimalPlaces });
+      const response = await admin.put(`${path}/${currency.Id}`, {
+        Code: 'JPY',
+        Name: 'Yen',
+        DecimalPlaces,
+      });
       expectRefused(response, 400, 'validation_failed', ['DecimalPlaces']);
     }
   });
@@ -44,7 +60,11 @@ describe('currencies', () => {
     const { body: other } = await admin.post(path, { Code: 'FRF', Name: 'Franc' });
     await admin.delete(`${path}/${deleted.Id}`);
     expectRefused(await admin.post(path, { Code: 'DEM', Name: 'Mark' }), 400, 'duplicate');
-    expectRefused(await admin.put(`${path}/${other.Id}`, { Code: 'DEM', Name: 'Mark' }), 400, 'duplicate');
+    expectRefused(
+      await admin.put(`${path}/${other.Id}`, { Code: 'DEM', Name: 'Mark' }),
+      400,
+      'duplicate',
+    );
     expect((await admin.get(`${path}/${other.Id}`)).body).to.deep.equal(other);
   });
 
@@ -52,8 +72,16 @@ describe('currencies', () => {
     const { body: currency } = await admin.post(path, { Code: 'NLG', Name: 'Guilder' });
     const entity = { Name: 'Corner Shop', EntityType: 'customer', CurrencyId: currency.Id };
     const { body: holder } = await admin.post('/api/v1/Entities', entity);
-    const amount = { PromoCode: 'FIVE', Name: 'Five off', DiscountType: 'Amount', DiscountValue: 5 };
-    const { body: promotion } = await admin.post('/api/v1/Promotions', { ...amount, CurrencyId: currency.Id });
+    const amount = {
+      PromoCode: 'FIVE',
+      Name: 'Five off',
+      DiscountType: 'Amount',
+      DiscountValue: 5,
+    };
+    const { body: promotion } = await admin.post('/api/v1/Promotions', {
+      ...amount,
+      CurrencyId: currency.Id,
+    });
     const audited = await newestAudit(admin);
 
     expect((await admin.delete(`${path}/${currency.Id}`)).status).to.equal(204);

@@ -12,7 +12,9 @@ describe('entity statuses', () => {
     for (const client of [admin, await world.login(world.globex)]) {
       const { status, body } = await client.get(path);
       expect(status).to.equal(200);
-      expect(body.map(({ Id, Title, Weighting }: Record<string, unknown>) => [Id, Title, Weighting])).to.deep.equal([
+      expect(
+        body.map(({ Id, Title, Weighting }: Record<string, unknown>) => [Id, Title, Weighting]),
+      ).to.deep.equal([
         [1, 'Prospect', 0],
         [2, 'Active', 1],
         [3, 'Inactive', 2],
@@ -43,13 +45,18 @@ describe('entity statuses', () => {
   });
 
   it('a predefined entity status can be renamed, and entities show the new title at once', async () => {
-    const entity = await admin.post('/api/v1/Entities', { Name: 'Nordic Timber', EntityType: 'supplier' });
+    const entity = await admin.post('/api/v1/Entities', {
+      Name: 'Nordic Timber',
+      EntityType: 'supplier',
+    });
     expect(entity.body).to.include({ StatusId: 1, StatusTitle: 'Prospect' });
     const renamed = await admin.put(`${path}/1`, { Title: 'Newcomer' });
     expect(renamed.status).to.equal(200);
     expect(renamed.body.Title).to.equal('Newcomer');
     expect(renamed.body.Weighting).to.equal(0);
-    expect((await admin.get(`/api/v1/Entities/${entity.body.Id}`)).body.StatusTitle).to.equal('Newcomer');
+    expect((await admin.get(`/api/v1/Entities/${entity.body.Id}`)).body.StatusTitle).to.equal(
+      'Newcomer',
+    );
     await admin.put(`${path}/1`, { Title: 'Prospect' });
     await admin.delete(`/api/v1/Entities/${entity.body.Id}`);
   });
@@ -57,13 +64,20 @@ describe('entity statuses', () => {
   it('a PUT of an entity status changes only the fields that it sends', async () => {
     const { body: status } = await admin.post(path, { Title: 'Lead', Weighting: 5 });
     const url = `${path}/${status.Id}`;
-    expect((await admin.put(url, { Title: 'Warm lead' })).body).to.deep.equal({ ...status, Title: 'Warm lead' });
+    expect((await admin.put(url, { Title: 'Warm lead' })).body).to.deep.equal({
+      ...status,
+      Title: 'Warm lead',
+    });
     expect((await admin.put(url, { weighting: 0 })).body).to.deep.equal({
       ...status,
       Title: 'Warm lead',
       Weighting: 0,
     });
-    expect((await admin.get(url)).body).to.deep.equal({ ...status, Title: 'Warm lead', Weighting: 0 });
+    expect((await admin.get(url)).body).to.deep.equal({
+      ...status,
+      Title: 'Warm lead',
+      Weighting: 0,
+    });
   });
 
   it('a PUT of an entity status takes the id from the path and ignores one in the body', async () => {
@@ -80,8 +94,15 @@ describe('entity statuses', () => {
     for (const body of [undefined, '', {}, { TITLE: 'Other' }, { Id: 3 }]) {
       expectRefused(await admin.put(url, body), 400, 'validation_failed', ['Title', 'Weighting']);
     }
-    expectRefused(await admin.put(url, { Title: ' ', Weighting: 6 }), 400, 'validation_failed', ['Title']);
-    expectRefused(await admin.put(url, { Title: 'Other', Weighting: '6' }), 400, 'validation_failed', ['Weighting']);
+    expectRefused(await admin.put(url, { Title: ' ', Weighting: 6 }), 400, 'validation_failed', [
+      'Title',
+    ]);
+    expectRefused(
+      await admin.put(url, { Title: 'Other', Weighting: '6' }),
+      400,
+      'validation_failed',
+      ['Weighting'],
+    );
     expect((await admin.get(url)).body).to.deep.equal(status);
     expect(await newestAudit(admin)).to.equal(audited);
   });
@@ -89,20 +110,24 @@ describe('entity statuses', () => {
   it('an entity status cannot be deleted while an entity refers to it', async () => {
     const { body: status } = await admin.post(path, { Title: 'Referred to' });
     const entity = { Name: 'Corner Shop', EntityType: 'customer' };
-    const { body: holder } = await admin.post('/api/v1/Entities', { ...entity, StatusId: status.Id });
+    const { body: holder } = await admin.post('/api/v1/Entities', {
+      ...entity,
+      StatusId: status.Id,
+    });
     const audited = await newestAudit(admin);
 
     expectRefused(await admin.delete(`${path}/${status.Id}`), 400, 'in_use');
     expect((await admin.get(`${path}/${status.Id}`)).body).to.deep.equal(status);
-    expect((await admin.get(`/api/v1/Entities/${holder.Id}`)).body.StatusTitle).to.equal('Referred to');
+    expect((await admin.get(`/api/v1/Entities/${holder.Id}`)).body.StatusTitle).to.equal(
+      'Referred to',
+    );
     expect(await newestAudit(admin)).to.equal(audited);
 
     await admin.put(`/api/v1/Entities/${holder.Id}`, { ...entity, StatusId: 1 });
     expect((await admin.delete(`${path}/${status.Id}`)).status).to.equal(204);
-    expect((await auditOf(admin, 'EntityStatus', status.Id)).map(({ Action }) => Action)).to.deep.equal([
-      'create',
-      'delete',
-    ]);
+    expect(
+      (await auditOf(admin, 'EntityStatus', status.Id)).map(({ Action }) => Action),
+    ).to.deep.equal(['create', 'delete']);
   });
 
   it('an entity without a StatusId gets the default status, which may be renamed but not deleted', async () => {
@@ -110,7 +135,10 @@ describe('entity statuses', () => {
     await admin.put(`${path}/1`, { Title: 'Renamed', Weighting: 50 });
     const { body: created } = await admin.post('/api/v1/Entities', entity);
     expect(created).to.include({ StatusId: 1, StatusTitle: 'Renamed' });
-    const { body: moved } = await admin.put(`/api/v1/Entities/${created.Id}`, { ...entity, StatusId: 2 });
+    const { body: moved } = await admin.put(`/api/v1/Entities/${created.Id}`, {
+      ...entity,
+      StatusId: 2,
+    });
     expect(moved.StatusId).to.equal(2);
     const { body: reset } = await admin.put(`/api/v1/Entities/${created.Id}`, entity);
     expect(reset.StatusId).to.equal(1);
@@ -129,7 +157,12 @@ describe('entity statuses', () => {
   it('entity statuses are listed by ascending weighting, negative ones first, and equal ones by id', async () => {
     const create = async (Weighting: number): Promise<number> =>
       (await admin.post(path, { Title: `Weighing ${Weighting}`, Weighting })).body.Id;
-    const [b, c, a, d] = [await create(-20), await create(-10), await create(-(2 ** 31)), await create(-10)];
+    const [b, c, a, d] = [
+      await create(-20),
+      await create(-10),
+      await create(-(2 ** 31)),
+      await create(-10),
+    ];
     await admin.put(`${path}/${c}`, { Title: 'Moved to the end of the table' });
     const { body } = await admin.get(path);
     expect(body.slice(0, 4).map(({ Id }: { Id: number }) => Id)).to.deep.equal([a, b, c, d]);

@@ -27,7 +27,10 @@ describe('entities', () => {
         world.globex,
         `insert into entities (name, entity_type) select 'Entity ' || n, 'customer' from generate_series(1, 1005) n`,
       );
-      const rows = await sql<{ id: string }>(world.globex, 'select id from entities order by entities.id');
+      const rows = await sql<{ id: string }>(
+        world.globex,
+        'select id from entities order by entities.id',
+      );
       ids = rows.map(({ id }) => Number(id));
     });
     const page = async (query: string): Promise<number[]> => {
@@ -47,7 +50,11 @@ describe('entities', () => {
 
     it('pages of entities follow one another without gap or repetition, until an empty page', async () => {
       const seen: number[] = [];
-      for (let part = await page('?limit=300'); part.length > 0; part = await page(`?limit=300&after=${seen.at(-1)}`)) {
+      for (
+        let part = await page('?limit=300');
+        part.length > 0;
+        part = await page(`?limit=300&after=${seen.at(-1)}`)
+      ) {
         seen.push(...part);
       }
       expect(seen).to.deep.equal(ids);
@@ -61,16 +68,39 @@ describe('entities', () => {
       expect((await page(`?after=${first}`))[0]).to.equal(next);
     });
 
-    for (const name of ['limit', 'after'])
+    for (const name of ['limit', 'after']) {
       it(`a page of entities is refused when ${name} is not a positive whole number, or is given twice`, async () => {
-        const values = ['0', '-1', 'abc', '1e3', '%20', '', '1.5', '01', '+1', ' 1', '0x10', 'NaN', '1%00', '１'];
+        const values = [
+          '0',
+          '-1',
+          'abc',
+          '1e3',
+          '%20',
+          '',
+          '1.5',
+          '01',
+          '+1',
+          ' 1',
+          '0x10',
+          'NaN',
+          '1%00',
+          '１',
+        ];
         for (const value of values) {
-          expectRefused(await globex.get(`${path}?${name}=${value}`), 400, 'validation_failed', [name]);
+          expectRefused(await globex.get(`${path}?${name}=${value}`), 400, 'validation_failed', [
+            name,
+          ]);
         }
-        for (const query of [`${name}=1&${name}=1`, `${name}[]=1`, `${name}[$gt]=0`, `${name}%5B%5D=1`]) {
+        for (const query of [
+          `${name}=1&${name}=1`,
+          `${name}[]=1`,
+          `${name}[$gt]=0`,
+          `${name}%5B%5D=1`,
+        ]) {
           expectRefused(await globex.get(`${path}?${query}`), 400, 'validation_failed', [name]);
         }
       });
+    }
   });
 
   it('an entity shows the title of its status, and a request cannot set the title', async () => {
@@ -98,7 +128,12 @@ describe('entities', () => {
 
     for (const [field, values] of Object.entries(wrong)) {
       for (const value of values) {
-        expectRefused(await admin.post(path, { ...shop, [field]: value }), 400, 'validation_failed', [field]);
+        expectRefused(
+          await admin.post(path, { ...shop, [field]: value }),
+          400,
+          'validation_failed',
+          [field],
+        );
         const changed = await admin.put(`${path}/${entity.Id}`, { ...shop, [field]: value });
         expectRefused(changed, 400, 'validation_failed', [field]);
       }
@@ -115,7 +150,11 @@ describe('entities', () => {
 
   it('an entity can have the largest id that a JSON number holds exactly', async () => {
     const largest = Number.MAX_SAFE_INTEGER;
-    await sql(world.acme, `insert into entities (id, name, entity_type) values ($1, 'Last', 'customer')`, [largest]);
+    await sql(
+      world.acme,
+      `insert into entities (id, name, entity_type) values ($1, 'Last', 'customer')`,
+      [largest],
+    );
     const { status, body } = await admin.get(`${path}/${largest}`);
     expect(status).to.equal(200);
     expect(body.Id).to.equal(largest);
@@ -123,7 +162,10 @@ describe('entities', () => {
   });
 
   it('an entity cannot be deleted while users belong to it', async () => {
-    const { body } = await admin.post('/api/v1/Entities', { Name: 'Employer', EntityType: 'customer' });
+    const { body } = await admin.post('/api/v1/Entities', {
+      Name: 'Employer',
+      EntityType: 'customer',
+    });
     await world.loginAs(world.acme, { scope: 'Self', entityId: body.Id });
     const refused = await admin.delete(`/api/v1/Entities/${body.Id}`);
     expect(refused.status).to.equal(400);
@@ -135,7 +177,12 @@ describe('entities', () => {
     const currency = (await admin.post('/api/v1/Currency', { Code: 'OLD', Name: 'Old' })).body;
     const other = (await admin.post('/api/v1/Currency', { Code: 'OTH', Name: 'Other' })).body;
     await admin.post('/api/v1/Countries', { CountryCode: 'OLDLAND', CountryName: 'Old land' });
-    const record = { Name: 'Keeper', EntityType: 'supplier', CurrencyId: currency.Id, CountryCode: 'OLDLAND' };
+    const record = {
+      Name: 'Keeper',
+      EntityType: 'supplier',
+      CurrencyId: currency.Id,
+      CountryCode: 'OLDLAND',
+    };
     const { body } = await admin.post('/api/v1/Entities', record);
     await admin.delete(`/api/v1/Currency/${currency.Id}`);
     await admin.delete(`/api/v1/Currency/${other.Id}`);
@@ -143,7 +190,10 @@ describe('entities', () => {
     const renamed = await admin.put(`/api/v1/Entities/${body.Id}`, { ...record, Name: 'Renamed' });
     expect(renamed.status).to.equal(200);
     expect(renamed.body.Name).to.equal('Renamed');
-    const refused = await admin.put(`/api/v1/Entities/${body.Id}`, { ...record, CurrencyId: other.Id });
+    const refused = await admin.put(`/api/v1/Entities/${body.Id}`, {
+      ...record,
+      CurrencyId: other.Id,
+    });
     expect(refused.body.errors).to.have.property('CurrencyId');
   });
 
@@ -181,7 +231,11 @@ describe('entities', () => {
       const changed = await self.put(`${path}/${own.Id}`, { ...shop, Name: 'Renamed' });
       expect(changed.status).to.equal(200);
       expect(changed.body.Name).to.equal('Renamed');
-      expectRefused(await self.put(`${path}/${other.Id}`, { ...shop, Name: 'Taken' }), 404, 'not_found');
+      expectRefused(
+        await self.put(`${path}/${other.Id}`, { ...shop, Name: 'Taken' }),
+        404,
+        'not_found',
+      );
       expect((await admin.get(`${path}/${other.Id}`)).body).to.deep.equal(other);
       own = changed.body;
     });

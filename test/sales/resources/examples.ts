@@ -19,10 +19,16 @@ import {
 
 type Body = Record<string, unknown>;
 
-/** What the contract tests know about a resource. Nothing is taken from the definition of the resource. */
+/**
+ * What the contract tests know about a resource. Nothing is taken from the definition of the
+ * resource.
+ */
 export interface Example {
   path: string;
-  /** The field that identifies a record in paths (`/{Id}` or `/code/{code}`) and in the audit log. */
+  /**
+   * The field that identifies a record in paths (`/{Id}` or `/code/{code}`) and in the audit
+   * log.
+   */
   key: string;
   /** The field with a unique code. */
   unique?: string;
@@ -130,11 +136,25 @@ export const examples: Record<string, Example> = {
       SystemOptionTypeId: int({ min: 1, required: true }),
       Value: text({ max: 4_000, required: true, multiline: true }),
       IsActive: bool(),
-      CreatedAt: moment(['0001-01-01T00:00:00.000Z', '0099-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z']),
+      CreatedAt: moment([
+        '0001-01-01T00:00:00.000Z',
+        '0099-12-31T23:59:59.999Z',
+        '9999-12-31T23:59:59.999Z',
+      ]),
     },
     defaults: { IsActive: true },
-    first: () => ({ SystemOptionTypeId: 4, Value: 'on', IsActive: false, CreatedAt: '2020-05-17T10:11:12.345Z' }),
-    second: () => ({ SystemOptionTypeId: 5, Value: 'off', IsActive: true, CreatedAt: '2021-05-17T10:11:12.345Z' }),
+    first: () => ({
+      SystemOptionTypeId: 4,
+      Value: 'on',
+      IsActive: false,
+      CreatedAt: '2020-05-17T10:11:12.345Z',
+    }),
+    second: () => ({
+      SystemOptionTypeId: 5,
+      Value: 'off',
+      IsActive: true,
+      CreatedAt: '2021-05-17T10:11:12.345Z',
+    }),
     nth: n => ({ SystemOptionTypeId: n }),
   },
   Promotion: {
@@ -159,7 +179,14 @@ export const examples: Record<string, Example> = {
       EntityIds: entityIds(),
       IsActive: bool(),
     },
-    defaults: { Description: null, CurrencyId: null, StartsAt: null, EndsAt: null, EntityIds: [], IsActive: true },
+    defaults: {
+      Description: null,
+      CurrencyId: null,
+      StartsAt: null,
+      EndsAt: null,
+      EntityIds: [],
+      IsActive: true,
+    },
     first: ({ currencyId, entityId }) => ({
       PromoCode: uniqueCode(),
       Name: 'Spring',
@@ -246,7 +273,13 @@ export const examples: Record<string, Example> = {
       CurrencyId: refs.currencyId,
       CountryCode: refs.countryCode,
     }),
-    second: () => ({ Name: 'Corner Shop', EntityType: 'customer', StatusId: 1, CurrencyId: null, CountryCode: null }),
+    second: () => ({
+      Name: 'Corner Shop',
+      EntityType: 'customer',
+      StatusId: 1,
+      CurrencyId: null,
+      CountryCode: null,
+    }),
     nth: () => ({}),
   },
 };
@@ -269,11 +302,18 @@ export function requiredOnly({ fields }: Example, body: Body): Body {
 
 /** Creates the records that those of the examples refer to. */
 export async function createReferences(client: Client): Promise<References> {
-  const create = async (path: string, body: Body): Promise<Body> => (await client.post(`/api/v1/${path}`, body)).body;
+  const create = async (path: string, body: Body): Promise<Body> =>
+    (await client.post(`/api/v1/${path}`, body)).body;
   const { Id: statusId } = await create('EntityStatus', { Title: 'Referred to', Weighting: 9 });
-  const { Id: currencyId } = await create('Currency', { Code: uniqueCurrencyCode(), Name: 'Referred to' });
+  const { Id: currencyId } = await create('Currency', {
+    Code: uniqueCurrencyCode(),
+    Name: 'Referred to',
+  });
   const country = { CountryCode: `Land-${uniqueCode()}`, CountryName: 'Referred to' };
   const { CountryCode: countryCode } = await create('Countries', country);
-  const { Id: entityId } = await create('Entities', { Name: 'Referred to', EntityType: 'customer' });
+  const { Id: entityId } = await create('Entities', {
+    Name: 'Referred to',
+    EntityType: 'customer',
+  });
   return { statusId, currencyId, countryCode, entityId } as References;
 }

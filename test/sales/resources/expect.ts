@@ -1,9 +1,20 @@
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../../support/client.ts';
 
-/** Expects a problem+json response; with `fields`, one whose errors name exactly these fields. */
-export function expectRefused(response: ApiResponse, status: number, code: string, fields?: string[]): void {
-  expect({ status: response.status, code: response.body?.code, errors: response.body?.errors }).to.deep.include({
+/**
+ * Expects a problem+json response; with `fields`, one whose errors name exactly these fields.
+ */
+export function expectRefused(
+  response: ApiResponse,
+  status: number,
+  code: string,
+  fields?: string[],
+): void {
+  expect({
+    status: response.status,
+    code: response.body?.code,
+    errors: response.body?.errors,
+  }).to.deep.include({
     status,
     code,
   });
@@ -37,14 +48,21 @@ export interface AuditEntry {
 }
 
 /** Returns the audit entries of a record, oldest first. */
-export async function auditOf(reader: Client, resource: string, key: unknown): Promise<AuditEntry[]> {
+export async function auditOf(
+  reader: Client,
+  resource: string,
+  key: unknown,
+): Promise<AuditEntry[]> {
   const query = new URLSearchParams({ resource, key: String(key), limit: '1000' });
   const { status, body } = await reader.get(`/api/v1/AuditLog?${query}`);
   expect(status).to.equal(200);
   return body.reverse();
 }
 
-/** Returns the id of the newest audit entry. An equal id before and after means that no change was recorded. */
+/**
+ * Returns the id of the newest audit entry. An equal id before and after means that no change
+ * was recorded.
+ */
 export async function newestAudit(reader: Client): Promise<number> {
   const { body } = await reader.get('/api/v1/AuditLog?limit=1');
   return body[0]?.Id ?? 0;

@@ -28,7 +28,11 @@ describe('errors of fields', () => {
           Name: ['must not be empty'],
           DecimalPlaces: ['must be at most 6'],
         },
-        { Code: [{ code: 'wrong_format' }], Name: [{ code: 'empty' }], DecimalPlaces: [{ code: 'too_large', max: 6 }] },
+        {
+          Code: [{ code: 'wrong_format' }],
+          Name: [{ code: 'empty' }],
+          DecimalPlaces: [{ code: 'too_large', max: 6 }],
+        },
       ],
       [
         'SystemOptions',
@@ -57,7 +61,10 @@ describe('errors of fields', () => {
           Name: ['is given twice with different values, as Name and name'],
           EntityType: ['must be one of supplier, customer'],
         },
-        { Name: [{ code: 'ambiguous' }], EntityType: [{ code: 'not_allowed', values: ['supplier', 'customer'] }] },
+        {
+          Name: [{ code: 'ambiguous' }],
+          EntityType: [{ code: 'not_allowed', values: ['supplier', 'customer'] }],
+        },
       ],
       [
         'Entities',
@@ -74,7 +81,10 @@ describe('errors of fields', () => {
     ];
 
     for (const [path, body, errors, codes] of refused) {
-      expect(errorsOf(await admin.post(`/api/v1/${path}`, body)), path).to.deep.equal([errors, codes]);
+      expect(errorsOf(await admin.post(`/api/v1/${path}`, body)), path).to.deep.equal([
+        errors,
+        codes,
+      ]);
     }
 
     expect(errorsOf(await admin.get('/api/v1/Activity?limit=0'))).to.deep.equal([
@@ -94,14 +104,18 @@ describe('errors of fields', () => {
       { EntityIds: [{ code: 'too_many', max: 100 }] },
     ]);
 
-    expect(errorsOf(await admin.post('/api/v1/Webhooks', { Url: 'https://a.test/', Resources: [] }))).to.deep.equal([
+    expect(
+      errorsOf(await admin.post('/api/v1/Webhooks', { Url: 'https://a.test/', Resources: [] })),
+    ).to.deep.equal([
       { Resources: ['must be at least 1 item long'] },
       { Resources: [{ code: 'too_small', min: 1 }] },
     ]);
 
     const anonymously = (path: string, body: object) =>
       world.anonymous.post(`/api/v1/auth/${path}`, body, { 'X-Tenant': world.acme.guid });
-    expect(errorsOf(await anonymously('login', { email: 'a@b.test', password: 'x'.repeat(1_025) }))).to.deep.equal([
+    expect(
+      errorsOf(await anonymously('login', { email: 'a@b.test', password: 'x'.repeat(1_025) })),
+    ).to.deep.equal([
       { password: ['must be at most 1024 characters long'] },
       { password: [{ code: 'too_long', max: 1024 }] },
     ]);
@@ -116,13 +130,16 @@ describe('errors of fields', () => {
       { newPassword: [{ code: 'too_short', min: 8 }] },
     ]);
 
-    expect((await admin.get('/api/v1/Currency/99999')).body).to.not.have.any.keys('errors', 'errorCodes');
+    expect((await admin.get('/api/v1/Currency/99999')).body).to.not.have.any.keys(
+      'errors',
+      'errorCodes',
+    );
   });
 
   for (const [path, field, missing] of [
     ['Countries', 'CountryCode', 'unknown_record'],
     ['Currency', 'Code', 'not_found'],
-  ] as const)
+  ] as const) {
     it(`duplicate reports a deleted record of ${path}, and restore brings it back with an audit entry`, async () => {
       const names = path === 'Countries' ? { CountryName: 'Norway' } : { Name: 'Norway' };
       const { body: record } = await admin.post(`/api/v1/${path}`, { [field]: 'NOK', ...names });
@@ -141,7 +158,11 @@ describe('errors of fields', () => {
       expect(restored.body).to.deep.equal(record);
       expect((await admin.get(url)).body).to.deep.equal(record);
       expect((await admin.get(`/api/v1/${path}`)).body).to.deep.include(record);
-      const entries = await auditOf(admin, path === 'Countries' ? 'Country' : 'Currency', record.Id ?? 'NOK');
+      const entries = await auditOf(
+        admin,
+        path === 'Countries' ? 'Country' : 'Currency',
+        record.Id ?? 'NOK',
+      );
       expect(entries.map(({ Action }) => Action)).to.deep.equal(['create', 'delete', 'update']);
       expect(entries.at(-1)?.After).to.include({ IsDeleted: false, DeletedAt: null });
 
@@ -157,4 +178,5 @@ describe('errors of fields', () => {
       const reader = await world.loginAs(world.acme, { permissions: [] });
       expectRefused(await reader.post(`${url}/restore`), 403, 'forbidden');
     });
+  }
 });

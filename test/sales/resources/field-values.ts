@@ -6,7 +6,10 @@ export interface References {
   entityId: number;
 }
 
-/** The values that a field of a request accepts and refuses, written independently of the contracts of the service. */
+/**
+ * The values that a field of a request accepts and refuses, written independently of the
+ * contracts of the service.
+ */
 export interface Field {
   required: boolean;
   /** Accepted JSON texts, each with the stored value. */
@@ -32,14 +35,19 @@ export const uniqueCode = (): string => `u${++count}`;
 /** Returns three capital letters that no other call returns. */
 export const uniqueCurrencyCode = (): string => {
   const n = count++;
-  return [n / 676, n / 26, n].map(part => String.fromCharCode(65 + (Math.floor(part) % 26))).join('');
+  return [n / 676, n / 26, n]
+    .map(part => String.fromCharCode(65 + (Math.floor(part) % 26)))
+    .join('');
 };
 
 const json = (...values: unknown[]): string[] => values.map(value => JSON.stringify(value));
 const same = (value: unknown): unknown => value;
 
 /** Adds null to the accepted or to the refused values of a field. */
-function orNull({ required = false, nullable = false }: Options, field: Omit<Field, 'required'>): Field {
+function orNull(
+  { required = false, nullable = false }: Options,
+  field: Omit<Field, 'required'>,
+): Field {
   return {
     required,
     good: refs => [...field.good(refs), ...(nullable ? [['null', null] as [string, unknown]] : [])],
@@ -61,15 +69,23 @@ interface TextOptions extends Options {
   unique?: boolean;
 }
 
-export function text({ max, multiline = false, mayBeEmpty = false, unique = false, ...options }: TextOptions): Field {
+export function text({
+  max,
+  multiline = false,
+  mayBeEmpty = false,
+  unique = false,
+  ...options
+}: TextOptions): Field {
   const allowed = multiline ? '\t\n' : '';
-  const isControl = (character: string) => /\p{Cc}/u.test(character) && !allowed.includes(character);
+  const isControl = (character: string) =>
+    /\p{Cc}/u.test(character) && !allowed.includes(character);
   const prefix = () => (unique ? uniqueCode() : '');
   const filled = (character: string): string => {
     const start = prefix();
     return start + character.repeat(max - start.length);
   };
-  const unchanged = (...values: string[]): [string, unknown][] => values.map(value => [JSON.stringify(value), value]);
+  const unchanged = (...values: string[]): [string, unknown][] =>
+    values.map(value => [JSON.stringify(value), value]);
   return orNull(options, {
     good: () => {
       const [padded, accented] = [prefix(), prefix()];
@@ -85,7 +101,16 @@ export function text({ max, multiline = false, mayBeEmpty = false, unique = fals
     bad: [
       ...json(5, true, [], {}, ['text']),
       ...(mayBeEmpty ? [] : json('', '   ', '\u3000\t\n')),
-      ...json('nul\0', '\0', 'uni\u001ft', 'del\u007f', 'next\u0085line', '\ud800', 'a\udc00b', '\udc00\ud800'),
+      ...json(
+        'nul\0',
+        '\0',
+        'uni\u001ft',
+        'del\u007f',
+        'next\u0085line',
+        '\ud800',
+        'a\udc00b',
+        '\udc00\ud800',
+      ),
       ...json(...(multiline ? ['a\rb', 'a\vb'] : ['a\tb', 'a\nb', 'a\rb'])),
       ...json('x'.repeat(max + 1), emoji.repeat(max + 1), 'e\u0301'.repeat(max + 1)),
     ],
@@ -111,7 +136,22 @@ export function currencyCode(): Field {
           [JSON.stringify(` ${padded} `), padded],
         ];
       },
-      bad: json('', 'EU', 'EURO', 'eur', 'EU1', 'ÄÖÜ', 'E R', 'EUR\0', 'E\nR', 978, true, [], ['EUR'], {}),
+      bad: json(
+        '',
+        'EU',
+        'EURO',
+        'eur',
+        'EU1',
+        'ÄÖÜ',
+        'E R',
+        'EUR\0',
+        'E\nR',
+        978,
+        true,
+        [],
+        ['EUR'],
+        {},
+      ),
       accepts: value => typeof value === 'string' && /^[A-Z]{3}$/.test(value.trim()),
       stored: clean,
     },
@@ -125,8 +165,13 @@ interface NumberOptions extends Options {
 
 const notNumbers = [...json('5', '', true, false, [], [1], {}), '1e400', '-1e400'];
 
-export function int({ min = -(2 ** 31), max = 2 ** 31 - 1, ...options }: NumberOptions = {}): Field {
-  const accepts = (value: unknown) => Number.isInteger(value) && Number(value) >= min && Number(value) <= max;
+export function int({
+  min = -(2 ** 31),
+  max = 2 ** 31 - 1,
+  ...options
+}: NumberOptions = {}): Field {
+  const accepts = (value: unknown) =>
+    Number.isInteger(value) && Number(value) >= min && Number(value) <= max;
   const spellings: [string, number][] = [
     [String(min), min],
     [String(max), max],
@@ -136,7 +181,15 @@ export function int({ min = -(2 ** 31), max = 2 ** 31 - 1, ...options }: NumberO
   ];
   return orNull(options, {
     good: () => spellings.filter(([, value]) => accepts(value)),
-    bad: [...notNumbers, '1.5', '1e-1', String(min - 1), String(max + 1), '9007199254740993', '1e30'],
+    bad: [
+      ...notNumbers,
+      '1.5',
+      '1e-1',
+      String(min - 1),
+      String(max + 1),
+      '9007199254740993',
+      '1e30',
+    ],
     accepts,
     stored: same,
   });
@@ -156,7 +209,17 @@ export function decimal({ min = 0, max = 100, ...options }: NumberOptions = {}):
   ];
   return orNull(options, {
     good: () => spellings.filter(([, value]) => accepts(value)),
-    bad: [...notNumbers, '-0.0001', '-1', '0.00001', '33.33333', '100.0001', '100.00000001', '1e30', '5e-324'],
+    bad: [
+      ...notNumbers,
+      '-0.0001',
+      '-1',
+      '0.00001',
+      '33.33333',
+      '100.0001',
+      '100.00000001',
+      '1e30',
+      '5e-324',
+    ],
     accepts,
     stored: same,
   });
@@ -187,7 +250,10 @@ export function oneOf(values: string[], options: Options = {}): Field {
 /** An ISO 8601 date-time. `good` are further accepted values, in their stored form. */
 export function moment(good: string[], options: Options = {}): Field {
   const accepts = (value: unknown) => {
-    if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value)) {
+    if (
+      typeof value !== 'string' ||
+      !/^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value)
+    ) {
       return false;
     }
     const year = new Date(value).getUTCFullYear();
@@ -238,7 +304,8 @@ export function idOf(name: 'statusId' | 'currencyId', options: Options = {}): Fi
     good: refs => [[String(refs[name]), refs[name]]],
     bad: [...notNumbers, '0', '-1', '1.5', '2147483647', '2147483648', '9007199254740993'],
     // A new tenant has three statuses.
-    accepts: (value, refs) => value === refs[name] || (name === 'statusId' && [1, 2, 3].includes(value as number)),
+    accepts: (value, refs) =>
+      value === refs[name] || (name === 'statusId' && [1, 2, 3].includes(value as number)),
     stored: same,
   });
 }
@@ -265,7 +332,21 @@ export function entityIds(options: Options = {}): Field {
       [`[${entityId},${entityId}.0]`, [entityId]],
     ],
     bad: [
-      ...json(5, '5', true, {}, [0], [-1], [1.5], ['1'], [null], [[1]], [{}], [2 ** 53], [Number.MAX_SAFE_INTEGER]),
+      ...json(
+        5,
+        '5',
+        true,
+        {},
+        [0],
+        [-1],
+        [1.5],
+        ['1'],
+        [null],
+        [[1]],
+        [{}],
+        [2 ** 53],
+        [Number.MAX_SAFE_INTEGER],
+      ),
       '[1e400]',
       JSON.stringify(Array.from({ length: 1_001 }, () => 1)),
     ],

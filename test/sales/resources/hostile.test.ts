@@ -26,7 +26,10 @@ const anyValue = fc.oneof(
   { weight: 1, arbitrary: fc.string({ unit: 'binary', minLength: 200, maxLength: 300 }) },
   {
     weight: 1,
-    arbitrary: fc.string({ unit: fc.constantFrom(' ', '\t', '\n', '\u00a0', '\ufeff', 'a', '\0'), maxLength: 5 }),
+    arbitrary: fc.string({
+      unit: fc.constantFrom(' ', '\t', '\n', '\u00a0', '\ufeff', 'a', '\0'),
+      maxLength: 5,
+    }),
   },
   { weight: 1, arbitrary: fc.constantFrom(...naughtyStrings) },
   { weight: 2, arbitrary: fc.integer() },
@@ -36,7 +39,19 @@ const anyValue = fc.oneof(
   { weight: 1, arbitrary: fc.double({ noNaN: true, noDefaultInfinity: true }) },
   { weight: 1, arbitrary: fc.date({ noInvalidDate: true }).map(date => date.toISOString()) },
   { weight: 1, arbitrary: fc.array(fc.integer({ min: 0, max: 3 }), { maxLength: 3 }) },
-  { weight: 1, arbitrary: fc.constantFrom('Percentage', 'Amount', 'supplier', 'customer', 'EUR', null, true, false) },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom(
+      'Percentage',
+      'Amount',
+      'supplier',
+      'customer',
+      'EUR',
+      null,
+      true,
+      false,
+    ),
+  },
 );
 
 describe('hostile input', () => {
@@ -55,15 +70,19 @@ describe('hostile input', () => {
     expect((await admin.get('/api/v1/EntityStatus')).status).to.equal(200);
   });
 
-  // Resources with references come first, while the records of `refs` are the only ones to refer to.
+  // Resources with references come first, while the records of `refs` are the only ones to
+  // refer to.
   const referring = ['Entity', 'Promotion'];
   /** Of the values of a field: with one seed, all fields would get the same ones. */
   let fieldSeed = seed;
-  const inOrder = resources.map(({ name }) => name).sort((a, b) => referring.indexOf(b) - referring.indexOf(a));
+  const inOrder = resources
+    .map(({ name }) => name)
+    .sort((a, b) => referring.indexOf(b) - referring.indexOf(a));
   for (const name of inOrder) {
     const { path, unique, fields, first } = examples[name] as Example;
     const valid = () => {
-      const { StartsAt: _start, EndsAt: _end, ...body } = first(refs); // a start or an end alone may be any time
+      // a start or an end alone may be any time
+      const { StartsAt: _start, EndsAt: _end, ...body } = first(refs);
       return body;
     };
     for (const [field, { accepts, stored }] of Object.entries(fields)) {
@@ -77,13 +96,16 @@ describe('hostile input', () => {
             const response = await admin.post(path, withField(valid(), field, json));
 
             if (accepts(sent, refs)) {
-              if (field === unique && response.body.code === 'duplicate') return; // an earlier run has created it
+              // an earlier run has created it
+              if (field === unique && response.body.code === 'duplicate') return;
               expect(response.status).to.equal(201);
               expect(response.body[field]).to.deep.equal(stored(sent, refs));
 
               const read = await admin.get(String(response.headers.get('location')));
               expect(read.body).to.deep.equal(response.body);
-            } else expectRefused(response, 400, 'validation_failed', [field]);
+            } else {
+              expectRefused(response, 400, 'validation_failed', [field]);
+            }
           }),
           { seed: ownSeed, numRuns: runs },
         );
@@ -97,7 +119,10 @@ describe('hostile input', () => {
       const wrong = fc.subarray(Object.keys(fields), { minLength: 1 });
       await fc.assert(
         fc.asyncProperty(wrong, async names => {
-          const body = { ...first(refs), ...Object.fromEntries(names.map(field => [field, { not: 'this' }])) };
+          const body = {
+            ...first(refs),
+            ...Object.fromEntries(names.map(field => [field, { not: 'this' }])),
+          };
           expectRefused(await admin.post(path, body), 400, 'validation_failed', names);
         }),
         { seed, numRuns: 10 },
@@ -107,7 +132,10 @@ describe('hostile input', () => {
 
   describe('naughty strings', () => {
     const clean = (value: string): string => value.trim().normalize('NFC');
-    /** Expects that each string is stored and read again unchanged, from `pathOf` or `Location`, or is refused. */
+    /**
+     * Expects that each string is stored and read again unchanged, from `pathOf` or `Location`,
+     * or is refused.
+     */
     const storeAll = async (
       values: readonly string[],
       field: string,
@@ -121,12 +149,16 @@ describe('hostile input', () => {
         if (response.status === 201) {
           stored++;
           expect(response.body[field], description).to.equal(clean(value));
-          const read = await admin.get(pathOf?.(clean(value)) ?? String(response.headers.get('location')));
+          const read = await admin.get(
+            pathOf?.(clean(value)) ?? String(response.headers.get('location')),
+          );
           expect(read.status, description).to.equal(200);
           expect(read.body[field], description).to.deep.equal(clean(value));
         } else {
           expect(response.status, description).to.equal(400);
-          if (response.body.code !== 'duplicate') expectRefused(response, 400, 'validation_failed', [field]);
+          if (response.body.code !== 'duplicate') {
+            expectRefused(response, 400, 'validation_failed', [field]);
+          }
         }
       }
       return stored;
@@ -143,7 +175,9 @@ describe('hostile input', () => {
       let stored = 0;
       for (const [third, [field, path, others]] of fields.entries()) {
         const values = naughtyStrings.filter((_, index) => index % 3 === third);
-        stored += await storeAll(values, field, value => admin.post(path, { ...others, [field]: value }));
+        stored += await storeAll(values, field, value =>
+          admin.post(path, { ...others, [field]: value }),
+        );
       }
       expect(stored).to.be.above(minStored);
     });
@@ -210,10 +244,21 @@ describe('hostile input', () => {
     });
 
     it('a body with two spellings of a deeply nested field is refused with an error for the field', async () => {
-      expectRefused(await admin.post('/api/v1/OrderStatuses', deepTwice), 400, 'validation_failed', ['Name']);
-      const lists = deepTwice.replaceAll('ame"', '').replace('"N', '"EntityIds"').replace('"n', '"entityIds"');
       expectRefused(
-        await admin.post('/api/v1/Promotions', withTail(examples.Promotion?.first(refs) ?? {}, lists)),
+        await admin.post('/api/v1/OrderStatuses', deepTwice),
+        400,
+        'validation_failed',
+        ['Name'],
+      );
+      const lists = deepTwice
+        .replaceAll('ame"', '')
+        .replace('"N', '"EntityIds"')
+        .replace('"n', '"entityIds"');
+      expectRefused(
+        await admin.post(
+          '/api/v1/Promotions',
+          withTail(examples.Promotion?.first(refs) ?? {}, lists),
+        ),
         400,
         'validation_failed',
         ['EntityIds'],
@@ -223,7 +268,9 @@ describe('hostile input', () => {
     it('a body with a field as null and as an infinite number is refused with an error for the field', async () => {
       const { CurrencyId: _, ...body } = examples.Entity?.first(refs) ?? {};
       const twice = withField({ ...body, CurrencyId: null }, 'currencyId', '1e400');
-      expectRefused(await admin.post('/api/v1/Entities', twice), 400, 'validation_failed', ['CurrencyId']);
+      expectRefused(await admin.post('/api/v1/Entities', twice), 400, 'validation_failed', [
+        'CurrencyId',
+      ]);
     });
 
     it('a body of random bytes is refused as malformed_json', async () => {
@@ -248,7 +295,9 @@ describe('hostile input', () => {
           if (response.status === 201) {
             expect(response.body.Name).to.equal(clean(json?.Name ?? json?.name));
             expect(response.body.Weighting).to.equal(json?.Weighting ?? json?.weighting ?? 0);
-          } else expectRefused(response, 400, json ? 'validation_failed' : 'malformed_json');
+          } else {
+            expectRefused(response, 400, json ? 'validation_failed' : 'malformed_json');
+          }
         }),
         { seed, numRuns: 4 * runs },
       );
@@ -272,7 +321,9 @@ function parsed(text: string): Record<string, unknown> | undefined {
   }
 }
 
-/** Returns a JSON body without its EntityIds, followed by the members of another JSON object. */
+/**
+ * Returns a JSON body without its EntityIds, followed by the members of another JSON object.
+ */
 function withTail({ EntityIds: _, ...body }: Record<string, unknown>, members: string): string {
   return `${JSON.stringify(body).slice(0, -1)},${members.slice(1)}`;
 }

@@ -53,7 +53,10 @@ describe('Idempotency-Key', () => {
       DiscountType: 'Percentage',
       DiscountValue: 5,
     });
-    const country = await admin.post('/api/v1/Countries', { CountryCode: 'ZZ', CountryName: 'Nowhere' });
+    const country = await admin.post('/api/v1/Countries', {
+      CountryCode: 'ZZ',
+      CountryName: 'Nowhere',
+    });
     await admin.delete(`/api/v1/Countries/code/${country.body.CountryCode}`);
 
     for (const [path, body] of [
@@ -83,9 +86,13 @@ describe('Idempotency-Key', () => {
     const key = keyed();
     const clients = [admin, admin.at(other.url)];
     const responses = await Promise.all(
-      Array.from({ length: 50 }, (_, i) => (clients[i % 2] as Client).post(statuses, { Title: 'Many' }, key)),
+      Array.from({ length: 50 }, (_, i) =>
+        (clients[i % 2] as Client).post(statuses, { Title: 'Many' }, key),
+      ),
     );
-    for (const response of responses) expect(outcome(response)).to.deep.equal(outcome(responses[0] as ApiResponse));
+    for (const response of responses) {
+      expect(outcome(response)).to.deep.equal(outcome(responses[0] as ApiResponse));
+    }
     expect(responses.filter(response => replayed(response) === null)).to.have.length(1);
     expect(await newestAudit(admin)).to.equal(audited + 1);
   });
@@ -94,7 +101,11 @@ describe('Idempotency-Key', () => {
     const key = keyed();
     await admin.post(statuses, { Title: 'First' }, key);
     const audited = await newestAudit(admin);
-    expectRefused(await admin.post(statuses, { Title: 'Second' }, key), 422, 'idempotency_key_reused');
+    expectRefused(
+      await admin.post(statuses, { Title: 'Second' }, key),
+      422,
+      'idempotency_key_reused',
+    );
     const order = await admin.post('/api/v1/OrderStatuses', { Title: 'First', Name: 'First' }, key);
     expectRefused(order, 422, 'idempotency_key_reused');
     expect(await newestAudit(admin)).to.equal(audited);
@@ -103,8 +114,12 @@ describe('Idempotency-Key', () => {
 
   it('equal keys of other users and of other tenants are other keys', async () => {
     const key = keyed();
-    const colleague = await world.loginAs(world.acme, { permissions: ['full.read', 'full.manage'] });
-    const responses = [admin, colleague, globex].map(client => client.post(statuses, { Title: 'Shared key' }, key));
+    const colleague = await world.loginAs(world.acme, {
+      permissions: ['full.read', 'full.manage'],
+    });
+    const responses = [admin, colleague, globex].map(client =>
+      client.post(statuses, { Title: 'Shared key' }, key),
+    );
     for (const response of await Promise.all(responses)) {
       expect(response.status).to.equal(201);
       expect(replayed(response)).to.equal(null);
@@ -116,7 +131,11 @@ describe('Idempotency-Key', () => {
     const { body } = await admin.post('/api/v1/Currency', currency);
     const key = keyed();
     expectRefused(await admin.post('/api/v1/Currency', currency, key), 400, 'duplicate');
-    expectRefused(await admin.post('/api/v1/Currency', { Code: 'ONE' }, key), 400, 'validation_failed');
+    expectRefused(
+      await admin.post('/api/v1/Currency', { Code: 'ONE' }, key),
+      400,
+      'validation_failed',
+    );
     await sql(world.acme, 'delete from currencies where id = $1', [body.Id]);
     const created = await admin.post('/api/v1/Currency', currency, key);
     expect(created.status).to.equal(201);
@@ -141,7 +160,9 @@ describe('Idempotency-Key', () => {
       expect(Number(second.headers.get('retry-after'))).to.be.above(0);
       await client.query('commit');
       expect((await first).status).to.equal(201);
-      expect(outcome(await admin.post(statuses, { Title: 'Slow' }, key))).to.deep.equal(outcome(await first));
+      expect(outcome(await admin.post(statuses, { Title: 'Slow' }, key))).to.deep.equal(
+        outcome(await first),
+      );
     });
   });
 
@@ -169,7 +190,11 @@ describe('Idempotency-Key', () => {
   it('a POST under /api/v1/auth refuses a key with 400, and does nothing', async () => {
     const { email, password } = world.acme.admin;
     const tenant = { 'X-Tenant': world.acme.guid };
-    const refused = await world.anonymous.post('/api/v1/auth/login', { email, password }, { ...tenant, ...keyed() });
+    const refused = await world.anonymous.post(
+      '/api/v1/auth/login',
+      { email, password },
+      { ...tenant, ...keyed() },
+    );
     expect(refused.status).to.equal(400);
     expect(refused.body.code).to.equal('invalid_request');
     expect(refused.body.detail).to.include('Idempotency-Key');
@@ -181,7 +206,10 @@ describe('Idempotency-Key', () => {
   it('a key expires after 24 hours, and expired keys are deleted with later ones', async () => {
     const key = keyed();
     const first = await admin.post(statuses, { Title: 'Old' }, key);
-    await sql(world.acme, `update idempotency_keys set created_at = now() - interval '24 hours 1 second'`);
+    await sql(
+      world.acme,
+      `update idempotency_keys set created_at = now() - interval '24 hours 1 second'`,
+    );
     const again = await admin.post(statuses, { Title: 'Old' }, key);
     expect(again.status).to.equal(201);
     expect(replayed(again)).to.equal(null);
@@ -197,10 +225,28 @@ describe('Idempotency-Key', () => {
   it('a key has 1 to 255 visible ASCII characters, with or without quotation marks', async () => {
     const key = randomUUID();
     const first = await admin.post(statuses, { Title: 'Quoted' }, keyed(key));
-    expect(outcome(await admin.post(statuses, { Title: 'Quoted' }, keyed(`"${key}"`)))).to.deep.equal(outcome(first));
-    for (const valid of ['!', '~'.repeat(255), '"a\\"b"', `"${'x'.repeat(255)}"`])
-      expect((await admin.post(statuses, { Title: 'Valid' }, keyed(valid))).status, valid).to.equal(201);
-    for (const invalid of ['', 'two words', 'x'.repeat(256), '""', 'é', '"a b"', `${key}, ${key}`])
-      expectRefused(await admin.post(statuses, { Title: 'Invalid' }, keyed(invalid)), 400, 'invalid_request');
+    expect(
+      outcome(await admin.post(statuses, { Title: 'Quoted' }, keyed(`"${key}"`))),
+    ).to.deep.equal(outcome(first));
+    for (const valid of ['!', '~'.repeat(255), '"a\\"b"', `"${'x'.repeat(255)}"`]) {
+      expect((await admin.post(statuses, { Title: 'Valid' }, keyed(valid))).status, valid).to.equal(
+        201,
+      );
+    }
+    for (const invalid of [
+      '',
+      'two words',
+      'x'.repeat(256),
+      '""',
+      'é',
+      '"a b"',
+      `${key}, ${key}`,
+    ]) {
+      expectRefused(
+        await admin.post(statuses, { Title: 'Invalid' }, keyed(invalid)),
+        400,
+        'invalid_request',
+      );
+    }
   });
 });

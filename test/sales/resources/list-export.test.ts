@@ -15,7 +15,9 @@ const csv = { Accept: 'text/csv' };
 function parse(text: string): string[][] {
   const rows: string[][] = [];
   let row: string[] = [];
-  for (const [, quoted, plain = '', end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n)/gy)) {
+  for (const [, quoted, plain = '', end] of text.matchAll(
+    /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n)/gy,
+  )) {
     row.push(quoted === undefined ? plain : quoted.replaceAll('""', '"'));
     if (end === ',') continue;
     rows.push(row);
@@ -46,14 +48,22 @@ describe('exports of lists as CSV', () => {
       world.acme,
       `insert into currencies (code, name, symbol) values ('EUR', 'Euro', ''), ('DKK', 'Krone', null)`,
     );
-    await sql(world.acme, `insert into entities (name, entity_type) values ('One', 'customer'), ('Two', 'supplier')`);
+    await sql(
+      world.acme,
+      `insert into entities (name, entity_type) values ('One', 'customer'), ('Two', 'supplier')`,
+    );
     await sql(
       world.acme,
       `insert into promotions (promo_code, name, discount_type, discount_value, entity_ids)
        values ('P1', 'Promo', 'Percentage', 12.5, '{1,2}'), ('P2', 'Promo', 'Percentage', 7, '{}')`,
     );
-    await sql(world.globex, `insert into currencies (code, name) values ('GBP', 'Pound of globex')`);
-    for (const EntityId of [1, 2]) await admin.post('/api/v1/Activity', { ActivityCode: -7, EntityId });
+    await sql(
+      world.globex,
+      `insert into currencies (code, name) values ('GBP', 'Pound of globex')`,
+    );
+    for (const EntityId of [1, 2]) {
+      await admin.post('/api/v1/Activity', { ActivityCode: -7, EntityId });
+    }
   });
 
   const rowsOf = async (path: string, client = admin): Promise<string[][]> => {
@@ -72,7 +82,7 @@ describe('exports of lists as CSV', () => {
     'EntityStatus',
     'Users',
     'Roles',
-  ])
+  ]) {
     it(`the export of ${path} has the fields of the view as header, and the values of the JSON list`, async () => {
       const [header, ...rows] = await rowsOf(`/api/v1/${path}`);
       const records = (await admin.get(`/api/v1/${path}`)).body as Record<string, unknown>[];
@@ -81,6 +91,7 @@ describe('exports of lists as CSV', () => {
       const texts = records.map(record => Object.values(record).map(cellOf));
       expect(rows.map(row => row.map(readText))).to.deep.equal(texts);
     });
+  }
 
   it('a text that a spreadsheet would run has an apostrophe before it, and a negative number has none', async () => {
     const rows = await rowsOf('/api/v1/SystemOptions?sort=SystemOptionTypeId&limit=10');
@@ -101,7 +112,25 @@ describe('exports of lists as CSV', () => {
 
   it('every text is read back as it was, whatever it begins with and contains', () => {
     const text = fc.string({
-      unit: fc.constantFrom("'", '=', '+', '-', '@', '＝', '＋', '－', '＠', '\t', '\r', '\n', '"', ',', ' ', 'a', 'é'),
+      unit: fc.constantFrom(
+        "'",
+        '=',
+        '+',
+        '-',
+        '@',
+        '＝',
+        '＋',
+        '－',
+        '＠',
+        '\t',
+        '\r',
+        '\n',
+        '"',
+        ',',
+        ' ',
+        'a',
+        'é',
+      ),
     });
     fc.assert(
       fc.property(fc.array(text, { minLength: 1, maxLength: 4 }), texts => {
@@ -114,12 +143,15 @@ describe('exports of lists as CSV', () => {
   });
 
   it('filters, sort, q and limit apply to an export, and without limit it has every record', async () => {
-    const names = async (query: string) => (await rowsOf(`/api/v1/Entities?${query}`)).slice(1).map(([, name]) => name);
+    const names = async (query: string) =>
+      (await rowsOf(`/api/v1/Entities?${query}`)).slice(1).map(([, name]) => name);
     expect(await names('sort=-Name')).to.deep.equal(['Two', 'One']);
     expect(await names('filter[EntityType]=supplier')).to.deep.equal(['Two']);
     expect(await names('q=ON')).to.deep.equal(['One']);
     expect(await names('limit=1')).to.deep.equal(['One']);
-    expect(await rowsOf('/api/v1/TaxCodes')).to.deep.equal([['Id', 'Code', 'Name', 'Rate', 'IsActive', 'CreatedAt']]);
+    expect(await rowsOf('/api/v1/TaxCodes')).to.deep.equal([
+      ['Id', 'Code', 'Name', 'Rate', 'IsActive', 'CreatedAt'],
+    ]);
     const refused = await admin.get('/api/v1/Entities?filter[Nothing]=1&bom=yes&limit=0', csv);
     expect(refused.status).to.equal(400);
     expect(Object.keys(refused.body.errors)).to.have.members(['filter[Nothing]', 'bom', 'limit']);
@@ -176,12 +208,20 @@ describe('exports of lists as CSV', () => {
   });
 
   it('an export has only what its reader may see, and an empty text is distinct from null', async () => {
-    const self = await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'Self', entityId: 2 });
-    expect((await rowsOf('/api/v1/Entities', self)).slice(1).map(([, name]) => name)).to.deep.equal(['Two']);
+    const self = await world.loginAs(world.acme, {
+      permissions: ['full.read'],
+      scope: 'Self',
+      entityId: 2,
+    });
+    expect((await rowsOf('/api/v1/Entities', self)).slice(1).map(([, name]) => name)).to.deep.equal(
+      ['Two'],
+    );
     expect(await rowsOf('/api/v1/Activity?filter[ActivityCode]=-7', self)).to.have.length(2);
     expect((await self.get('/api/v1/Users', csv)).status).to.equal(403);
     const other = await world.login(world.globex);
-    expect((await rowsOf('/api/v1/Currency', other)).slice(1).map(([, code]) => code)).to.deep.equal(['GBP']);
+    expect(
+      (await rowsOf('/api/v1/Currency', other)).slice(1).map(([, code]) => code),
+    ).to.deep.equal(['GBP']);
     const text = (await admin.get('/api/v1/Currency?sort=Code', csv)).body as string;
     expect(text).to.include(',DKK,Krone,,2,').and.to.include(',EUR,Euro,"",2,');
   });
@@ -198,7 +238,9 @@ describe('exports of lists as CSV', () => {
 
     const open = async (client: Client) => {
       const headers = { Authorization: `Bearer ${client.tokens?.accessToken}`, ...csv };
-      const response = await fetch(`${world.url}/api/v1/Activity?filter[ActivityCode]=1&sort=Id`, { headers });
+      const response = await fetch(`${world.url}/api/v1/Activity?filter[ActivityCode]=1&sort=Id`, {
+        headers,
+      });
       return (response.body as ReadableStream<Uint8Array>).getReader();
     };
 
@@ -217,8 +259,12 @@ describe('exports of lists as CSV', () => {
         return busy.length === 0;
       });
 
-      for (const code of [1, 1, 1]) await admin.post('/api/v1/Activity', { ActivityCode: code, Comment: 'new' });
-      for (let piece = await reader.read(); piece.value; piece = await reader.read()) pieces.push(piece.value);
+      for (const code of [1, 1, 1]) {
+        await admin.post('/api/v1/Activity', { ActivityCode: code, Comment: 'new' });
+      }
+      for (let piece = await reader.read(); piece.value; piece = await reader.read()) {
+        pieces.push(piece.value);
+      }
 
       const rows = parse(Buffer.concat(pieces).toString()).slice(1);
       const old = rows.filter(row => row[4] !== 'new').map(([id]) => Number(id));
@@ -248,8 +294,12 @@ describe('exports of lists as CSV', () => {
       await reader.read();
       await reader.cancel();
       const lines = () =>
-        world.logs.map(line => JSON.parse(line) as { status?: number; route?: string; event?: string });
-      await eventually(() => lines().some(({ status, route }) => status === 499 && route === '/api/v1/Activity'));
+        world.logs.map(
+          line => JSON.parse(line) as { status?: number; route?: string; event?: string },
+        );
+      await eventually(() =>
+        lines().some(({ status, route }) => status === 499 && route === '/api/v1/Activity'),
+      );
       const head = await admin.send('HEAD', '/api/v1/Activity', undefined, csv);
       expect(head.status).to.equal(200);
       expect(head.body).to.equal('');
@@ -278,7 +328,10 @@ describe('exports of lists as CSV', () => {
         socket.destroy();
 
         await eventually(() =>
-          world.logs.some(line => line.includes('"status":499') && line.includes('"route":"/api/v1/UnitsOfMeasure"')),
+          world.logs.some(
+            line =>
+              line.includes('"status":499') && line.includes('"route":"/api/v1/UnitsOfMeasure"'),
+          ),
         );
 
         await client.query('rollback');
@@ -292,7 +345,10 @@ describe('exports of lists as CSV', () => {
     it('an export ends with a closed connection when the session is revoked, not as a complete file', async () => {
       const reader = await open(await world.login(world.acme));
       await reader.read();
-      await sql({ ...world.acme, adminUrl: world.config.databaseUrl ?? '' }, 'update sessions set revoked_at = now()');
+      await sql(
+        { ...world.acme, adminUrl: world.config.databaseUrl ?? '' },
+        'update sessions set revoked_at = now()',
+      );
       let error: unknown;
       try {
         while (!(await reader.read()).done) await new Promise(setImmediate);

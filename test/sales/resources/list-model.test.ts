@@ -57,7 +57,10 @@ const fieldValues: Record<string, (row: Row) => Value> = {
   UserId: row => row.userId,
   Screen: row => row.screen,
 };
-const sortKey = fc.record({ name: fc.constantFrom(...Object.keys(fieldValues)), descending: fc.boolean() });
+const sortKey = fc.record({
+  name: fc.constantFrom(...Object.keys(fieldValues)),
+  descending: fc.boolean(),
+});
 const sort = fc.uniqueArray(sortKey, { selector: ({ name }) => name, minLength: 1, maxLength: 3 });
 
 /** A parameter of the request, and the rows that it lets through. */
@@ -71,20 +74,29 @@ const filter: fc.Arbitrary<ModelFilter> = fc.oneof(
     parameters: codes.map((code): [string, string] => ['filter[ActivityCode]', String(code)]),
     matches: ({ activityCode }: Row) => codes.includes(activityCode),
   })),
-  fc.tuple(fc.constantFrom('gte', 'lte', 'gt', 'lt'), fc.integer({ min: 1, max: 3 })).map(([operator, value]) => ({
-    parameters: [[`filter[UserId][${operator}]`, String(value)] as [string, string]],
-    matches: ({ userId }: Row) => userId !== null && compares(operator, compare(userId, value)),
-  })),
+  fc
+    .tuple(fc.constantFrom('gte', 'lte', 'gt', 'lt'), fc.integer({ min: 1, max: 3 }))
+    .map(([operator, value]) => ({
+      parameters: [[`filter[UserId][${operator}]`, String(value)] as [string, string]],
+      matches: ({ userId }: Row) => userId !== null && compares(operator, compare(userId, value)),
+    })),
   // As responses show it: microseconds within a millisecond do not count.
   fc.tuple(fc.constantFrom('gte', 'lte', 'gt', 'lt', ''), timestamp).map(([operator, value]) => ({
-    parameters: [[`filter[CreatedAt]${operator && `[${operator}]`}`, iso(value)] as [string, string]],
-    matches: ({ createdAt }: Row) => compares(operator, compare(createdAt / 1_000n, value / 1_000n)),
+    parameters: [
+      [`filter[CreatedAt]${operator && `[${operator}]`}`, iso(value)] as [string, string],
+    ],
+    matches: ({ createdAt }: Row) =>
+      compares(operator, compare(createdAt / 1_000n, value / 1_000n)),
   })),
   fc.tuple(fc.constantFrom('prefix', 'contains', ''), text).map(([operator, value]) => ({
     parameters: [[`filter[Screen]${operator && `[${operator}]`}`, value] as [string, string]],
     matches: ({ screen }: Row) =>
       screen !== null &&
-      (operator === 'prefix' ? screen.startsWith(value) : operator ? screen.includes(value) : screen === value.trim()),
+      (operator === 'prefix'
+        ? screen.startsWith(value)
+        : operator
+          ? screen.includes(value)
+          : screen === value.trim()),
   })),
   fc.boolean().map(isNull => ({
     parameters: [['filter[Comment][null]', String(isNull)] as [string, string]],
@@ -111,12 +123,16 @@ function compares(operator: string, order: number): boolean {
 /** Compares as PostgreSQL does: text by its bytes, null after every value. */
 function compare(one: Value, other: Value): number {
   if (one === null || other === null) return Number(one === null) - Number(other === null);
-  if (typeof one === 'string') return Buffer.compare(Buffer.from(one), Buffer.from(other as string));
+  if (typeof one === 'string') {
+    return Buffer.compare(Buffer.from(one), Buffer.from(other as string));
+  }
   const [a, b] = [one, other] as [number, number]; // or both bigint
   return Number(a > b) - Number(a < b);
 }
 
-function compareRows(keys: { name: string; descending: boolean }[]): (one: Row, other: Row) => number {
+function compareRows(
+  keys: { name: string; descending: boolean }[],
+): (one: Row, other: Row) => number {
   const last = keys.at(-1)?.descending ?? true;
   const all = [...keys, { name: 'Id', descending: last }];
   return (one, other) => {
@@ -168,12 +184,19 @@ describe('list pages beside a model in memory', () => {
 
   it('the pages of a walk are together the sorted and filtered list of the model, whatever sort, filters and limit', async () => {
     await fc.assert(
-      fc.asyncProperty(sort, filters, fc.integer({ min: 1, max: 25 }), async (keys, chosen, limit) => {
-        const expected = rows.filter(row => chosen.every(({ matches }) => matches(row))).sort(compareRows(keys));
-        const walked: number[] = [];
-        for await (const page of walk(admin, keys, chosen, limit)) walked.push(...page);
-        expect(walked).to.deep.equal(expected.map(({ id }) => id));
-      }),
+      fc.asyncProperty(
+        sort,
+        filters,
+        fc.integer({ min: 1, max: 25 }),
+        async (keys, chosen, limit) => {
+          const expected = rows
+            .filter(row => chosen.every(({ matches }) => matches(row)))
+            .sort(compareRows(keys));
+          const walked: number[] = [];
+          for await (const page of walk(admin, keys, chosen, limit)) walked.push(...page);
+          expect(walked).to.deep.equal(expected.map(({ id }) => id));
+        },
+      ),
       { numRuns: 25 },
     );
   });
@@ -194,9 +217,10 @@ describe('list pages beside a model in memory', () => {
             if (rows.length > 150) continue;
 
             await insert(added);
-            const removed = [random.next().value % rows.length, random.next().value % rows.length].map(
-              i => rows[i]?.id ?? 0,
-            );
+            const removed = [
+              random.next().value % rows.length,
+              random.next().value % rows.length,
+            ].map(i => rows[i]?.id ?? 0);
             removed.push(page.at(-1) ?? 0); // the row that the cursor was made of
             for (const id of removed) steady.delete(id);
             await remove(removed);

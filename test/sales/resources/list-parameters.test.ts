@@ -30,7 +30,10 @@ describe('list parameters', () => {
                       ('JPY', 'Yen_円', null, 0, false), ('SEK', 'Svensk krona', 'kr', 2, false),
                       ('ZZZ', 'Euro of old', null, 2, true)) as v (code, name, symbol, places, deleted)`,
     );
-    await sql(world.globex, `insert into currencies (code, name) values ('GBP', 'Pound of globex')`);
+    await sql(
+      world.globex,
+      `insert into currencies (code, name) values ('GBP', 'Pound of globex')`,
+    );
     await sql(
       world.acme,
       `insert into entities (name, entity_type) values ('One', 'customer'), ('Two', 'supplier'), ('Three', 'customer')`,
@@ -46,10 +49,17 @@ describe('list parameters', () => {
   });
 
   it('filters of one field are alternatives, and filters of different fields apply together', async () => {
-    expect(await list('filter[Code]=EUR&filter[Code]=SEK&filter[code]=ZZZ')).to.deep.equal(['EUR', 'SEK']);
-    expect(await list('filter[DecimalPlaces][gte]=2&filter[Symbol]=kr&filter[Code][lt]=E')).to.deep.equal(['DKK']);
+    expect(await list('filter[Code]=EUR&filter[Code]=SEK&filter[code]=ZZZ')).to.deep.equal([
+      'EUR',
+      'SEK',
+    ]);
+    expect(
+      await list('filter[DecimalPlaces][gte]=2&filter[Symbol]=kr&filter[Code][lt]=E'),
+    ).to.deep.equal(['DKK']);
     expect(await list('filter[Symbol][null]=true')).to.deep.equal(['JPY']);
-    expect(await list('filter[Name][contains]=kron&filter[Name][prefix]=Sv')).to.deep.equal(['SEK']);
+    expect(await list('filter[Name][contains]=kron&filter[Name][prefix]=Sv')).to.deep.equal([
+      'SEK',
+    ]);
   });
 
   it('the wildcards of SQL are plain characters in filters and in q', async () => {
@@ -69,18 +79,27 @@ describe('list parameters', () => {
   });
 
   it('q finds I, i and İ by each of them, whether an index serves the search or not', async () => {
-    const records = { UnitsOfMeasure: { Code: 'QİLO', Name: 'x' }, Entities: { Name: 'Qİlo', EntityType: 'customer' } };
+    const records = {
+      UnitsOfMeasure: { Code: 'QİLO', Name: 'x' },
+      Entities: { Name: 'Qİlo', EntityType: 'customer' },
+    };
     for (const [name, record] of Object.entries(records)) {
       const { headers } = await admin.post(`/api/v1/${name}`, record);
-      for (const q of ['qi', 'QIL', 'Qİ', 'qİlo'])
-        expect((await admin.get(`/api/v1/${name}?q=${encodeURIComponent(q)}`)).body, `${name} ${q}`).to.have.length(1);
+      for (const q of ['qi', 'QIL', 'Qİ', 'qİlo']) {
+        expect(
+          (await admin.get(`/api/v1/${name}?q=${encodeURIComponent(q)}`)).body,
+          `${name} ${q}`,
+        ).to.have.length(1);
+      }
       expect((await admin.delete(headers.get('location') ?? '')).status).to.equal(204);
     }
   });
 
   it('the smallest and the largest int are values of filters and of cursors', async () => {
     const bounds = [-(2 ** 31), 2 ** 31 - 1];
-    for (const Weighting of [...bounds, ...bounds]) await admin.post('/api/v1/OrderStatuses', { Name: 'x', Weighting });
+    for (const Weighting of [...bounds, ...bounds]) {
+      await admin.post('/api/v1/OrderStatuses', { Name: 'x', Weighting });
+    }
     const read: number[] = [];
     for (let path = '/api/v1/OrderStatuses?sort=Weighting&limit=1'; path; ) {
       const page = await admin.get(path);
@@ -89,8 +108,11 @@ describe('list parameters', () => {
       path = next(page);
     }
     expect(read).to.deep.equal([bounds[0], bounds[0], bounds[1], bounds[1]]);
-    for (const bound of bounds)
-      expect((await admin.get(`/api/v1/OrderStatuses?filter[Weighting]=${bound}`)).body).to.have.length(2);
+    for (const bound of bounds) {
+      expect(
+        (await admin.get(`/api/v1/OrderStatuses?filter[Weighting]=${bound}`)).body,
+      ).to.have.length(2);
+    }
   });
 
   it('a page names the next one in Link, and the last page names none', async () => {
@@ -107,7 +129,9 @@ describe('list parameters', () => {
     expect(await list('filter[Code]=ZZZ')).to.deep.equal([]);
     const first = await admin.get(`${currencies}?includeDeleted=true&sort=Code&limit=4`);
     expect(codes(await admin.get(next(first)))).to.deep.equal(['ZZZ']);
-    const changed = await admin.get(next(first).replace('includeDeleted=true', 'includeDeleted=false'));
+    const changed = await admin.get(
+      next(first).replace('includeDeleted=true', 'includeDeleted=false'),
+    );
     expect(Object.keys(changed.body.errors)).to.deep.equal(['after']);
   });
 
@@ -117,9 +141,9 @@ describe('list parameters', () => {
     const after = new URL(path, world.url).searchParams.get('after') ?? '';
 
     const forged = (...values: unknown[]) =>
-      Buffer.from(JSON.stringify([JSON.parse(Buffer.from(after, 'base64url').toString())[0], ...values])).toString(
-        'base64url',
-      );
+      Buffer.from(
+        JSON.stringify([JSON.parse(Buffer.from(after, 'base64url').toString())[0], ...values]),
+      ).toString('base64url');
 
     expect(codes(await admin.get(path))).to.deep.equal(['SEK']);
 
@@ -199,13 +223,21 @@ describe('list parameters', () => {
   });
 
   it('a parameter of a list that takes one plain value is refused with 400 in brackets, also on a plain list', async () => {
-    for (const path of [currencies, '/api/v1/Activity', '/api/v1/Entities'])
-      for (const parameter of ['limit[]=1', 'limit=1&limit[]=1', 'after[0]=1', 'sort[]=Id', 'q[a]=e', 'bom[]=true']) {
+    for (const path of [currencies, '/api/v1/Activity', '/api/v1/Entities']) {
+      for (const parameter of [
+        'limit[]=1',
+        'limit=1&limit[]=1',
+        'after[0]=1',
+        'sort[]=Id',
+        'q[a]=e',
+        'bom[]=true',
+      ]) {
         const { status, body } = await admin.get(`${path}?${parameter}`);
         expect(status, `${path}?${parameter}`).to.equal(400);
         expect(body.code, `${path}?${parameter}`).to.equal('validation_failed');
         expect(Object.values(body.errorCodes)).to.deep.equal([[{ code: 'ambiguous' }]]);
       }
+    }
     expect((await admin.get(`${currencies}?other[]=1`)).status).to.equal(200);
   });
 
@@ -233,7 +265,8 @@ describe('list parameters', () => {
     expect(new Set(ids).size).to.equal(200);
     expect(titles).to.deep.equal(titles.toSorted().reverse());
 
-    const matching = async (query: string) => (await globex.get(`${entities}?${query}&limit=1000`)).body.length;
+    const matching = async (query: string) =>
+      (await globex.get(`${entities}?${query}&limit=1000`)).body.length;
     expect(await matching('filter[StatusTitle]=Zealous')).to.equal(40);
     expect(await matching('filter[StatusTitle]=Zealous&filter[StatusTitle]=Absent')).to.equal(80);
     expect(await matching('filter[StatusTitle][prefix]=Ab&filter[Name]=Titled 7')).to.equal(1);
@@ -249,13 +282,17 @@ describe('list parameters', () => {
          from generate_series(0, 4) i`,
     );
 
-    const units = async (query: string) => codes(await admin.get(`/api/v1/UnitsOfMeasure?${query}`));
+    const units = async (query: string) =>
+      codes(await admin.get(`/api/v1/UnitsOfMeasure?${query}`));
     const at = '2026-01-31T12:00:00.123Z';
 
     expect(await units(`filter[CreatedAt]=${at}`)).to.deep.equal(['U0', 'U1', 'U2']);
     expect(await units(`filter[CreatedAt][gt]=${at}`)).to.deep.equal(['U3', 'U4']);
     expect(await units(`filter[CreatedAt][lte]=${at}`)).to.deep.equal(['U0', 'U1', 'U2']);
-    expect(await units(`filter[CreatedAt][gte]=2026-01-31T13:00:00.124%2B01:00`)).to.deep.equal(['U3', 'U4']);
+    expect(await units(`filter[CreatedAt][gte]=2026-01-31T13:00:00.124%2B01:00`)).to.deep.equal([
+      'U3',
+      'U4',
+    ]);
     expect(await units(`filter[CreatedAt][lte]=9999-12-31T23:59:59.999Z`)).to.have.length(5);
   });
 
@@ -270,8 +307,9 @@ describe('list parameters', () => {
   it('limit, and in Entities a number as after, have their meaning of the plain list, and return no Link', async () => {
     const plain = await admin.get('/api/v1/Entities?limit=1&after=1');
     expect(plain.body.map(({ Id }: { Id: number }) => Id)).to.deep.equal([2]);
-    for (const path of ['/api/v1/Entities?limit=1', '/api/v1/AuditLog?limit=1&resource=Currency'])
+    for (const path of ['/api/v1/Entities?limit=1', '/api/v1/AuditLog?limit=1&resource=Currency']) {
       expect((await admin.get(path)).headers.has('link'), path).to.equal(false);
+    }
     const sorted = await admin.get('/api/v1/Entities?limit=2&sort=-Id');
     const cursor = new URL(next(sorted), world.url).searchParams.get('after');
     expect((await admin.get(`/api/v1/Entities?sort=-Id&after=${cursor}`)).body).to.have.length(1);
@@ -282,8 +320,13 @@ describe('list parameters', () => {
   });
 
   it('a caller of scope Self gets only its own records, also by filters, q and the cursor of another user', async () => {
-    const self = await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'Self', entityId: 2 });
-    const ids = async (path: string) => (await self.get(path)).body.map(({ Id }: { Id: number }) => Id);
+    const self = await world.loginAs(world.acme, {
+      permissions: ['full.read'],
+      scope: 'Self',
+      entityId: 2,
+    });
+    const ids = async (path: string) =>
+      (await self.get(path)).body.map(({ Id }: { Id: number }) => Id);
     const first = await admin.get('/api/v1/Entities?limit=1&sort=Id');
 
     expect(await ids('/api/v1/Entities?sort=-Name')).to.deep.equal([2]);
@@ -291,12 +334,16 @@ describe('list parameters', () => {
     expect(await ids('/api/v1/Entities?q=e')).to.deep.equal([]);
     expect(await ids(next(first))).to.deep.equal([2]);
 
-    for (const EntityId of [1, 2]) await admin.post('/api/v1/Activity', { ActivityCode: 7, EntityId });
+    for (const EntityId of [1, 2]) {
+      await admin.post('/api/v1/Activity', { ActivityCode: 7, EntityId });
+    }
     const own = await self.get('/api/v1/Activity?filter[ActivityCode]=7&sort=Id');
     expect(own.body.map(({ EntityId }: { EntityId: number }) => EntityId)).to.deep.equal([2]);
 
     expect(
-      (await self.get('/api/v1/AuditLog?sort=Id&limit=1000')).body.map((entry: { Key: string }) => entry.Key),
+      (await self.get('/api/v1/AuditLog?sort=Id&limit=1000')).body.map(
+        (entry: { Key: string }) => entry.Key,
+      ),
     ).to.deep.equal(['2']);
   });
 
@@ -314,7 +361,8 @@ describe('list parameters', () => {
     const { headers } = await admin.get(path);
     const tag = headers.get('etag') ?? '';
     expect((await admin.get(path, { 'If-None-Match': tag })).status).to.equal(304);
-    await sql(world.acme, `update currencies set name = 'Krona' where code = 'SEK'`); // outside of the service
+    // outside of the service
+    await sql(world.acme, `update currencies set name = 'Krona' where code = 'SEK'`);
     const changed = await admin.get(path, { 'If-None-Match': tag });
     expect(changed.body[0].Name).to.equal('Krona');
     expect((await admin.get(currencies)).status).to.equal(200);
@@ -323,7 +371,10 @@ describe('list parameters', () => {
 
   it('strict handling accepts the parameters of a list and refuses others', async () => {
     const strict = { Prefer: 'handling=strict' };
-    const known = await admin.get(`${currencies}?filter[Code]=EUR&sort=Code&limit=1&q=e&includeDeleted=true`, strict);
+    const known = await admin.get(
+      `${currencies}?filter[Code]=EUR&sort=Code&limit=1&q=e&includeDeleted=true`,
+      strict,
+    );
     expect(known.status).to.equal(200);
     const unknown = await admin.get(`${currencies}?filters[Code]=EUR`, strict);
     expect(Object.keys(unknown.body.errors)).to.deep.equal(['filters[Code]']);

@@ -21,15 +21,24 @@ describe('Prefer: count=exact and include', () => {
        insert into currencies (code, name) values ('EUR', 'Euro'), ('SEK', 'Krona'), ('DKK', 'Krone')`,
     );
     await admin.post('/api/v1/Activity', { ActivityCode: 1 });
-    await sql(world.globex, `insert into entities (name, entity_type) values ('Other', 'customer')`);
+    await sql(
+      world.globex,
+      `insert into entities (name, entity_type) values ('Other', 'customer')`,
+    );
   });
 
   const lists: [string, string][] = [
-    ...['EntityStatus', 'Currency', 'Entities', 'Users', 'Roles'].map((name): [string, string] => [name, 'etag']),
-    ...['Activity', 'AuditLog', 'AuditLog?resource=User'].map((name): [string, string] => [name, 'user']),
+    ...['EntityStatus', 'Currency', 'Entities', 'Users', 'Roles'].map((name): [string, string] => [
+      name,
+      'etag',
+    ]),
+    ...['Activity', 'AuditLog', 'AuditLog?resource=User'].map((name): [string, string] => [
+      name,
+      'user',
+    ]),
   ];
 
-  for (const [name, include] of lists)
+  for (const [name, include] of lists) {
     it(`the plain response of ${name} is the same before and after Prefer: count=exact and include, which add to it`, async () => {
       const path = `/api/v1/${name}`;
       const plain = await admin.get(path);
@@ -48,12 +57,15 @@ describe('Prefer: count=exact and include', () => {
       expect(appliedTo(withCount)).to.equal('count=exact');
       expect(rangeOf(withCount)).to.match(/^items 0-\d+\/\d+$/);
 
-      const included = await admin.get(`${path}${path.includes('?') ? '&' : '?'}include=${include}`);
+      const included = await admin.get(
+        `${path}${path.includes('?') ? '&' : '?'}include=${include}`,
+      );
       const field = include === 'etag' ? 'ETag' : 'UserName';
       const withoutField = (included.body as Body[]).map(({ [field]: _, ...record }) => record);
       expect(withoutField).to.deep.equal(plain.body);
       expect((await admin.get(path)).body).to.deep.equal(plain.body);
     });
+  }
 
   it('Content-Range has the places of a page and the number of all records that the filters match', async () => {
     const get = (query: string, client = admin) => client.get(`/api/v1/Entities${query}`, counted);
@@ -82,7 +94,10 @@ describe('Prefer: count=exact and include', () => {
   });
 
   it('a count includes only the records that the caller may see', async () => {
-    const [own] = await sql<{ id: string }>(world.acme, `select id from entities order by id desc limit 1`);
+    const [own] = await sql<{ id: string }>(
+      world.acme,
+      `select id from entities order by id desc limit 1`,
+    );
     const self = await world.loginAs(world.acme, {
       permissions: ['full.read'],
       scope: 'Self',
@@ -94,12 +109,23 @@ describe('Prefer: count=exact and include', () => {
   });
 
   it('Preference-Applied names both preferences, and strict handling knows the parameter include', async () => {
-    const both = await admin.get('/api/v1/Entities?include=etag', { Prefer: 'handling=strict, count=exact' });
+    const both = await admin.get('/api/v1/Entities?include=etag', {
+      Prefer: 'handling=strict, count=exact',
+    });
     expect(both.status).to.equal(200);
     expect(appliedTo(both)).to.equal('handling=strict, count=exact');
-    expectRefused(await admin.get('/api/v1/Entities?include=user'), 400, 'validation_failed', ['include']);
-    expectRefused(await admin.get('/api/v1/Entities?include=etag&include=etag'), 400, 'validation_failed', ['include']);
-    expectRefused(await admin.get('/api/v1/Activity?include=etag'), 400, 'validation_failed', ['include']);
+    expectRefused(await admin.get('/api/v1/Entities?include=user'), 400, 'validation_failed', [
+      'include',
+    ]);
+    expectRefused(
+      await admin.get('/api/v1/Entities?include=etag&include=etag'),
+      400,
+      'validation_failed',
+      ['include'],
+    );
+    expectRefused(await admin.get('/api/v1/Activity?include=etag'), 400, 'validation_failed', [
+      'include',
+    ]);
     expect((await admin.get('/api/v1/Entities/1?include=user')).status).to.equal(200);
     expect((await admin.get('/api/v1/Usage?include=user')).status).to.equal(200);
   });
@@ -128,11 +154,13 @@ describe('Prefer: count=exact and include', () => {
     for (const name of ['EntityStatus', 'Currency', 'Entities', 'Users', 'Roles']) {
       const { body } = await admin.get(`/api/v1/${name}?include=etag&limit=5`);
       expect(body.length).to.be.above(0);
-      for (const { Id, ETag } of body)
+      for (const { Id, ETag } of body) {
         expect((await admin.get(`/api/v1/${name}/${Id}`)).headers.get('etag'), name).to.equal(ETag);
+      }
     }
     const { body } = await admin.get('/api/v1/Currency?include=etag&filter[Code]=SEK');
-    const patch = (tag: string) => admin.patch(`/api/v1/Currency/${body[0].Id}`, { Symbol: 'kr' }, { 'If-Match': tag });
+    const patch = (tag: string) =>
+      admin.patch(`/api/v1/Currency/${body[0].Id}`, { Symbol: 'kr' }, { 'If-Match': tag });
     expect((await patch(body[0].ETag)).status).to.equal(200);
     expectRefused(await patch(body[0].ETag), 412, 'precondition_failed');
   });
@@ -145,30 +173,48 @@ describe('Prefer: count=exact and include', () => {
     );
 
     const screen = 'Names';
-    await admin.post('/api/v1/Activity', { ActivityCode: 1, Screen: screen, Comment: '"UserId":1' });
-    await admin.post('/api/v1/Activity', { ActivityCode: 2, Screen: screen, UserId: Number(stranger?.id) });
+    await admin.post('/api/v1/Activity', {
+      ActivityCode: 1,
+      Screen: screen,
+      Comment: '"UserId":1',
+    });
+    await admin.post('/api/v1/Activity', {
+      ActivityCode: 2,
+      Screen: screen,
+      UserId: Number(stranger?.id),
+    });
     await admin.post('/api/v1/Activity', { ActivityCode: 3, Screen: screen, UserId: null });
 
-    const { body } = await admin.get(`/api/v1/Activity?include=user&filter[Screen]=${screen}&sort=ActivityCode`);
+    const { body } = await admin.get(
+      `/api/v1/Activity?include=user&filter[Screen]=${screen}&sort=ActivityCode`,
+    );
     const name = `${me.firstName} ${me.lastName}`.trim();
     expect(body.map(({ UserName }: Body) => UserName)).to.deep.equal([name, null, null]);
 
     const entries = (await admin.get('/api/v1/AuditLog?include=user&resource=Currency')).body;
     expect(entries.length).to.be.above(0);
-    for (const { UserId, UserName } of entries) expect(UserName).to.equal(UserId === null ? null : name);
+    for (const { UserId, UserName } of entries) {
+      expect(UserName).to.equal(UserId === null ? null : name);
+    }
   });
 
   it('who may not read users gets the names of themselves and of the users of their own entity only', async () => {
-    const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'Names', EntityType: 'customer' });
+    const { body: entity } = await admin.post('/api/v1/Entities', {
+      Name: 'Names',
+      EntityType: 'customer',
+    });
     const rights = { permissions: ['full.read', 'full.manage'], entityId: entity.Id };
-    const [reader, colleague] = await Promise.all([1, 2].map(() => world.loginAs(world.acme, rights)));
+    const [reader, colleague] = await Promise.all(
+      [1, 2].map(() => world.loginAs(world.acme, rights)),
+    );
     const screen = 'Own names';
     for (const client of [reader!, colleague!, admin]) {
       await client.post('/api/v1/Activity', { ActivityCode: 1, Screen: screen });
     }
 
     const list = `/api/v1/Activity?include=user&filter[Screen]=${encodeURIComponent(screen)}&sort=Id`;
-    const names = async (client: Client) => (await client.get(list)).body.map(({ UserName }: Body) => UserName);
+    const names = async (client: Client) =>
+      (await client.get(list)).body.map(({ UserName }: Body) => UserName);
 
     expect(await names(reader!)).to.deep.equal(['Test User', 'Test User', null]);
     expect(await names(admin)).to.not.include(null);

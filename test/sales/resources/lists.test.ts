@@ -16,13 +16,17 @@ describe('lists that PostgreSQL encodes', () => {
   let token: string;
 
   before(async () => {
-    token = (await admin.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid })).body
-      .accessToken;
+    token = (
+      await admin.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid })
+    ).body.accessToken;
     await sql(
       world.acme,
       `insert into currencies (code, name, symbol) values ('EUR', 'Euro', null), ('DKK', 'Krone', 'kr')`,
     );
-    await sql(world.acme, `insert into entities (name, entity_type) values ('One', 'customer'), ('Two', 'supplier')`);
+    await sql(
+      world.acme,
+      `insert into entities (name, entity_type) values ('One', 'customer'), ('Two', 'supplier')`,
+    );
     for (const [i, text] of texts.entries()) {
       await sql(
         world.acme,
@@ -57,16 +61,29 @@ describe('lists that PostgreSQL encodes', () => {
           i % 2 ? new Date() : null,
         ],
       );
-      await admin.post('/api/v1/Activity', { ActivityCode: i, Comment: text.replace(/\p{Cc}/gu, '') });
+      await admin.post('/api/v1/Activity', {
+        ActivityCode: i,
+        Comment: text.replace(/\p{Cc}/gu, ''),
+      });
     }
   });
 
   const textOf = async (path: string): Promise<string> =>
     (
-      await fetch(world.url + path, { headers: { Authorization: `Bearer ${token}`, 'Cache-Control': 'no-cache' } })
+      await fetch(world.url + path, {
+        headers: { Authorization: `Bearer ${token}`, 'Cache-Control': 'no-cache' },
+      })
     ).text();
 
-  for (const name of ['SystemOptions', 'TaxCodes', 'Promotions', 'Currency', 'EntityStatus', 'Entities', 'Activity'])
+  for (const name of [
+    'SystemOptions',
+    'TaxCodes',
+    'Promotions',
+    'Currency',
+    'EntityStatus',
+    'Entities',
+    'Activity',
+  ]) {
     it(`the list of ${name} has, byte for byte, the records that GET returns one by one`, async () => {
       const path = `/api/v1/${name}`;
       const list = await textOf(path);
@@ -75,6 +92,7 @@ describe('lists that PostgreSQL encodes', () => {
       const records = await Promise.all(ids.map(id => textOf(`${path}/${id}`)));
       expect(list).to.equal(`[${records.join(',')}]`);
     });
+  }
 
   it('a list of several megabytes is complete, and its ETag is that of its bytes', async () => {
     await sql(
@@ -93,7 +111,11 @@ describe('lists that PostgreSQL encodes', () => {
     expect(list).to.equal(JSON.stringify(records));
 
     const uncached = { 'Cache-Control': 'no-cache' };
-    const [first, ...others] = await Promise.all(Array.from({ length: 3 }, () => admin.get(path, uncached)));
-    for (const { headers } of others) expect(headers.get('etag')).to.equal(first?.headers.get('etag'));
+    const [first, ...others] = await Promise.all(
+      Array.from({ length: 3 }, () => admin.get(path, uncached)),
+    );
+    for (const { headers } of others) {
+      expect(headers.get('etag')).to.equal(first?.headers.get('etag'));
+    }
   });
 });

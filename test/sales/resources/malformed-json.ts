@@ -1,7 +1,10 @@
 const deep = (depth: number, open: string, close: string, inside = ''): string =>
   `${open.repeat(depth)}${inside}${close.repeat(depth)}`;
 
-/** Texts and bytes that are not JSON (RFC 8259), not an object, or an object that sets a prototype. */
+/**
+ * Texts and bytes that are not JSON (RFC 8259), not an object, or an object that sets a
+ * prototype.
+ */
 export const notJsonObjects: (string | Uint8Array)[] = [
   // Another root value, or none
   'null',
@@ -98,7 +101,9 @@ export const notJsonObjects: (string | Uint8Array)[] = [
     '１',
   ].map(number => `{"a":${number}}`),
   // Words, comments, and what lenient parsers accept
-  ...['True', 'TRUE', 'nul', 'undefined', 'None', 'new Date()', '@', '#', '$', '\\u0031'].map(word => `{"a":${word}}`),
+  ...['True', 'TRUE', 'nul', 'undefined', 'None', 'new Date()', '@', '#', '$', '\\u0031'].map(
+    word => `{"a":${word}}`,
+  ),
   '{/**/}',
   '{"a":1}//',
   '{"a":1/*b*/}',

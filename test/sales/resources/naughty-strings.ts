@@ -1,4 +1,6 @@
-/** Strings that have broken software. As values they are stored like any other text, or refused. */
+/**
+ * Strings that have broken software. As values they are stored like any other text, or refused.
+ */
 export const naughtyStrings: string[] = [
   // Words and numbers with a meaning in programs
   'undefined',
@@ -88,7 +90,8 @@ export const naughtyStrings: string[] = [
   'file:///etc/passwd',
   'CON',
   '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>',
-  // Unicode: composed and combining accents, ligatures, letters whose other case has several letters, other spaces
+  // Unicode: composed and combining accents, ligatures, letters whose other case has several
+  // letters, other spaces
   '\u00e9',
   'e\u0301',
   '\u1e9b\u0323',

@@ -18,7 +18,9 @@ describe('PATCH', () => {
     refs = await createReferences(admin);
   });
 
-  for (const [name, example] of Object.entries(examples).filter(([, { takesPatch }]) => takesPatch)) {
+  for (const [name, example] of Object.entries(examples).filter(
+    ([, { takesPatch }]) => takesPatch,
+  )) {
     describe(name, () => {
       const { path, key, defaults, fields, missingProblem } = example;
       const pathOf = (record: Body): string => `${path}/${record.Id}`;
@@ -40,7 +42,9 @@ describe('PATCH', () => {
           const changed = await admin.patch(pathOf(record), { [field]: value });
           expect(changed.status, field).to.equal(200);
           expect(changed.headers.get('cache-control'), field).to.equal('no-store');
-          for (const each of Object.values(example.computed ?? {})) expected[each] = changed.body[each];
+          for (const each of Object.values(example.computed ?? {})) {
+            expected[each] = changed.body[each];
+          }
           expect(changed.body, field).to.deep.equal(expected);
 
           const read = await admin.get(pathOf(record));
@@ -49,8 +53,13 @@ describe('PATCH', () => {
         }
 
         const entries = await auditOf(admin, name, record[key]);
-        const changes = changeable.filter(field => JSON.stringify(expected[field]) !== JSON.stringify(record[field]));
-        expect(entries.map(({ Action }) => Action)).to.deep.equal(['create', ...changes.map(() => 'update')]);
+        const changes = changeable.filter(
+          field => JSON.stringify(expected[field]) !== JSON.stringify(record[field]),
+        );
+        expect(entries.map(({ Action }) => Action)).to.deep.equal([
+          'create',
+          ...changes.map(() => 'update'),
+        ]);
         expect(entries.at(-1)?.UserGuid).to.be.a('string');
       });
 
@@ -76,8 +85,14 @@ describe('PATCH', () => {
       it(`null in a PATCH of ${name} resets an optional field to its default, and is refused for a required one`, async () => {
         const { body: record } = await create();
         const audited = await newestAudit(admin);
-        for (const field of changeable.filter(each => fields[each]?.required))
-          expectRefused(await admin.patch(pathOf(record), { [field]: null }), 400, 'validation_failed', [field]);
+        for (const field of changeable.filter(each => fields[each]?.required)) {
+          expectRefused(
+            await admin.patch(pathOf(record), { [field]: null }),
+            400,
+            'validation_failed',
+            [field],
+          );
+        }
         expect(await newestAudit(admin)).to.equal(audited);
         for (const [field, value] of Object.entries(defaults)) {
           const reset = await admin.patch(pathOf(record), { [field]: null });
@@ -100,9 +115,12 @@ describe('PATCH', () => {
 
           const before = (await admin.get(pathOf(record))).body;
           for (const json of (fields[field]?.bad ?? []).filter(each => each !== 'null')) {
-            expectRefused(await admin.patch(pathOf(record), withField({}, field, json)), 400, 'validation_failed', [
-              field,
-            ]);
+            expectRefused(
+              await admin.patch(pathOf(record), withField({}, field, json)),
+              400,
+              'validation_failed',
+              [field],
+            );
           }
 
           expect((await admin.get(pathOf(record))).body).to.deep.equal(before);
@@ -116,7 +134,11 @@ describe('PATCH', () => {
         const patch = { [field]: example.second(refs)[field] };
         const first = { 'If-Match': tagOf(created) };
         expect((await admin.patch(pathOf(created.body), patch, first)).status).to.equal(200);
-        expectRefused(await admin.patch(pathOf(created.body), {}, first), 412, 'precondition_failed');
+        expectRefused(
+          await admin.patch(pathOf(created.body), {}, first),
+          412,
+          'precondition_failed',
+        );
       });
 
       it(`a PATCH of a ${name} record that is missing, or of another tenant, gets the problem of PUT`, async () => {
@@ -130,7 +152,9 @@ describe('PATCH', () => {
     });
   }
 
-  for (const [name, example] of Object.entries(examples).filter(([, { takesPatch }]) => !takesPatch)) {
+  for (const [name, example] of Object.entries(examples).filter(
+    ([, { takesPatch }]) => !takesPatch,
+  )) {
     it(`a PATCH of ${name} is refused with 405 and the methods of its path, and changes nothing`, async () => {
       const created = await admin.post(example.path, example.first(refs));
       expect(created.status).to.equal(201);
@@ -139,7 +163,8 @@ describe('PATCH', () => {
       const refused = await admin.patch(path, example.second(refs));
 
       expectRefused(refused, 405, 'method_not_allowed');
-      const methods = example.key === 'Id' ? ['GET', 'HEAD', 'PUT', 'DELETE'] : ['GET', 'HEAD', 'DELETE'];
+      const methods =
+        example.key === 'Id' ? ['GET', 'HEAD', 'PUT', 'DELETE'] : ['GET', 'HEAD', 'DELETE'];
       expect(refused.headers.get('allow')?.split(', ')).to.have.members(methods);
       expect((await admin.get(path)).body).to.deep.equal(created.body);
     });
@@ -152,10 +177,19 @@ describe('PATCH', () => {
       EndsAt: '2026-06-01T00:00:00.000Z',
     });
     const patch = (sent: Body) => admin.patch(`/api/v1/Promotions/${body.Id}`, sent);
-    expectRefused(await patch({ EndsAt: '2026-04-30T00:00:00Z' }), 400, 'validation_failed', ['EndsAt']);
-    expectRefused(await patch({ StartsAt: '2026-06-01T00:00:00Z' }), 400, 'validation_failed', ['EndsAt']);
+    expectRefused(await patch({ EndsAt: '2026-04-30T00:00:00Z' }), 400, 'validation_failed', [
+      'EndsAt',
+    ]);
+    expectRefused(await patch({ StartsAt: '2026-06-01T00:00:00Z' }), 400, 'validation_failed', [
+      'EndsAt',
+    ]);
     expectRefused(await patch({ DiscountValue: 101 }), 400, 'validation_failed', ['DiscountValue']);
-    expectRefused(await patch({ DiscountType: 'Amount', CurrencyId: null }), 400, 'validation_failed', ['CurrencyId']);
+    expectRefused(
+      await patch({ DiscountType: 'Amount', CurrencyId: null }),
+      400,
+      'validation_failed',
+      ['CurrencyId'],
+    );
   });
 
   it('a PATCH is a JSON merge patch or JSON; any other body is refused with 415 and Accept-Patch', async () => {
@@ -171,7 +205,11 @@ describe('PATCH', () => {
       expect((await send(type)).status, type).to.equal(200);
     }
 
-    for (const type of ['application/json-patch+json', 'text/plain', 'application/merge-patch+json; charset=latin1']) {
+    for (const type of [
+      'application/json-patch+json',
+      'text/plain',
+      'application/merge-patch+json; charset=latin1',
+    ]) {
       const refused = await send(type);
       expectRefused(refused, 415, 'unsupported_media_type');
       expect(refused.headers.get('accept-patch')).to.equal('application/merge-patch+json');

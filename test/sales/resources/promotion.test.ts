@@ -28,14 +28,19 @@ describe('promotions', () => {
     expect(response.status, JSON.stringify(response.body)).to.equal(201);
     return response.body;
   };
-  const usePath = (promotion: unknown, entity: unknown) => `${path}/${promotion}/entity/${entity}/used`;
+  const usePath = (promotion: unknown, entity: unknown) =>
+    `${path}/${promotion}/entity/${entity}/used`;
 
   describe('rules of promotions', () => {
     const refused: [fault: string, field: string, body: () => object][] = [
       ['a percentage above 100', 'DiscountValue', () => ({ DiscountValue: 100.0001 })],
       ['a discount of 0', 'DiscountValue', () => ({ DiscountValue: 0 })],
       ['a negative discount', 'DiscountValue', () => ({ DiscountValue: -5 })],
-      ['a discount of more than four decimals', 'DiscountValue', () => ({ DiscountValue: 1.00001 })],
+      [
+        'a discount of more than four decimals',
+        'DiscountValue',
+        () => ({ DiscountValue: 1.00001 }),
+      ],
       ['an amount without a currency', 'CurrencyId', () => ({ DiscountType: 'Amount' })],
       [
         'an amount in a currency that does not exist',
@@ -54,17 +59,28 @@ describe('promotions', () => {
       ],
       ['an entity that does not exist', 'EntityIds', () => ({ EntityIds: [supplier, 99_999] })],
     ];
-    for (const [fault, field, body] of refused)
+    for (const [fault, field, body] of refused) {
       it(`a promotion with ${fault} is refused on POST and on PUT`, async () => {
         const { Id, PromoCode } = await createPromotion();
         const before = (await admin.get(path)).body;
         const audited = await newestAudit(admin);
         const wrong = { ...percentage, ...body() };
-        expectRefused(await admin.post(path, { PromoCode: 'WRONG', ...wrong }), 400, 'validation_failed', [field]);
-        expectRefused(await admin.put(`${path}/${Id}`, { PromoCode, ...wrong }), 400, 'validation_failed', [field]);
+        expectRefused(
+          await admin.post(path, { PromoCode: 'WRONG', ...wrong }),
+          400,
+          'validation_failed',
+          [field],
+        );
+        expectRefused(
+          await admin.put(`${path}/${Id}`, { PromoCode, ...wrong }),
+          400,
+          'validation_failed',
+          [field],
+        );
         expect((await admin.get(path)).body).to.deep.equal(before);
         expect(await newestAudit(admin)).to.equal(audited);
       });
+    }
 
     it('a promotion can have an amount above 100, with up to four decimals', async () => {
       for (const DiscountValue of [0.0001, 100.0001, 123_456.7891, 999_999_999]) {
@@ -78,7 +94,9 @@ describe('promotions', () => {
       const amount = { DiscountType: 'Amount', DiscountValue: 500, CurrencyId: krone };
       const { Id, PromoCode } = await createPromotion(amount);
       const body = { PromoCode, ...percentage, DiscountValue: 500 };
-      expectRefused(await admin.put(`${path}/${Id}`, body), 400, 'validation_failed', ['DiscountValue']);
+      expectRefused(await admin.put(`${path}/${Id}`, body), 400, 'validation_failed', [
+        'DiscountValue',
+      ]);
       expect((await admin.get(`${path}/${Id}`)).body).to.deep.include(amount);
     });
 
@@ -103,7 +121,10 @@ describe('promotions', () => {
     });
 
     it('an entity cannot be deleted while a promotion names it', async () => {
-      const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'Promoted', EntityType: 'customer' });
+      const { body: entity } = await admin.post('/api/v1/Entities', {
+        Name: 'Promoted',
+        EntityType: 'customer',
+      });
       const { Id } = await createPromotion({ EntityIds: [supplier, entity.Id] });
       expectRefused(await admin.delete(`/api/v1/Entities/${entity.Id}`), 400, 'in_use');
       expect((await admin.delete(`${path}/${Id}`)).status).to.equal(204);
@@ -112,7 +133,10 @@ describe('promotions', () => {
 
     it('an entity that is deleted at the same time is never left in the EntityIds of a promotion', async () => {
       for (let round = 0; round < 10; round++) {
-        const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'Fleeting', EntityType: 'customer' });
+        const { body: entity } = await admin.post('/api/v1/Entities', {
+          Name: 'Fleeting',
+          EntityType: 'customer',
+        });
         const body = { PromoCode: `RACE${round}`, ...percentage, EntityIds: [entity.Id] };
         const [created, deleted] = await Promise.all([
           admin.post(path, body),
@@ -131,7 +155,12 @@ describe('promotions', () => {
       const { Id } = await createPromotion();
       const unused = await admin.get(usePath(Id, customer));
       expect(unused.status).to.equal(200);
-      expect(unused.body).to.deep.equal({ PromotionId: Id, EntityId: customer, Used: false, UsedAt: null });
+      expect(unused.body).to.deep.equal({
+        PromotionId: Id,
+        EntityId: customer,
+        Used: false,
+        UsedAt: null,
+      });
 
       const recorded = await admin.post(usePath(Id, customer));
       expect(recorded.status).to.equal(201);
@@ -147,12 +176,18 @@ describe('promotions', () => {
       const [entry, ...others] = await auditOf(admin, 'PromotionUse', Id);
       expect(others).to.deep.equal([]);
       expect(entry).to.deep.include({ Action: 'create', Before: null });
-      expect(entry?.After).to.deep.equal({ PromotionId: Id, EntityId: customer, UsedAt: recorded.body.UsedAt });
+      expect(entry?.After).to.deep.equal({
+        PromotionId: Id,
+        EntityId: customer,
+        UsedAt: recorded.body.UsedAt,
+      });
     });
 
     it('of 20 concurrent requests that record the same use of a promotion exactly one succeeds', async () => {
       const { Id } = await createPromotion();
-      const responses = await Promise.all(Array.from({ length: 20 }, () => admin.post(usePath(Id, customer))));
+      const responses = await Promise.all(
+        Array.from({ length: 20 }, () => admin.post(usePath(Id, customer))),
+      );
       const refused = responses.filter(({ status }) => status !== 201);
       expect(refused).to.have.lengthOf(19);
       for (const response of refused) expectRefused(response, 400, 'duplicate');
@@ -160,7 +195,9 @@ describe('promotions', () => {
     });
 
     it('a use of a promotion is refused outside its period, while it is inactive, and for other entities', async () => {
-      const [past, now, future] = [-60_000, 0, 60_000].map(offset => new Date(Date.now() + offset).toISOString());
+      const [past, now, future] = [-60_000, 0, 60_000].map(offset =>
+        new Date(Date.now() + offset).toISOString(),
+      );
       const cases: [more: object, field: string][] = [
         [{ StartsAt: future }, 'PromotionId'],
         [{ EndsAt: past }, 'PromotionId'],
@@ -176,21 +213,29 @@ describe('promotions', () => {
         expect(await auditOf(admin, 'PromotionUse', Id)).to.deep.equal([]);
       }
 
-      const { Id } = await createPromotion({ StartsAt: past, EndsAt: future, EntityIds: [supplier, customer] });
+      const { Id } = await createPromotion({
+        StartsAt: past,
+        EndsAt: future,
+        EntityIds: [supplier, customer],
+      });
       expect((await admin.post(usePath(Id, customer))).status).to.equal(201);
     });
 
     it('the use of a promotion is a 404 when the promotion or the entity does not exist', async () => {
       const { Id } = await createPromotion();
-      for (const id of ['99999', ...invalidIds])
+      for (const id of ['99999', ...invalidIds]) {
         for (const url of [usePath(id, customer), usePath(Id, id)]) {
           expectRefused(await admin.get(url), 404, 'not_found');
           expectRefused(await admin.post(url), 404, 'not_found');
         }
+      }
     });
 
     it('neither a promotion that was used nor the entity that used it can be deleted', async () => {
-      const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'User', EntityType: 'customer' });
+      const { body: entity } = await admin.post('/api/v1/Entities', {
+        Name: 'User',
+        EntityType: 'customer',
+      });
       const { Id } = await createPromotion();
       await admin.post(usePath(Id, entity.Id));
       expectRefused(await admin.delete(`${path}/${Id}`), 400, 'in_use');
@@ -205,8 +250,9 @@ describe('promotions', () => {
       });
       expect((await reader.get(usePath(Id, customer))).status).to.equal(200);
       expectRefused(await reader.post(usePath(Id, customer)), 403, 'forbidden');
-      for (const method of ['PUT', 'DELETE'])
+      for (const method of ['PUT', 'DELETE']) {
         expectRefused(await admin.send(method, usePath(Id, customer)), 405, 'method_not_allowed');
+      }
       const writer = await world.loginAs(world.acme, { permissions: ['pricing.write'] });
       expect((await writer.post(usePath(Id, customer))).status).to.equal(201);
     });

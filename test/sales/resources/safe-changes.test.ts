@@ -29,7 +29,11 @@ describe('If-Match', () => {
     const pathOf = (record: Body): string =>
       byCode ? `${path}/code/${encodeURIComponent(String(record[key]))}` : `${path}/${record[key]}`;
     const put = (record: Body, body: Body, headers = {}): Promise<ApiResponse> =>
-      admin.put(byCode ? path : pathOf(record), byCode ? { ...body, [key]: record[key] } : body, headers);
+      admin.put(
+        byCode ? path : pathOf(record),
+        byCode ? { ...body, [key]: record[key] } : body,
+        headers,
+      );
 
     it(`${name}: the responses to POST and PUT have the ETag of the record that GET returns`, async () => {
       const created = await admin.post(path, example.first(refs));
@@ -48,11 +52,17 @@ describe('If-Match', () => {
       const changed = await put(created.body, example.second(refs), first);
       expect(changed.status).to.equal(200);
       const audited = await newestAudit(admin);
-      expectRefused(await put(created.body, example.first(refs), first), 412, 'precondition_failed');
+      expectRefused(
+        await put(created.body, example.first(refs), first),
+        412,
+        'precondition_failed',
+      );
       expectRefused(await admin.delete(pathOf(created.body), first), 412, 'precondition_failed');
       expect((await admin.get(pathOf(created.body))).body).to.deep.equal(changed.body);
       expect(await newestAudit(admin)).to.equal(audited);
-      expect((await admin.delete(pathOf(created.body), { 'If-Match': tagOf(changed) })).status).to.equal(204);
+      expect(
+        (await admin.delete(pathOf(created.body), { 'If-Match': tagOf(changed) })).status,
+      ).to.equal(204);
     });
 
     it(`${name}: a missing record gets the same response with If-Match and without`, async () => {
@@ -74,7 +84,8 @@ describe('If-Match', () => {
     const path = `${statuses}/${body.Id}`;
     const current = async () => tagOf(await admin.get(path, { 'Accept-Encoding': 'identity' }));
     let weighting = 0;
-    const putWith = (condition: string) => admin.put(path, { Weighting: ++weighting }, { 'If-Match': condition });
+    const putWith = (condition: string) =>
+      admin.put(path, { Weighting: ++weighting }, { 'If-Match': condition });
     for (const condition of [
       (tag: string) => `"other", ${tag}`,
       (tag: string) => tag.replace(/"$/, '-br"'),
@@ -86,7 +97,11 @@ describe('If-Match', () => {
       expect((await putWith(condition(await current()))).status).to.equal(200);
     }
 
-    for (const condition of [(tag: string) => tag.replace(/"$/, '-deflate"'), () => '""', () => 'W/"other"']) {
+    for (const condition of [
+      (tag: string) => tag.replace(/"$/, '-deflate"'),
+      () => '""',
+      () => 'W/"other"',
+    ]) {
       expectRefused(await putWith(condition(await current())), 412, 'precondition_failed');
     }
   });
@@ -96,7 +111,15 @@ describe('If-Match', () => {
     const path = `${statuses}/${created.body.Id}`;
     const unquoted = tagOf(created).replaceAll('"', '');
 
-    for (const condition of [unquoted, `W/${unquoted}`, `${tagOf(created)} x`, ',', '', '"open', 'x'.repeat(5_000)]) {
+    for (const condition of [
+      unquoted,
+      `W/${unquoted}`,
+      `${tagOf(created)} x`,
+      ',',
+      '',
+      '"open',
+      'x'.repeat(5_000),
+    ]) {
       for (const header of ['If-Match', 'If-None-Match']) {
         const headers = { [header]: condition };
         for (const response of [
@@ -133,7 +156,11 @@ describe('If-Match', () => {
     const both = { 'If-Match': tag, 'If-None-Match': '"other"' };
     expect((await admin.put(path, { Title: 'Changed' }, both)).status).to.equal(200);
 
-    expectRefused(await admin.put(`${statuses}/99999`, { Title: 'New' }, { 'If-None-Match': '*' }), 404, 'not_found');
+    expectRefused(
+      await admin.put(`${statuses}/99999`, { Title: 'New' }, { 'If-None-Match': '*' }),
+      404,
+      'not_found',
+    );
     const country = { CountryCode: refs.countryCode, CountryName: 'Changed' };
     const replaced = await admin.put('/api/v1/Countries', country, { 'If-None-Match': '*' });
     expectRefused(replaced, 412, 'precondition_failed');
@@ -144,10 +171,17 @@ describe('If-Match', () => {
     const audited = await newestAudit(admin);
     const responses = await Promise.all(
       Array.from({ length: 10 }, (_, i) =>
-        admin.put(`${statuses}/${created.body.Id}`, { Weighting: i + 1 }, { 'If-Match': tagOf(created) }),
+        admin.put(
+          `${statuses}/${created.body.Id}`,
+          { Weighting: i + 1 },
+          { 'If-Match': tagOf(created) },
+        ),
       ),
     );
-    expect(responses.map(({ status }) => status).sort()).to.deep.equal([200, ...Array(9).fill(412)]);
+    expect(responses.map(({ status }) => status).sort()).to.deep.equal([
+      200,
+      ...Array(9).fill(412),
+    ]);
     expect(await newestAudit(admin)).to.equal(audited + 1);
   });
 
@@ -155,8 +189,14 @@ describe('If-Match', () => {
     const created = await admin.post(statuses, { Title: 'Renamed' });
     const path = `${statuses}/${created.body.Id}`;
     expect(tagOf(await admin.get(path))).to.equal(tagOf(created));
-    await sql(world.acme, `update entity_statuses set weighting = 99 where id = $1`, [created.body.Id]);
-    expectRefused(await admin.put(path, { Title: 'Lost' }, { 'If-Match': tagOf(created) }), 412, 'precondition_failed');
+    await sql(world.acme, `update entity_statuses set weighting = 99 where id = $1`, [
+      created.body.Id,
+    ]);
+    expectRefused(
+      await admin.put(path, { Title: 'Lost' }, { 'If-Match': tagOf(created) }),
+      412,
+      'precondition_failed',
+    );
   });
 
   it('clients that read, add one and write with If-Match, in any order, lose no update', async () => {
@@ -206,7 +246,11 @@ describe('strict handling', () => {
     const created = await admin.post(statuses, body);
     expect(created.status).to.equal(201);
     expect(created.headers.get('preference-applied')).to.equal(null);
-    expectRefused(await admin.put(`${statuses}/${created.body.Id}`, body, strict), 400, 'validation_failed');
+    expectRefused(
+      await admin.put(`${statuses}/${created.body.Id}`, body, strict),
+      400,
+      'validation_failed',
+    );
   });
 
   it('Prefer: handling=strict names unknown and invalid fields together', async () => {
@@ -240,7 +284,11 @@ describe('strict handling', () => {
 
   it('a caller of scope Self may send strict requests that assign their own entity', async () => {
     const { body } = await admin.post('/api/v1/Entities', { Name: 'Own', EntityType: 'customer' });
-    const self = await world.loginAs(world.acme, { permissions: ['full.manage'], scope: 'Self', entityId: body.Id });
+    const self = await world.loginAs(world.acme, {
+      permissions: ['full.manage'],
+      scope: 'Self',
+      entityId: body.Id,
+    });
     const created = await self.post('/api/v1/Activity', { ActivityCode: 1, EntityId: 999 }, strict);
     expect(created.status).to.equal(201);
     expect(created.body.EntityId).to.equal(body.Id);
@@ -254,7 +302,10 @@ describe('strict handling', () => {
       ['handling=lenient', 200],
       ['strict', 200],
       ['xhandling=strict', 200],
-    ] as const)
-      expect((await admin.get(`${statuses}?x=1`, { Prefer: prefer })).status, prefer).to.equal(status);
+    ] as const) {
+      expect((await admin.get(`${statuses}?x=1`, { Prefer: prefer })).status, prefer).to.equal(
+        status,
+      );
+    }
   });
 });

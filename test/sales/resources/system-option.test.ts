@@ -13,7 +13,12 @@ describe('system options', () => {
     const { body } = await admin.post(path, { SystemOptionTypeId: 1, Value: 'on' });
     expect(body.IsActive).to.equal(true);
     expect(Date.parse(body.CreatedAt)).to.be.within(started - 1_000, Date.now() + 1_000);
-    const inactive = { SystemOptionTypeId: 1, Value: 'off', IsActive: false, CreatedAt: '1999-12-31T23:59:59+05:30' };
+    const inactive = {
+      SystemOptionTypeId: 1,
+      Value: 'off',
+      IsActive: false,
+      CreatedAt: '1999-12-31T23:59:59+05:30',
+    };
     const { body: older } = await admin.post(path, inactive);
     expect(older).to.include({ IsActive: false, CreatedAt: '1999-12-31T18:29:59.000Z' });
   });
@@ -56,17 +61,28 @@ describe('system options', () => {
     const { status, body } = await admin.post(path, { SystemOptionTypeId: 1, Value: `${Value}\n` });
     expect(status).to.equal(201);
     expect(body.Value).to.equal(Value);
-    expectRefused(await admin.post(path, { SystemOptionTypeId: 1, Value: `${Value}!!` }), 400, 'validation_failed', [
-      'Value',
-    ]);
+    expectRefused(
+      await admin.post(path, { SystemOptionTypeId: 1, Value: `${Value}!!` }),
+      400,
+      'validation_failed',
+      ['Value'],
+    );
   });
 
   it('system options are listed by type, then by id', async () => {
     const globex = await world.login(world.globex);
-    for (const SystemOptionTypeId of [2, 10, 1, 2, 1]) await globex.post(path, { SystemOptionTypeId, Value: 'on' });
-    await globex.put(`${path}/1`, { SystemOptionTypeId: 2, Value: 'moved to the end of the table' });
+    for (const SystemOptionTypeId of [2, 10, 1, 2, 1]) {
+      await globex.post(path, { SystemOptionTypeId, Value: 'on' });
+    }
+    await globex.put(`${path}/1`, {
+      SystemOptionTypeId: 2,
+      Value: 'moved to the end of the table',
+    });
     const { body } = await globex.get(path);
-    const order = body.map(({ SystemOptionTypeId, Id }: Record<string, number>) => [SystemOptionTypeId, Id]);
+    const order = body.map(({ SystemOptionTypeId, Id }: Record<string, number>) => [
+      SystemOptionTypeId,
+      Id,
+    ]);
     expect(order).to.deep.equal([
       [1, 3],
       [1, 5],

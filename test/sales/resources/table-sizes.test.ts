@@ -17,7 +17,10 @@ describe('sizes of tables with unpaged lists', () => {
     await enlargeFiles();
   });
 
-  /** Leaves the tables the files of many deleted rows, so that low limits, which tests reach soon, hold for them. */
+  /**
+   * Leaves the tables the files of many deleted rows, so that low limits, which tests reach
+   * soon, hold for them.
+   */
   async function enlargeFiles(): Promise<void> {
     const rows = {
       system_options: `(system_option_type_id, value) select 1, repeat('x', 1000) from generate_series(1, 300)`,
@@ -33,7 +36,9 @@ describe('sizes of tables with unpaged lists', () => {
          insert into ${table} ${insert};
          delete from ${table} where xmin = pg_current_xact_id()::xid`,
       );
-      const [size] = await sql(world.acme, 'select pg_table_size($1) >= 256 * 1024 as large', [table]);
+      const [size] = await sql(world.acme, 'select pg_table_size($1) >= 256 * 1024 as large', [
+        table,
+      ]);
       expect(size, table).to.deep.equal({ large: true });
     }
   }
@@ -56,8 +61,12 @@ describe('sizes of tables with unpaged lists', () => {
     expect(sizes.map(({ table_name }) => table_name)).to.have.members(
       whole.map(({ definition }) => definition.table.name),
     );
-    for (const { table_name, max_rows, max_bytes } of sizes)
-      expect([max_rows, max_bytes]).to.deep.equal([table_name === 'system_options' ? '50000' : '10000', '4194304']);
+    for (const { table_name, max_rows, max_bytes } of sizes) {
+      expect([max_rows, max_bytes]).to.deep.equal([
+        table_name === 'system_options' ? '50000' : '10000',
+        '4194304',
+      ]);
+    }
   });
 
   it('no column of a table with an unpaged list is compressed, so that the size of its files bounds its text', async () => {
@@ -72,9 +81,13 @@ describe('sizes of tables with unpaged lists', () => {
 
   it('of 20 concurrent creates with room for 7, exactly 7 succeed, and the others get limit_reached', async () => {
     await leaveRoom('system_options', { rows: 7 });
-    const responses = await Promise.all(Array.from({ length: 20 }, () => admin.post(path, option())));
+    const responses = await Promise.all(
+      Array.from({ length: 20 }, () => admin.post(path, option())),
+    );
     expect(responses.filter(({ status }) => status === 201)).to.have.length(7);
-    for (const response of responses) if (response.status !== 201) expectRefused(response, 400, 'limit_reached');
+    for (const response of responses) {
+      if (response.status !== 201) expectRefused(response, 400, 'limit_reached');
+    }
     const audited = await newestAudit(admin);
     expectRefused(await admin.post(path, option()), 400, 'limit_reached');
     expect(await newestAudit(admin)).to.equal(audited);
@@ -95,7 +108,11 @@ describe('sizes of tables with unpaged lists', () => {
     const { body } = await admin.post(path, option('x'.repeat(500)));
     await leaveRoom('system_options', { bytes: 100 });
     expectRefused(await admin.post(path, option('y'.repeat(200))), 400, 'limit_reached');
-    expectRefused(await admin.put(`${path}/${body.Id}`, option('y'.repeat(700))), 400, 'limit_reached');
+    expectRefused(
+      await admin.put(`${path}/${body.Id}`, option('y'.repeat(700))),
+      400,
+      'limit_reached',
+    );
     expect((await admin.put(`${path}/${body.Id}`, option('y'.repeat(300)))).status).to.equal(200);
     expect((await admin.post(path, option('z'.repeat(200)))).status).to.equal(201);
   });
@@ -126,12 +143,18 @@ describe('sizes of tables with unpaged lists', () => {
 
   it('rows have the same size in every time zone of a session, and a truncate makes room', async () => {
     const measure = (zone: string) =>
-      sql(world.acme, `select size.* from set_config('timezone', $1, false), measure_table('entity_statuses') size`, [
-        zone,
-      ]);
+      sql(
+        world.acme,
+        `select size.* from set_config('timezone', $1, false), measure_table('entity_statuses') size`,
+        [zone],
+      );
     expect(await measure('Asia/Kathmandu')).to.deep.equal(await measure('UTC'));
     await leaveRoom('order_statuses', { rows: 0 });
-    expectRefused(await admin.post('/api/v1/OrderStatuses', { Name: 'Closed' }), 400, 'limit_reached');
+    expectRefused(
+      await admin.post('/api/v1/OrderStatuses', { Name: 'Closed' }),
+      400,
+      'limit_reached',
+    );
     await sql(world.acme, 'truncate order_statuses');
     expect((await admin.post('/api/v1/OrderStatuses', { Name: 'Closed' })).status).to.equal(201);
   });
@@ -140,7 +163,9 @@ describe('sizes of tables with unpaged lists', () => {
     await sql(world.acme, `update table_sizes set max_rows = 10000, max_bytes = 4194304`);
     await withConnection(world.acme.adminUrl, async client => {
       await client.query(`begin; insert into order_statuses (name) values ('Uncommitted')`);
-      expect((await admin.post('/api/v1/OrderStatuses', { Name: 'Committed' })).status).to.equal(201);
+      expect((await admin.post('/api/v1/OrderStatuses', { Name: 'Committed' })).status).to.equal(
+        201,
+      );
       await client.query('rollback');
     });
   });
@@ -157,7 +182,10 @@ describe('sizes of tables with unpaged lists', () => {
     };
 
     for (const [table, rows] of Object.entries(insert)) {
-      await sql(world.acme, `update table_sizes set max_rows = 1e6, max_bytes = 1e9; insert into ${table} ${rows}`);
+      await sql(
+        world.acme,
+        `update table_sizes set max_rows = 1e6, max_bytes = 1e9; insert into ${table} ${rows}`,
+      );
       const [size] = await sql<{ rows: boolean; bytes: boolean }>(
         world.acme,
         `select pg_table_size($1) >= 28 * rows as rows, 5 * pg_table_size($1) >= bytes as bytes
@@ -269,13 +297,21 @@ describe('sizes of tables with unpaged lists', () => {
       expect((await admin.post(countries, country('N1'))).status).to.equal(201);
       const restores = await Promise.all(keys.map(key => admin.post(`${key}/restore`, {})));
       expect(restores.filter(({ status }) => status === 200)).to.have.length(9);
-      await sql(world.acme, `begin; update countries set is_deleted = true, deleted_at = now(); rollback`);
+      await sql(
+        world.acme,
+        `begin; update countries set is_deleted = true, deleted_at = now(); rollback`,
+      );
       expectRefused(await admin.post(countries, country('N2')), 400, 'limit_reached');
     });
   });
 
   it('a promotion has at most 100 entities', async () => {
-    const promotion = { PromoCode: 'MANY', Name: 'Many', DiscountType: 'Percentage', DiscountValue: 10 };
+    const promotion = {
+      PromoCode: 'MANY',
+      Name: 'Many',
+      DiscountType: 'Percentage',
+      DiscountValue: 10,
+    };
     const ids = (n: number) => Array.from({ length: n }, (_, i) => i + 1);
     await sql(
       world.acme,
@@ -286,6 +322,8 @@ describe('sizes of tables with unpaged lists', () => {
       400,
       'validation_failed',
     );
-    expect((await admin.post('/api/v1/Promotions', { ...promotion, EntityIds: ids(100) })).status).to.equal(201);
+    expect(
+      (await admin.post('/api/v1/Promotions', { ...promotion, EntityIds: ids(100) })).status,
+    ).to.equal(201);
   });
 });

@@ -14,7 +14,8 @@ describe('tax codes', () => {
     id = (await admin.post(path, { Code: 'VAT', Name: 'Standard', Rate: 25 })).body.Id;
   });
 
-  const setRate = (Rate: unknown) => admin.put(`${path}/${id}`, { Code: 'VAT', Name: 'Standard', Rate });
+  const setRate = (Rate: unknown) =>
+    admin.put(`${path}/${id}`, { Code: 'VAT', Name: 'Standard', Rate });
 
   it('a tax rate from 0 to 100 with four decimals is stored exactly and returned as a JSON number', async () => {
     await fc.assert(
@@ -31,7 +32,16 @@ describe('tax codes', () => {
 
   it('a tax rate that cannot be stored exactly is refused', async () => {
     await setRate(19);
-    for (const Rate of [-0.0001, 100.0001, 0.00001, 19.00001, 33.333333333333336, 1e-10, '19', null]) {
+    for (const Rate of [
+      -0.0001,
+      100.0001,
+      0.00001,
+      19.00001,
+      33.333333333333336,
+      1e-10,
+      '19',
+      null,
+    ]) {
       expectRefused(await setRate(Rate), 400, 'validation_failed', ['Rate']);
     }
     expect((await admin.get(`${path}/${id}`)).body.Rate).to.equal(19);
@@ -39,7 +49,11 @@ describe('tax codes', () => {
 
   it('a tax rate is stored as a decimal number, not a binary one', async () => {
     await setRate(0.1);
-    const [row] = await sql<{ rate: string }>(world.acme, 'select rate::text from tax_codes where id = $1', [id]);
+    const [row] = await sql<{ rate: string }>(
+      world.acme,
+      'select rate::text from tax_codes where id = $1',
+      [id],
+    );
     expect(row?.rate).to.equal('0.1000');
   });
 });

@@ -51,7 +51,12 @@ describe('recorded usage', () => {
   /** Sends requests and counts them, as a client can. */
   function counting(client: Client) {
     const sums: Sums = { requests: 0, refused: 0, writes: 0, bytes: 0 };
-    const send = async (method: string, path: string, body?: unknown, headers?: Record<string, string>) => {
+    const send = async (
+      method: string,
+      path: string,
+      body?: unknown,
+      headers?: Record<string, string>,
+    ) => {
       const response: ApiResponse = await client.send(method, path, body, headers);
       const { status } = response;
       sums.requests++;
@@ -63,22 +68,30 @@ describe('recorded usage', () => {
     const head = async (): Promise<void> => {
       const headers = { Authorization: `Bearer ${client.tokens?.accessToken}` };
       const response = await fetch(`${client.url}${list}`, { method: 'HEAD', headers });
-      expect(Number(response.headers.get('content-length'))).to.be.above(0); // of the body that a GET would get
+      // of the body that a GET would get
+      expect(Number(response.headers.get('content-length'))).to.be.above(0);
       sums.requests++;
     };
     return { sums, send, head };
   }
 
-  /** Sends some of each kind of request. @param mark makes the names of its records unique */
+  /**
+   * Sends some of each kind of request.
+   * @param mark makes the names of its records unique
+   */
   async function load({ send, head }: ReturnType<typeof counting>, mark: string): Promise<void> {
     const { headers } = await send('GET', list);
-    expect((await send('GET', list, undefined, { 'If-None-Match': headers.get('etag') ?? '' })).status).to.equal(304);
+    expect(
+      (await send('GET', list, undefined, { 'If-None-Match': headers.get('etag') ?? '' })).status,
+    ).to.equal(304);
     await head();
     const created = await send('POST', taxCodes, { Code: `U${mark}`, Name: 'Usage', Rate: 1 });
     expect(created.status).to.equal(201);
     expect((await send('GET', `${list}/4711`)).status).to.equal(404);
     expect((await send('POST', taxCodes, { Code: '' })).status).to.equal(400);
-    expect((await send('POST', entities, { Name: `Ünit ${mark}`, EntityType: 'customer' })).status).to.equal(201);
+    expect(
+      (await send('POST', entities, { Name: `Ünit ${mark}`, EntityType: 'customer' })).status,
+    ).to.equal(201);
     const exported = await send('GET', entities, undefined, { Accept: 'text/csv' });
     expect(exported.headers.get('content-type')).to.match(/^text\/csv/);
     expect(exported.headers.has('content-length')).to.equal(false);
@@ -119,7 +132,9 @@ describe('recorded usage', () => {
     await anonymous.get(list, { 'X-Tenant': world.globex.guid });
     await clients.globex.at(url).withToken(`${clients.globex.tokens?.accessToken}x`).get(list);
 
-    await execute(`update tenants set schema_version = '0001-before' where id = ?`, [world.globex.id]);
+    await execute(`update tenants set schema_version = '0001-before' where id = ?`, [
+      world.globex.id,
+    ]);
     const { send } = counting(clients.globex.at(url));
     const status = async (): Promise<number> =>
       (await send('GET', list, undefined, { 'Cache-Control': 'no-cache' })).status;
@@ -136,7 +151,10 @@ describe('recorded usage', () => {
     await service.stop();
 
     const after = await recordedOf(world.globex);
-    expect({ requests: after.requests - before.requests, refused: after.refused - before.refused }).to.deep.equal({
+    expect({
+      requests: after.requests - before.requests,
+      refused: after.refused - before.refused,
+    }).to.deep.equal({
       requests,
       refused: 1,
     });
@@ -159,7 +177,9 @@ describe('recorded usage', () => {
     await recorder.stop();
     await service.stop();
 
-    expect((await recordedOf(world.acme)).requests - before.requests).to.equal(client.sums.requests + 1);
+    expect((await recordedOf(world.acme)).requests - before.requests).to.equal(
+      client.sums.requests + 1,
+    );
   });
 
   it('nothing is counted twice while the network to the control database breaks in the middle, and what is lost is said', async () => {
@@ -183,7 +203,9 @@ describe('recorded usage', () => {
     }
 
     const recorded = (await recordedOf(world.acme)).requests - before.requests;
-    const lost = lines.filter(({ event }) => event === 'usage_lost').reduce((sum, { requests }) => sum + requests, 0);
+    const lost = lines
+      .filter(({ event }) => event === 'usage_lost')
+      .reduce((sum, { requests }) => sum + requests, 0);
     expect(recorded).to.be.within(counted - lost, counted);
   });
 
@@ -195,7 +217,11 @@ describe('recorded usage', () => {
       await store.write(counts);
       if (lost-- > 0) throw outcomeUnknown(new Error('the confirmation was lost'));
     };
-    const recorder = new UsageRecorder({ store: { ...store, write }, log: pino({ enabled: false }), now: Date.now });
+    const recorder = new UsageRecorder({
+      store: { ...store, write },
+      log: pino({ enabled: false }),
+      now: Date.now,
+    });
 
     for (let i = 0; i < 5; i++) {
       recorder.count(world.acme.guid, request);
@@ -251,7 +277,8 @@ describe('recorded usage', () => {
 
   it('each request is in the hour in which it ended, and an outage of days keeps the sums', async () => {
     const dayMs = 24 * hourMs;
-    let now = Math.floor(Date.now() / dayMs) * dayMs - 30 * dayMs - 1_000; // a second before midnight
+    // a second before midnight
+    let now = Math.floor(Date.now() / dayMs) * dayMs - 30 * dayMs - 1_000;
     const recorder = openRecorder(world.control, () => now);
 
     for (let hour = 0; hour < 60; hour++) {
@@ -276,7 +303,11 @@ describe('recorded usage', () => {
 
   const request = { method: 'GET', status: 200, bytes: 10 };
 
-  function openRecorder(control: ControlDatabase, now = Date.now, log = pino({ enabled: false })): UsageRecorder {
+  function openRecorder(
+    control: ControlDatabase,
+    now = Date.now,
+    log = pino({ enabled: false }),
+  ): UsageRecorder {
     return new UsageRecorder({ store: createUsageStore(control), log, now });
   }
 });

@@ -30,7 +30,12 @@ describe('usage of a tenant over the API', () => {
     expect(status).to.equal(200);
     return body;
   };
-  const add = (tenant: TestTenant, hour: string, requests: number, bytes: number | null): Promise<unknown> =>
+  const add = (
+    tenant: TestTenant,
+    hour: string,
+    requests: number,
+    bytes: number | null,
+  ): Promise<unknown> =>
     execute(
       `insert into tenant_usage (tenant_id, hour, requests, refused, writes, response_bytes, database_ms, database_bytes)
        values (?, ?, ?, 1, 2, 300, 4.4, ?)`,
@@ -56,7 +61,13 @@ describe('usage of a tenant over the API', () => {
     await add(world.acme, '2026-02-04T00:00Z', 40, 3_000);
     await add(world.globex, '2026-02-03T10:00Z', 7, 9_000);
 
-    const day = (date: string, requests: number, hours: number, size: number, at: string): Usage => ({
+    const day = (
+      date: string,
+      requests: number,
+      hours: number,
+      size: number,
+      at: string,
+    ): Usage => ({
       StartsAt: `${date}T00:00:00.000Z`,
       Requests: requests,
       Refused: hours,
@@ -75,10 +86,14 @@ describe('usage of a tenant over the API', () => {
 
     const others = `&tenant=acme&slug=acme&tenantId=${world.acme.id}&guid=${world.acme.guid}`;
     for (const parameters of [february, `${february}${others}`]) {
-      expect(await read(clients.globex, parameters)).to.deep.equal([day('2026-02-03', 7, 1, 9_000, '10:00')]);
+      expect(await read(clients.globex, parameters)).to.deep.equal([
+        day('2026-02-03', 7, 1, 9_000, '10:00'),
+      ]);
     }
 
-    const named = await clients.globex.send('GET', `${path}${february}`, undefined, { 'X-Tenant': world.acme.guid });
+    const named = await clients.globex.send('GET', `${path}${february}`, undefined, {
+      'X-Tenant': world.acme.guid,
+    });
     expect(named.status).to.equal(200);
     expect(named.body).to.deep.equal([day('2026-02-03', 7, 1, 9_000, '10:00')]);
   });
@@ -86,8 +101,12 @@ describe('usage of a tenant over the API', () => {
   it('from and to are rounded down to the hour, so consecutive periods count no hour twice', async () => {
     const hours = async (from: string, to: string): Promise<string[]> =>
       (await read(clients.acme, `?from=${from}&to=${to}&by=hour`)).map(({ StartsAt }) => StartsAt);
-    expect(await hours('2026-02-03T10:59:00Z', '2026-02-03T11:59:00Z')).to.deep.equal(['2026-02-03T10:00:00.000Z']);
-    expect(await hours('2026-02-03T11:59:00Z', '2026-02-04T00:30:00Z')).to.deep.equal(['2026-02-03T11:00:00.000Z']);
+    expect(await hours('2026-02-03T10:59:00Z', '2026-02-03T11:59:00Z')).to.deep.equal([
+      '2026-02-03T10:00:00.000Z',
+    ]);
+    expect(await hours('2026-02-03T11:59:00Z', '2026-02-04T00:30:00Z')).to.deep.equal([
+      '2026-02-03T11:00:00.000Z',
+    ]);
     expect(await hours('2026-02-03T12:59:00%2B01:00', '2026-02-04T01:00:00Z')).to.deep.equal([
       '2026-02-03T11:00:00.000Z',
       '2026-02-04T00:00:00.000Z',
@@ -115,8 +134,14 @@ describe('usage of a tenant over the API', () => {
   });
 
   it('a caller of scope Self, or without users.manage, gets 403', async () => {
-    const self = await world.loginAs(world.acme, { permissions: ['users.manage'], scope: 'Self', entityId: null });
-    const reader = await world.loginAs(world.acme, { permissions: ['users.read', 'full.read', 'reports.read'] });
+    const self = await world.loginAs(world.acme, {
+      permissions: ['users.manage'],
+      scope: 'Self',
+      entityId: null,
+    });
+    const reader = await world.loginAs(world.acme, {
+      permissions: ['users.read', 'full.read', 'reports.read'],
+    });
     for (const client of [self, reader]) {
       const { status, body } = await client.get(path);
       expect(status).to.equal(403);

@@ -15,7 +15,10 @@ describe('retries of webhooks beside a slow receiver', function () {
     const slowMs = 8_000; // the sender waits for 10 s
     const changes = 5;
     let isDown = true;
-    receiver.respond('/slow', response => void setTimeout(() => response.writeHead(204).end(), slowMs).unref());
+    receiver.respond(
+      '/slow',
+      response => void setTimeout(() => response.writeHead(204).end(), slowMs).unref(),
+    );
     receiver.respond('/failing', response => {
       response.writeHead(isDown ? 500 : 204).end();
       isDown = false;
@@ -26,7 +29,9 @@ describe('retries of webhooks beside a slow receiver', function () {
     }
 
     for (let change = 0; change < changes; change++) {
-      expect((await admin.post('/api/v1/OrderStatuses', { Name: `Status ${change}` })).status).to.equal(201);
+      expect(
+        (await admin.post('/api/v1/OrderStatuses', { Name: `Status ${change}` })).status,
+      ).to.equal(201);
     }
     await eventually(() => receiver.at('/failing').length === changes + 1, 90_000);
 

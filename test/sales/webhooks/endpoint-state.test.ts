@@ -28,7 +28,15 @@ describe('the state of an endpoint', () => {
       now = state.nextAttemptAt!;
     }
     expect(waits.slice(0, retryDelaysMs.length)).to.deep.equal([
-      ...[5_000, 300_000, 1_800_000, 2 * hour, 5 * hour, 10 * hour, 14 * hour, 20 * hour, 24 * hour],
+      5_000,
+      300_000,
+      1_800_000,
+      2 * hour,
+      5 * hour,
+      10 * hour,
+      14 * hour,
+      20 * hour,
+      24 * hour,
     ]);
     expect(waits.slice(retryDelaysMs.length)).to.deep.equal([24 * hour, 24 * hour]);
     expect(now - startedAt)
@@ -50,15 +58,24 @@ describe('the state of an endpoint', () => {
       return sent;
     });
 
-    expect(waits).to.deep.equal(retryDelaysMs.map((at, failures) => ({ at, failures: failures + 1 })));
+    expect(waits).to.deep.equal(
+      retryDelaysMs.map((at, failures) => ({ at, failures: failures + 1 })),
+    );
     const last = { failures: retryDelaysMs.length };
-    expect(afterAttempt(fresh, last, failure, { now: 0, random: 0 })).to.deep.equal({ endpoint: fresh, sent: 'done' });
-    expect(afterAttempt(fresh, last, success, { now: 0, random: 0 })).to.deep.equal({ endpoint: fresh, sent: 'done' });
+    expect(afterAttempt(fresh, last, failure, { now: 0, random: 0 })).to.deep.equal({
+      endpoint: fresh,
+      sent: 'done',
+    });
+    expect(afterAttempt(fresh, last, success, { now: 0, random: 0 })).to.deep.equal({
+      endpoint: fresh,
+      sent: 'done',
+    });
   });
 
   it('Retry-After lengthens a wait up to a day, and status 410 disables without a loss', () => {
     const wait = (retryAfterMs: number) =>
-      afterAttempt(fresh, change, { ...failure, retryAfterMs }, { now: 0, random: 0 }).endpoint.nextAttemptAt;
+      afterAttempt(fresh, change, { ...failure, retryAfterMs }, { now: 0, random: 0 }).endpoint
+        .nextAttemptAt;
     expect([wait(1_000), wait(60_000), wait(1e12)]).to.deep.equal([5_000, 60_000, 24 * hour]);
     const gone = { ...failure, status: 410 };
     const stopped = afterAttempt(fresh, change, gone, { now: 7, random: 0 });
@@ -77,8 +94,9 @@ describe('the state of an endpoint', () => {
           const step = afterAttempt(state, change, outcome, { now, random });
           expect(step.sent).to.equal(outcome === success ? 'done' : 'stay');
           state = step.endpoint;
-          if (outcome === success) expect(state).to.deep.equal(fresh);
-          else {
+          if (outcome === success) {
+            expect(state).to.deep.equal(fresh);
+          } else {
             const delay = retryDelaysMs[state.failures - 1] ?? 24 * hour;
             expect(state.nextAttemptAt! - now).to.be.within(delay - 1, delay * 1.1 + 1);
           }

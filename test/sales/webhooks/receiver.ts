@@ -33,13 +33,21 @@ export async function startReceiver(): Promise<Receiver> {
     const text = (await buffer(request)).toString();
     const headers = request.headers as Record<string, string>;
     const path = request.url ?? '';
-    const message = { id: headers['webhook-id'] ?? '', path, body: JSON.parse(text), headers, text };
+    const message = {
+      id: headers['webhook-id'] ?? '',
+      path,
+      body: JSON.parse(text),
+      headers,
+      text,
+    };
     messages.push(message);
     const answer = answers.get(path);
     if (answer) answer(response, message);
     else response.writeHead(204).end();
   };
-  const server = createServer((request, response) => void handle(request, response).catch(() => response.destroy()));
+  const server = createServer(
+    (request, response) => void handle(request, response).catch(() => response.destroy()),
+  );
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
   return {
@@ -55,7 +63,10 @@ export async function startReceiver(): Promise<Receiver> {
   };
 }
 
-/** Verifies a message with the reference library. @throws when the signature is not right */
+/**
+ * Verifies a message with the reference library.
+ * @throws when the signature is not right
+ */
 export function verify(secret: string, { text, headers }: ReceivedMessage): void {
   new Webhook(secret).verify(text, headers);
 }

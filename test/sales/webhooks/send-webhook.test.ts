@@ -44,43 +44,109 @@ describe('the sender of webhooks', () => {
 
   it('no address that is not public is accepted, in whatever form it is written', () => {
     const refused = [
-      ...['127.0.0.1', '127.255.255.254', '10.0.0.1', '172.16.0.1', '192.168.1.1', '169.254.169.254', '100.64.0.1'],
-      ...['100.100.100.200', '0.0.0.0', '0.1.2.3', '224.0.0.1', '239.255.255.255', '240.0.0.1', '255.255.255.255'],
-      ...['192.0.0.1', '192.0.2.1', '198.18.0.1', '198.51.100.1', '203.0.113.1', '168.63.129.16'],
-      ...['::', '::1', '::127.0.0.1', '::ffff:127.0.0.1', '::ffff:8.8.8.8', '::ffff:0:8.8.8.8', '64:ff9b::8.8.8.8'],
-      ...['fe80::1', 'fec0::1', 'fc00::1', 'fd00:ec2::254', 'ff02::1', '2002:7f00:1::', '2001:db8::1', '2001::1', 'x'],
+      '127.0.0.1',
+      '127.255.255.254',
+      '10.0.0.1',
+      '172.16.0.1',
+      '192.168.1.1',
+      '169.254.169.254',
+      '100.64.0.1',
+      '100.100.100.200',
+      '0.0.0.0',
+      '0.1.2.3',
+      '224.0.0.1',
+      '239.255.255.255',
+      '240.0.0.1',
+      '255.255.255.255',
+      '192.0.0.1',
+      '192.0.2.1',
+      '198.18.0.1',
+      '198.51.100.1',
+      '203.0.113.1',
+      '168.63.129.16',
+      '::',
+      '::1',
+      '::127.0.0.1',
+      '::ffff:127.0.0.1',
+      '::ffff:8.8.8.8',
+      '::ffff:0:8.8.8.8',
+      '64:ff9b::8.8.8.8',
+      'fe80::1',
+      'fec0::1',
+      'fc00::1',
+      'fd00:ec2::254',
+      'ff02::1',
+      '2002:7f00:1::',
+      '2001:db8::1',
+      '2001::1',
+      'x',
     ];
     expect(refused.filter(isPublicAddress)).to.deep.equal([]);
-    const accepted = ['8.8.8.8', '93.184.215.14', '2606:4700:4700::1111', '2a00:1450:4001:800::200e'];
+    const accepted = [
+      '8.8.8.8',
+      '93.184.215.14',
+      '2606:4700:4700::1111',
+      '2a00:1450:4001:800::200e',
+    ];
     expect(accepted.filter(isPublicAddress)).to.deep.equal(accepted);
   });
 
   it('a URL is refused for its scheme, port, credentials, fragment, or an address in any spelling', () => {
     const refused = [
-      ...['http://hooks.example.com/', 'ftp://hooks.example.com/', 'https://hooks.example.com:8080/', 'hooks', ''],
-      ...[
-        'https://localhost/',
-        'https://localhost./',
-        'https://db.internal/',
-        'https://printer.local/',
-        'https://intranet/',
-      ],
-      ...['https://user@hooks.example.com/', 'https://:secret@hooks.example.com/', 'https://hooks.example.com/#x'],
-      ...['https://127.0.0.1/', 'https://0x7f.1/', 'https://2130706433/', 'https://0177.0.0.1/', 'https://[::1]/'],
-      ...['https://[::ffff:127.0.0.1]/', 'https://169.254.169.254/latest/', 'https://127.0.0.1:8443/'],
+      'http://hooks.example.com/',
+      'ftp://hooks.example.com/',
+      'https://hooks.example.com:8080/',
+      'hooks',
+      '',
+      'https://localhost/',
+      'https://localhost./',
+      'https://db.internal/',
+      'https://printer.local/',
+      'https://intranet/',
+      'https://user@hooks.example.com/',
+      'https://:secret@hooks.example.com/',
+      'https://hooks.example.com/#x',
+      'https://127.0.0.1/',
+      'https://0x7f.1/',
+      'https://2130706433/',
+      'https://0177.0.0.1/',
+      'https://[::1]/',
+      'https://[::ffff:127.0.0.1]/',
+      'https://169.254.169.254/latest/',
+      'https://127.0.0.1:8443/',
     ];
-    expect(refused.filter(url => refusedUrl(url, ['other.example:8080']) === undefined)).to.deep.equal([]);
-    for (const url of ['https://hooks.example.com/', 'https://hooks.example.com:8443/x?y=1', 'https://8.8.8.8/'])
+    expect(
+      refused.filter(url => refusedUrl(url, ['other.example:8080']) === undefined),
+    ).to.deep.equal([]);
+    for (const url of [
+      'https://hooks.example.com/',
+      'https://hooks.example.com:8443/x?y=1',
+      'https://8.8.8.8/',
+    ]) {
       expect(refusedUrl(url, []), url).to.equal(undefined);
+    }
     expect(refusedUrl('http://127.0.0.1:8080/', ['127.0.0.1:8080'])).to.equal(undefined);
     expect(refusedUrl('http://127.0.0.1:8081/', ['127.0.0.1:8080'])).to.be.a('string');
   });
 
   it('receivers that the operator trusts are hosts with ports, as URLs have them', () => {
-    const read = (receivers: string) => readConfig({ WEBHOOK_TRUSTED_RECEIVERS: receivers }).trustedReceivers;
+    const read = (receivers: string) =>
+      readConfig({ WEBHOOK_TRUSTED_RECEIVERS: receivers }).trustedReceivers;
     expect(read(' a.internal:8080 ,,[::1]:9000')).to.deep.equal(['a.internal:8080', '[::1]:9000']);
-    for (const value of ['a.internal', 'A.internal:80', 'a:99999', 'user@a:80', 'a/b:80', 'a b:80', 'a%zz:80'])
-      expect(() => read(value), value).to.throw(ConfigError, 'must be a comma-separated list of hosts with ports');
+    for (const value of [
+      'a.internal',
+      'A.internal:80',
+      'a:99999',
+      'user@a:80',
+      'a/b:80',
+      'a b:80',
+      'a%zz:80',
+    ]) {
+      expect(() => read(value), value).to.throw(
+        ConfigError,
+        'must be a comma-separated list of hosts with ports',
+      );
+    }
   });
 
   it('a name with one address that is not public is refused, and nothing is connected to', async () => {
@@ -139,8 +205,14 @@ describe('the sender of webhooks', () => {
       );
     expect(await send('hooks.test', cert)).to.include({ error: null, status: 200 });
     expect(names).to.deep.equal(['hooks.test', `hooks.test:${port}`]);
-    expect(await send('other.test', cert), 'another name').to.include({ status: null, error: 'TLS' });
-    expect(await send('hooks.test'), 'an unknown authority').to.include({ status: null, error: 'TLS' });
+    expect(await send('other.test', cert), 'another name').to.include({
+      status: null,
+      error: 'TLS',
+    });
+    expect(await send('hooks.test'), 'an unknown authority').to.include({
+      status: null,
+      error: 'TLS',
+    });
     expect(names).to.have.length(2);
   });
 
@@ -171,18 +243,27 @@ describe('the sender of webhooks', () => {
   });
 
   it('a receiver that hangs, closes early or is not there leads to an error that reveals nothing else', async () => {
-    expect(await sendTo(() => {}, { timeoutMs: 100 })).to.include({ status: null, error: 'timeout' });
-    const switching = 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n';
+    expect(await sendTo(() => {}, { timeoutMs: 100 })).to.include({
+      status: null,
+      error: 'timeout',
+    });
+    const switching =
+      'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n';
     const switched = sendTo(request => request.socket.write(switching), { timeoutMs: 100 });
     expect(await switched, '101').to.include({ status: null, error: 'timeout' });
-    expect(await sendTo(request => request.socket.destroy())).to.include({ status: null, error: 'no connection' });
+    expect(await sendTo(request => request.socket.destroy())).to.include({
+      status: null,
+      error: 'no connection',
+    });
     const port = await freePort();
     const sender = createSender({ trusted: [`127.0.0.1:${port}`] });
     const absent = await sender.send({ ...message, url: `http://127.0.0.1:${port}/` }, never);
     expect(absent).to.include({ status: null, error: 'no connection' });
     const plain = await serve((_, response) => void response.end());
     const secure = createSender({ trusted: [`127.0.0.1:${plain}`] });
-    expect(await secure.send({ ...message, url: `https://127.0.0.1:${plain}/` }, never)).to.include({ error: 'TLS' });
+    expect(await secure.send({ ...message, url: `https://127.0.0.1:${plain}/` }, never)).to.include(
+      { error: 'TLS' },
+    );
   });
 
   it('a status arrives although the body is cut off, and Retry-After is read as seconds or as a date', async () => {
@@ -191,11 +272,19 @@ describe('the sender of webhooks', () => {
       response.write('begun', () => response.destroy());
     });
     expect(cut).to.include({ error: null, status: 200 });
-    const busy = await sendTo((_, response) => void response.writeHead(503, { 'Retry-After': '120' }).end('busy'));
+    const busy = await sendTo(
+      (_, response) => void response.writeHead(503, { 'Retry-After': '120' }).end('busy'),
+    );
     expect(busy).to.include({ status: 503, retryAfterMs: 120_000, response: 'busy' });
-    const dates = { Date: 'Fri, 01 Jan 2100 12:00:00 GMT', 'Retry-After': 'Fri, 01 Jan 2100 12:02:00 GMT' };
+    const dates = {
+      Date: 'Fri, 01 Jan 2100 12:00:00 GMT',
+      'Retry-After': 'Fri, 01 Jan 2100 12:02:00 GMT',
+    };
     const later = await sendTo((_, response) => void response.writeHead(429, dates).end());
-    expect(later, 'by the clock of the receiver').to.include({ status: 429, retryAfterMs: 120_000 });
+    expect(later, 'by the clock of the receiver').to.include({
+      status: 429,
+      retryAfterMs: 120_000,
+    });
     const gone = await sendTo((_, response) => void response.writeHead(410).end());
     expect(gone).to.include({ status: 410 });
   });
@@ -204,6 +293,8 @@ describe('the sender of webhooks', () => {
     const stopping = new AbortController();
     const port = await serve(() => stopping.abort());
     const sender = createSender({ trusted: [`127.0.0.1:${port}`] });
-    expect(await sender.send({ ...message, url: `http://127.0.0.1:${port}/` }, stopping.signal)).to.equal(undefined);
+    expect(
+      await sender.send({ ...message, url: `http://127.0.0.1:${port}/` }, stopping.signal),
+    ).to.equal(undefined);
   });
 });

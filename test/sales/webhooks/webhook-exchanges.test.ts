@@ -38,10 +38,13 @@ describe('webhooks of a tenant whose data is exchanged', () => {
     expect((await client.post('/api/v1/Currency', { Code, Name: Code })).status).to.equal(201);
   };
   const arrived = (path: string, code: string) =>
-    receiver.at(path).find(({ body }) => (body.data.Record as { Code: string } | undefined)?.Code === code);
+    receiver
+      .at(path)
+      .find(({ body }) => (body.data.Record as { Code: string } | undefined)?.Code === code);
   const webhooks = async (client: Client): Promise<string[]> =>
     (await client.get('/api/v1/Webhooks')).body.map(
-      ({ Url, IsEnabled }: { Url: string; IsEnabled: boolean }) => `${new URL(Url).pathname} ${IsEnabled}`,
+      ({ Url, IsEnabled }: { Url: string; IsEnabled: boolean }) =>
+        `${new URL(Url).pathname} ${IsEnabled}`,
     );
   const deliveries = async ({ Id }: Made): Promise<number> =>
     (await acme.get(`/api/v1/Webhooks/${Id}/Deliveries`)).body.length;
@@ -55,19 +58,23 @@ describe('webhooks of a tenant whose data is exchanged', () => {
     rotated = await make(acme, '/rotated');
     await make(globex, '/globex');
     await addCurrency(acme, 'EUR');
-    for (const path of ['/gone', '/disabled', '/rotated']) await eventually(() => arrived(path, 'EUR'));
+    for (const path of ['/gone', '/disabled', '/rotated']) {
+      await eventually(() => arrived(path, 'EUR'));
+    }
     await eventually(async () => (await deliveries(rotated)) > 0);
     await backUp(environment);
   });
 
   it('restore swap and restore back leave receivers and secrets as they are now: none that was removed comes back', async () => {
-    // given: since the archive, one is deleted, one disabled, one has a new secret, and one is new
+    // given: since the archive, one is deleted, one disabled, one has a new secret, and one is
+    // new
     expect((await acme.delete(`/api/v1/Webhooks/${gone.Id}`)).status).to.equal(204);
     const { body: stored } = await acme.get(`/api/v1/Webhooks/${disabled.Id}`);
     const { Url, Resources } = stored;
-    expect((await acme.put(`/api/v1/Webhooks/${disabled.Id}`, { Url, Resources, IsEnabled: false })).status).to.equal(
-      200,
-    );
+    expect(
+      (await acme.put(`/api/v1/Webhooks/${disabled.Id}`, { Url, Resources, IsEnabled: false }))
+        .status,
+    ).to.equal(200);
     const { body: secret } = await acme.post(`/api/v1/Webhooks/${rotated.Id}/rotate`);
     const added = await make(acme, '/added');
     const counted = await deliveries(rotated);
@@ -91,7 +98,9 @@ describe('webhooks of a tenant whose data is exchanged', () => {
       verify(secret.Secret, old);
       verify(added.Secret, fresh);
     }
-    const others = receiver.messages.slice(before).filter(({ path }) => ['/gone', '/disabled'].includes(path));
+    const others = receiver.messages
+      .slice(before)
+      .filter(({ path }) => ['/gone', '/disabled'].includes(path));
     expect(others).to.deep.equal([]);
     expect(await webhooks(globex)).to.deep.equal(['/globex true']);
     expect(receiver.at('/globex')).to.deep.equal([]);
@@ -120,7 +129,10 @@ describe('webhooks of a tenant whose data is exchanged', () => {
     await eventually(() =>
       receiver.messages
         .slice(before)
-        .some(({ path, body }) => path === '/rotated' && (body.data.Record as { Code?: string })?.Code === 'BBB'),
+        .some(
+          ({ path, body }) =>
+            path === '/rotated' && (body.data.Record as { Code?: string })?.Code === 'BBB',
+        ),
     );
   });
 });

@@ -44,8 +44,11 @@ describe('webhooks of several processes', () => {
     );
     for (let count = 0; count < changes; count++) {
       if (count === changes / 2) killed.process.kill('SIGKILL');
-      for (const client of clients)
-        expect((await client.post('/api/v1/OrderStatuses', { Name: `Status ${count}` })).status).to.equal(201);
+      for (const client of clients) {
+        expect(
+          (await client.post('/api/v1/OrderStatuses', { Name: `Status ${count}` })).status,
+        ).to.equal(201);
+      }
     }
     for (const [tenant, path] of tenants) {
       const rows = await sql<{ id: number }>(
@@ -63,7 +66,9 @@ describe('webhooks of several processes', () => {
   it('what the service stores of a sent change is no reason to serve its tenant again', async () => {
     const client = await world.login(world.globex);
     const rows = (text: string) =>
-      controlSql<{ written: string }>(world, text, [world.globex.database]).then(([row]) => row?.written);
+      controlSql<{ written: string }>(world, text, [world.globex.database]).then(
+        ([row]) => row?.written,
+      );
     const polled = () =>
       rows(`select polled as written from webhook_tenants w join tenants t on t.id = tenant_id
              where database_name = ? and due_at is null and leased_until <= now()`);

@@ -29,7 +29,12 @@ describe('the queue of tenants with webhooks', () => {
       await queue.release(leased!, served);
     };
     const isDue = async () =>
-      (await controlSql<{ due: boolean }>(world, 'select due_at is not null as due from webhook_tenants'))[0]?.due;
+      (
+        await controlSql<{ due: boolean }>(
+          world,
+          'select due_at is not null as due from webhook_tenants',
+        )
+      )[0]?.due;
     await queue.activate(acme.id, () => createTenantKey(installation.secrets, acme.guid));
 
     await serve();
@@ -38,8 +43,13 @@ describe('the queue of tenants with webhooks', () => {
     await poll('after the last look');
     expect(await isDue(), 'after a poll that has seen more').to.equal(true);
     await serve(() => poll(written));
-    expect(await isDue(), 'after a poll during the service that has seen what the last look had').to.equal(false);
+    expect(
+      await isDue(),
+      'after a poll during the service that has seen what the last look had',
+    ).to.equal(false);
     await serve(() => poll('something else'));
-    expect(await isDue(), 'after a poll during the service that has seen something else').to.equal(true);
+    expect(await isDue(), 'after a poll during the service that has seen something else').to.equal(
+      true,
+    );
   });
 });

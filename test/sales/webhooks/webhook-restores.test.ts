@@ -25,15 +25,20 @@ describe('webhooks of restored data and copies', () => {
     await eventually(() => received().includes(Code));
   };
   const received = () =>
-    receiver.at('/hook').flatMap(({ body }) => (body.data.Record as { Code: string } | undefined)?.Code ?? []);
+    receiver
+      .at('/hook')
+      .flatMap(({ body }) => (body.data.Record as { Code: string } | undefined)?.Code ?? []);
   const now = async (): Promise<string> =>
     (await admin.get('/api/v1/Changes?after=now')).headers.get('next-cursor') ?? '';
-  const codeAfter = async (cursor: string) => (await admin.get(`/api/v1/Changes?after=${cursor}`)).body.code;
+  const codeAfter = async (cursor: string) =>
+    (await admin.get(`/api/v1/Changes?after=${cursor}`)).body.code;
   /** Waits, because a transaction of another test may hold changes back for a moment. */
   const expectCurrencies = (cursor: string, codes: string[]) =>
     eventually(async () => {
       const { body } = await admin.get(`/api/v1/Changes?after=${cursor}&include=record`);
-      expect(body.map(({ Record }: { Record: { Code: string } }) => Record.Code)).to.deep.equal(codes);
+      expect(body.map(({ Record }: { Record: { Code: string } }) => Record.Code)).to.deep.equal(
+        codes,
+      );
       return true;
     });
   const gaps = () => receiver.at('/hook').filter(({ body }) => body.type === 'webhook.gap');
@@ -51,7 +56,10 @@ describe('webhooks of restored data and copies', () => {
   it('after restore swap and back, cursors get 410, and each endpoint webhook.gap, also if it fails at first, and what follows', async () => {
     await addCurrency('EUR');
     const { body: webhooks } = await admin.get('/api/v1/Webhooks');
-    await eventually(async () => (await admin.get(`/api/v1/Webhooks/${webhooks[0].Id}/Deliveries`)).body.length > 0);
+    await eventually(
+      async () =>
+        (await admin.get(`/api/v1/Webhooks/${webhooks[0].Id}/Deliveries`)).body.length > 0,
+    );
     await tenant('backup', 'init');
     await tenant('backup', 'run', '--all');
     const archivedAt = new Date().toISOString();
@@ -74,12 +82,16 @@ describe('webhooks of restored data and copies', () => {
     receiver.respond('/hook', response => response.writeHead(failures++ === 0 ? 500 : 204).end());
     await tenant('restore', 'back', 'acme', '--yes');
     await eventually(() => failures > 0);
-    for (const cursor of [restored, before]) expect(await codeAfter(cursor)).to.equal('cursor_expired');
+    for (const cursor of [restored, before]) {
+      expect(await codeAfter(cursor)).to.equal('cursor_expired');
+    }
     await addCurrency('SEK');
     expect(gaps().map(({ id }) => id)).to.have.length(3);
     const types = receiver.at('/hook').map(({ body }) => body.type);
     expect(types.slice(-3), 'the failed gap, the gap, and what follows').to.deep.equal([
-      ...['webhook.gap', 'webhook.gap', 'currency.created'],
+      'webhook.gap',
+      'webhook.gap',
+      'currency.created',
     ]);
     expect(received()).to.deep.equal(['EUR', 'CHF', 'NOK', 'SEK']);
   });
@@ -87,26 +99,40 @@ describe('webhooks of restored data and copies', () => {
   it('a clone sends nothing: it is isolated, and its endpoints need a new secret', async () => {
     await tenant('clone', 'acme', 'acme-copy');
     const before = receiver.messages.length;
-    const [clone] = await controlSql<{ guid: string }>(world, `select guid from tenants where slug = 'acme-copy'`);
+    const [clone] = await controlSql<{ guid: string }>(
+      world,
+      `select guid from tenants where slug = 'acme-copy'`,
+    );
     const client = await world.login({ ...world.acme, guid: clone!.guid });
-    expect((await client.post('/api/v1/Currency', { Code: 'JPY', Name: 'Yen' })).status).to.equal(201);
+    expect((await client.post('/api/v1/Currency', { Code: 'JPY', Name: 'Yen' })).status).to.equal(
+      201,
+    );
     const { body: copied } = await client.get('/api/v1/Webhooks');
     expect(copied).to.have.length(1);
     expect((await client.post(`/api/v1/Webhooks/${copied[0].Id}/test`)).status).to.equal(202);
     await addCurrency('USD');
     expect(
-      receiver.messages.slice(before).map(({ body }) => (body.data.Record as { Code: string }).Code),
+      receiver.messages
+        .slice(before)
+        .map(({ body }) => (body.data.Record as { Code: string }).Code),
     ).to.deep.equal(['USD']);
   });
 
   it('after a restore of the control database that does not know the webhooks, a new secret is all that they need', async () => {
     await controlSql(world, 'delete from webhook_tenants');
-    const { code, stderr } = await runCommand('scripts/control.ts', ['after-restore', '--yes'], world.environment);
+    const { code, stderr } = await runCommand(
+      'scripts/control.ts',
+      ['after-restore', '--yes'],
+      world.environment,
+    );
     expect(code, stderr).to.equal(0);
     admin = await eventually(() => world.login(world.acme));
     const [{ Id }] = (await admin.get('/api/v1/Webhooks')).body;
-    expect((await admin.post('/api/v1/Currency', { Code: 'PLN', Name: 'Zloty' })).status).to.equal(201);
-    const lastError = async () => (await admin.get(`/api/v1/Webhooks/${Id}/Deliveries`)).body[0]?.Error;
+    expect((await admin.post('/api/v1/Currency', { Code: 'PLN', Name: 'Zloty' })).status).to.equal(
+      201,
+    );
+    const lastError = async () =>
+      (await admin.get(`/api/v1/Webhooks/${Id}/Deliveries`)).body[0]?.Error;
     await eventually(async () => (await lastError()) === 'secret');
     const rotated = await admin.post(`/api/v1/Webhooks/${Id}/rotate`);
     world.clock.offsetSeconds += 6;

@@ -42,7 +42,9 @@ describe('webhooks', () => {
     const globex = await world.login(world.globex);
     await createStatus(globex);
     const key = await createStatus();
-    const [message] = await eventually(() => receiver.at('/signed').length > 0 && receiver.at('/signed'));
+    const [message] = await eventually(
+      () => receiver.at('/signed').length > 0 && receiver.at('/signed'),
+    );
     verify(Secret, message!);
     expect(() => verify('whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA', message!)).to.throw();
     expect(message!.body).to.deep.include({ type: 'order_status.created' });
@@ -104,9 +106,14 @@ describe('webhooks', () => {
     );
     const sealed = stored!.secret;
     expect(sealed.includes(Buffer.from(Secret))).to.equal(false);
-    for (const text of [...texts, world.logs.join('')]) expect(text).not.to.include(Secret.slice('whsec_'.length));
-    for (const text of [...texts.filter((_, at) => at !== 3), world.logs.join('')])
-      for (const form of ['hex', 'base64'] as const) expect(text).not.to.include(sealed.toString(form));
+    for (const text of [...texts, world.logs.join('')]) {
+      expect(text).not.to.include(Secret.slice('whsec_'.length));
+    }
+    for (const text of [...texts.filter((_, at) => at !== 3), world.logs.join('')]) {
+      for (const form of ['hex', 'base64'] as const) {
+        expect(text).not.to.include(sealed.toString(form));
+      }
+    }
     expect(texts[4]).to.include('"resource":"Webhook"');
   });
 
@@ -124,10 +131,17 @@ describe('webhooks', () => {
     for (const { status } of await Promise.all(calls(globex))) expect(status).to.equal(404);
     const reader = await world.loginAs(world.acme, { permissions: ['settings.read'] });
     for (const { status } of await Promise.all(calls(reader))) expect(status).to.equal(403);
-    const own = await world.loginAs(world.acme, { permissions: ['settings.write'], scope: 'Self', entityId: null });
+    const own = await world.loginAs(world.acme, {
+      permissions: ['settings.write'],
+      scope: 'Self',
+      entityId: null,
+    });
     for (const { status } of await Promise.all(calls(own))) expect(status).to.equal(403);
     const blind = await world.loginAs(world.acme, { permissions: ['settings.write'] });
-    const activity = await blind.post(path, { Url: receiver.url('/blind'), Resources: ['Activity'] });
+    const activity = await blind.post(path, {
+      Url: receiver.url('/blind'),
+      Resources: ['Activity'],
+    });
     expect(activity.status).to.equal(403);
   });
 
@@ -135,25 +149,38 @@ describe('webhooks', () => {
     const { Url } = await createWebhook('/audited');
     const auditLog = '/api/v1/AuditLog';
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
-    for (const [client, isShown] of [[admin, true] as const, [reader, false] as const])
+    for (const [client, isShown] of [[admin, true] as const, [reader, false] as const]) {
       for (const query of ['?limit=100', '?limit=100&q=Webhook', '?limit=100&sort=-Id']) {
         const { body } = await client.get(`${auditLog}${query}`);
         expect(JSON.stringify(body).includes(Url), `${query} ${isShown}`).to.equal(isShown);
       }
+    }
     expect((await reader.get(`${auditLog}?resource=Webhook`)).status).to.equal(403);
     expect((await admin.get(`${auditLog}?resource=Webhook`)).body[0].Resource).to.equal('Webhook');
   });
 
   it('a URL to which nothing may be sent is refused with the reason at its field', async () => {
-    for (const Url of ['http://127.0.0.1:1/', 'https://10.0.0.1/', 'https://user:secret@hooks.example.com/', 'x']) {
+    for (const Url of [
+      'http://127.0.0.1:1/',
+      'https://10.0.0.1/',
+      'https://user:secret@hooks.example.com/',
+      'x',
+    ]) {
       const { status, body } = await admin.post(path, { Url });
-      expect([status, body.code, Object.keys(body.errors)]).to.deep.equal([400, 'validation_failed', ['Url']]);
+      expect([status, body.code, Object.keys(body.errors)]).to.deep.equal([
+        400,
+        'validation_failed',
+        ['Url'],
+      ]);
     }
   });
 
   it('an endpoint that fails keeps its place, and sends the same message again when it is due', async () => {
     let isDown = true;
-    receiver.respond('/down', response => void response.writeHead(isDown ? 500 : 204).end(isDown ? 'sorry' : ''));
+    receiver.respond(
+      '/down',
+      response => void response.writeHead(isDown ? 500 : 204).end(isDown ? 'sorry' : ''),
+    );
     const { Id } = await createWebhook('/down', { Resources: ['OrderStatus'] });
     const created = [await createStatus(), await createStatus()];
     const failing = await eventually(async () => {
@@ -192,7 +219,10 @@ describe('webhooks', () => {
     expect([unknown.status, unknown.body.code]).to.deep.equal([400, 'unknown_record']);
     const Since = new Date(Date.now() - 3_600_000).toISOString();
     expect((await admin.post(`${path}/${Id}/replay`, { Since })).status).to.equal(202);
-    await eventually(() => keys('/skip').filter(key => key === poison).length >= 2 && keys('/skip').at(-1) === next);
+    await eventually(
+      () =>
+        keys('/skip').filter(key => key === poison).length >= 2 && keys('/skip').at(-1) === next,
+    );
   });
 
   it('retry sends at once what an endpoint waits to send, and says how much that is', async () => {
@@ -227,13 +257,19 @@ describe('webhooks', () => {
     const arrived = await createStatus();
     await eventually(() => keys('/since').includes(arrived));
 
-    const later = await admin.post(`${path}/${Id}/retry`, { Since: new Date(Date.now() + 3_600_000).toISOString() });
+    const later = await admin.post(`${path}/${Id}/retry`, {
+      Since: new Date(Date.now() + 3_600_000).toISOString(),
+    });
     expect(later.body).to.deep.equal({ Changes: 0, Messages: 0 });
     const retried = await admin.post(`${path}/${Id}/retry`, { Since });
 
     expect(retried.body).to.deep.equal({ Changes: 0, Messages: 2 });
-    await eventually(() => leftOut.every(key => keys('/since').filter(each => each === key).length === 2));
-    await eventually(async () => (await admin.post(`${path}/${Id}/retry`, { Since })).body.Messages === 0);
+    await eventually(() =>
+      leftOut.every(key => keys('/since').filter(each => each === key).length === 2),
+    );
+    await eventually(
+      async () => (await admin.post(`${path}/${Id}/retry`, { Since })).body.Messages === 0,
+    );
     expect(keys('/since').filter(key => key === arrived)).to.have.length(1);
   });
 
@@ -255,11 +291,17 @@ describe('webhooks', () => {
     expect(rotated.status).to.equal(200);
     const { status, body } = await admin.post(`${path}/${Id}/test`);
     expect(status).to.equal(202);
-    const [message] = await eventually(() => receiver.at('/rotated').length > 0 && receiver.at('/rotated'));
+    const [message] = await eventually(
+      () => receiver.at('/rotated').length > 0 && receiver.at('/rotated'),
+    );
     expect([message!.id, message!.body.type]).to.deep.equal([body.MessageId, 'webhook.test']);
     verify(Secret, message!);
     verify(rotated.body.Secret, message!);
-    await sql(world.acme, `update webhook_secrets set previous_until = now() where webhook_id = $1`, [Id]);
+    await sql(
+      world.acme,
+      `update webhook_secrets set previous_until = now() where webhook_id = $1`,
+      [Id],
+    );
     await admin.post(`${path}/${Id}/test`);
     await eventually(() => receiver.at('/rotated').length === 2);
     const later = receiver.at('/rotated')[1]!;
@@ -284,7 +326,8 @@ describe('webhooks', () => {
       );
     for (let count = 0; count < 21; count++) {
       await createStatus();
-      await eventually(() => receiver.at('/log').length > count); // so that each is a batch of its own
+      // so that each is a batch of its own
+      await eventually(() => receiver.at('/log').length > count);
     }
     const [{ all }] = await eventually(async () => {
       const [row] = await counts();
@@ -305,7 +348,10 @@ describe('webhooks', () => {
     expect(disabled.DisabledReason).to.equal('gone');
     expect((await admin.post(`${path}/${Id}/test`)).status).to.equal(400);
     receiver.respond('/gone', response => void response.writeHead(204).end());
-    const enabled = await admin.put(`${path}/${Id}`, { Url: receiver.url('/gone'), Resources: ['OrderStatus'] });
+    const enabled = await admin.put(`${path}/${Id}`, {
+      Url: receiver.url('/gone'),
+      Resources: ['OrderStatus'],
+    });
     expect(enabled.body).to.include({ IsEnabled: true, DisabledReason: null });
     await eventually(() => keys('/gone').length === 2);
     expect(keys('/gone')).to.deep.equal([key, key]);
@@ -327,7 +373,9 @@ describe('webhooks', () => {
 
     for (let round = 1; round <= 3; round++) {
       await createStatus();
-      await eventually(async () => (await admin.get(`${path}/${Id}`)).body.DisabledReason === 'gone');
+      await eventually(
+        async () => (await admin.get(`${path}/${Id}`)).body.DisabledReason === 'gone',
+      );
       expect((await admin.put(`${path}/${Id}`, webhook)).status).to.equal(200);
     }
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.DisabledReason === 'gone');
@@ -337,7 +385,9 @@ describe('webhooks', () => {
       return all.length > before.length && all.filter(text => !before.includes(text));
     });
     const receivers = mails.map(text => /^To: (.*)$/m.exec(text)?.[1]);
-    expect(new Set(receivers).size, 'each of those who manage settings got one').to.equal(receivers.length);
+    expect(new Set(receivers).size, 'each of those who manage settings got one').to.equal(
+      receivers.length,
+    );
     expect(mails[0]).to.contain(new URL(webhook.Url).host).and.not.contain('hidden');
     await admin.delete(`${path}/${Id}`);
   });
@@ -348,7 +398,9 @@ describe('webhooks', () => {
       role: `update roles set permissions = '{settings.write}' where id = (select role_id from users where guid = ?)`,
     };
     for (const [what, change] of Object.entries(changes)) {
-      const maker = await world.loginAs(world.acme, { permissions: ['settings.write', 'full.read'] });
+      const maker = await world.loginAs(world.acme, {
+        permissions: ['settings.write', 'full.read'],
+      });
       const me = (await maker.get('/api/v1/auth/me')).body;
       const Url = receiver.url(`/of-${what}`);
       const { body: made } = await maker.post(path, { Url, Resources: ['Activity'] });
@@ -360,7 +412,9 @@ describe('webhooks', () => {
       await eventually(async () => (await maker.get('/api/v1/Activity')).status !== 200);
       await admin.post('/api/v1/Activity', { ActivityCode: 1, Comment: 'not for that user' });
 
-      await eventually(async () => (await admin.get(`${path}/${made.Id}`)).body.DisabledReason === 'rights');
+      await eventually(
+        async () => (await admin.get(`${path}/${made.Id}`)).body.DisabledReason === 'rights',
+      );
       expect(keys(`/of-${what}`), what).to.deep.equal([]);
 
       await admin.put(`${path}/${made.Id}`, { Url, Resources: ['Activity'] });
@@ -375,11 +429,16 @@ describe('webhooks', () => {
       webhooks.push(await createWebhook(at, { Resources: ['OrderStatus'] }));
     }
     const begun = performance.now();
-    await sql(world.acme, `insert into order_statuses (name) select 'rate ' || n from generate_series(1, 60) n`);
+    await sql(
+      world.acme,
+      `insert into order_statuses (name) select 'rate ' || n from generate_series(1, 60) n`,
+    );
 
     await eventually(() => [1, 2, 3].every(n => keys(`/rate-${n}`).length >= 60));
 
-    expect((performance.now() - begun) / 1_000, 'seconds for 180 messages').to.be.at.least((180 - 50) / 50 - 0.1);
+    expect((performance.now() - begun) / 1_000, 'seconds for 180 messages').to.be.at.least(
+      (180 - 50) / 50 - 0.1,
+    );
     for (const { Id } of webhooks) await admin.delete(`${path}/${Id}`);
   });
 
@@ -395,10 +454,15 @@ describe('webhooks', () => {
         const response = await admin.get(`${path}/${Id}/Deliveries`);
         return response.body.length > failures && response;
       });
-      expect(body.map(({ Status }: { Status: number }) => Status)).to.deep.equal(body.map(() => 500));
+      expect(body.map(({ Status }: { Status: number }) => Status)).to.deep.equal(
+        body.map(() => 500),
+      );
       const { NextAttemptAt } = (await admin.get(`${path}/${Id}`)).body;
       const waitMs = Date.parse(NextAttemptAt) - Date.parse(body[0].AttemptedAt);
-      expect(waitMs / 1_000, `wait ${failures + 1}`).to.be.within(waitSeconds - 0.01, waitSeconds * 1.1 + 0.01);
+      expect(waitMs / 1_000, `wait ${failures + 1}`).to.be.within(
+        waitSeconds - 0.01,
+        waitSeconds * 1.1 + 0.01,
+      );
       isDown = world.clock.offsetSeconds - begunAt < 30 * 60;
       world.clock.offsetSeconds += waitMs / 1_000;
       admin = await world.login(world.acme); // its token may have expired
@@ -434,7 +498,8 @@ describe('webhooks', () => {
   it('an isolated tenant sends nothing, and its endpoints continue where they stopped when the isolation ends', async () => {
     await createWebhook('/isolated', { Resources: ['OrderStatus'] });
     const isServed = async () => {
-      const text = 'select from webhook_tenants where tenant_id = ? and due_at is null and leased_until <= now()';
+      const text =
+        'select from webhook_tenants where tenant_id = ? and due_at is null and leased_until <= now()';
       return (await controlSql(world, text, [world.acme.id])).length > 0;
     };
     await eventually(isServed);
@@ -456,9 +521,15 @@ describe('webhooks', () => {
   });
 
   it('a caller who changes the URL gets none of the waiting messages about resources that they may not read', async () => {
-    const { Id } = await createWebhook('/private', { Resources: ['Activity', 'OrderStatus'], Payload: 'record' });
+    const { Id } = await createWebhook('/private', {
+      Resources: ['Activity', 'OrderStatus'],
+      Payload: 'record',
+    });
     await createStatus();
-    const { status } = await admin.post('/api/v1/Activity', { ActivityCode: 7, Comment: 'salary of Ann' });
+    const { status } = await admin.post('/api/v1/Activity', {
+      ActivityCode: 7,
+      Comment: 'salary of Ann',
+    });
     expect(status).to.equal(201);
     await eventually(() => receiver.at('/private').length === 2);
     receiver.respond('/private', response => void response.writeHead(500).end());
@@ -466,13 +537,17 @@ describe('webhooks', () => {
       expect((await admin.post(`${path}/${Id}/replay`, { MessageId: id })).status).to.equal(202);
     }
     const waiting = async (): Promise<string[]> => {
-      const rows = await sql<{ body: string }>(world.acme, 'select body from webhook_messages where webhook_id = $1', [
-        Id,
-      ]);
+      const rows = await sql<{ body: string }>(
+        world.acme,
+        'select body from webhook_messages where webhook_id = $1',
+        [Id],
+      );
       return rows.map(({ body }) => JSON.parse(body).data.Resource).sort();
     };
     await eventually(async () => (await waiting()).join() === 'Activity,OrderStatus');
-    const other = await world.loginAs(world.acme, { permissions: ['settings.write', 'settings.read', 'orders.read'] });
+    const other = await world.loginAs(world.acme, {
+      permissions: ['settings.write', 'settings.read', 'orders.read'],
+    });
     expect((await other.get('/api/v1/Activity')).status).to.equal(403);
     const changed = await other.put(`${path}/${Id}`, {
       Url: receiver.url('/theirs'),
@@ -532,18 +607,26 @@ describe('webhooks', () => {
       response.writeHead(body.type === 'webhook.gap' ? 500 : 204).end();
     });
     const { Id } = await createWebhook('/gap', { Resources: ['OrderStatus'] });
-    await sql(world.acme, 'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1');
+    await sql(
+      world.acme,
+      'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1',
+    );
     const key = await createStatus();
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
     expect((await admin.post(`${path}/${Id}/skip`)).status).to.equal(204);
     await eventually(() => keys('/gap').includes(key));
-    expect(receiver.at('/gap').map(({ body }) => body.type)).to.deep.equal(['webhook.gap', 'order_status.created']);
+    expect(receiver.at('/gap').map(({ body }) => body.type)).to.deep.equal([
+      'webhook.gap',
+      'order_status.created',
+    ]);
     await admin.delete(`${path}/${Id}`);
   });
 
   it('a change is sent on the connection that made it, however many other tenants wait for their databases', async () => {
     const { Id } = await createWebhook('/prompt', { Resources: ['OrderStatus'] });
-    const others = await Promise.all(Array.from({ length: 8 }, (_, number) => world.provision(`slow${number}`)));
+    const others = await Promise.all(
+      Array.from({ length: 8 }, (_, number) => world.provision(`slow${number}`)),
+    );
     const locks = await Promise.all(
       others.map(async tenant => {
         const client = await world.login(tenant);

@@ -23,8 +23,12 @@ describe('what a start prints', () => {
 
   it('the lines for curl use no proxy where the environment names one, and print errors', () => {
     const lines = (hasProxy: boolean) =>
-      welcome({ host: '::1', port: 3000, managementPort: 3001, hasProxy }, login).match(/curl .*/g) ?? [];
-    expect(lines(true).filter(line => !line.startsWith(`curl -sS --noproxy '*' `))).to.deep.equal([]);
+      welcome({ host: '::1', port: 3000, managementPort: 3001, hasProxy }, login).match(
+        /curl .*/g,
+      ) ?? [];
+    expect(lines(true).filter(line => !line.startsWith(`curl -sS --noproxy '*' `))).to.deep.equal(
+      [],
+    );
     expect(lines(false).filter(line => !/^curl -sS (?!--noproxy)/.test(line))).to.deep.equal([]);
   });
 });

@@ -9,8 +9,8 @@ import type { World } from '../../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
 /**
- * The environment of workers whose limits depend on no clock, see patient-workers.ts. Its compiled code is in the cache
- * of require-node.js.
+ * The environment of workers whose limits depend on no clock, see patient-workers.ts. Its
+ * compiled code is in the cache of require-node.js.
  */
 const patientWorkers = {
   NODE_OPTIONS: [
@@ -70,16 +70,30 @@ export function useWorkers(
 }
 
 /** Starts a service with patient workers. Resolves when it listens, or has ended. */
-export async function startWorkers(world: World, settings: Record<string, string>): Promise<StartedWorkers> {
+export async function startWorkers(
+  world: World,
+  settings: Record<string, string>,
+): Promise<StartedWorkers> {
   const ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
-  const environment = { ...world.environment, PROCESSES: '2', SHUTDOWN_DELAY: '0s', LOG_LEVEL: 'info' };
-  const running = startScript('src/main.ts', [], { ...environment, ...patientWorkers, ...ports, ...settings });
+  const environment = {
+    ...world.environment,
+    PROCESSES: '2',
+    SHUTDOWN_DELAY: '0s',
+    LOG_LEVEL: 'info',
+  };
+  const running = startScript('src/main.ts', [], {
+    ...environment,
+    ...patientWorkers,
+    ...ports,
+    ...settings,
+  });
   const lines = (): Record<string, unknown>[] =>
     running.output.stdout
       .split('\n')
       .slice(0, -1) // what follows the last line feed is not yet a whole line
       .map(line => JSON.parse(line));
-  const isStarted = (): boolean => running.output.stdout.includes('"listening"') || running.process.exitCode !== null;
+  const isStarted = (): boolean =>
+    running.output.stdout.includes('"listening"') || running.process.exitCode !== null;
   try {
     await eventually(isStarted, Number(settings.PROCESSES ?? 2) * startMs);
   } catch (error) {
@@ -93,23 +107,35 @@ export async function startWorkers(world: World, settings: Record<string, string
     ports,
     lines,
     countOf: event => lines().filter(line => line.event === event).length,
-    isReady: async () => (await fetch(`${managementUrl}/health/ready`).catch(() => undefined))?.status === 200,
+    isReady: async () =>
+      (await fetch(`${managementUrl}/health/ready`).catch(() => undefined))?.status === 200,
     readMetrics: async () => {
       const text = await (await fetch(`${managementUrl}/metrics`)).text();
       const found = text.matchAll(/^(\w+(?:\{.*\})?) (\S+)$/gm);
       return new Map([...found].map(([, name = '', value]) => [name, Number(value)]));
     },
-    workerPids: () => lines().flatMap(({ event, worker }) => (event === 'worker_started' ? [Number(worker)] : [])),
-    requestPids: () => new Set(lines().flatMap(({ pid, traceId }) => (traceId ? [Number(pid)] : []))),
+    workerPids: () =>
+      lines().flatMap(({ event, worker }) => (event === 'worker_started' ? [Number(worker)] : [])),
+    requestPids: () =>
+      new Set(lines().flatMap(({ pid, traceId }) => (traceId ? [Number(pid)] : []))),
   };
 }
 
-/** Reads a list. @param agent by default, each request has a connection of its own */
-export function getStatuses(url: string, headers: Record<string, string> = {}, agent?: Agent): Promise<Answer> {
+/**
+ * Reads a list.
+ * @param agent by default, each request has a connection of its own
+ */
+export function getStatuses(
+  url: string,
+  headers: Record<string, string> = {},
+  agent?: Agent,
+): Promise<Answer> {
   return new Promise((resolve, reject) => {
     request(`${url}${statuses}`, { agent: agent ?? false, headers }, response => {
       response.resume();
-      response.once('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers }));
+      response.once('end', () =>
+        resolve({ status: response.statusCode ?? 0, headers: response.headers }),
+      );
     })
       .on('error', reject)
       .end();

@@ -17,8 +17,9 @@ function texts(actions: Action[]): string[] {
 }
 
 function reportText(report: Report): string {
-  if (report.what === 'died' || report.what === 'leaving')
+  if (report.what === 'died' || report.what === 'leaving') {
     return `${report.what} ${report.worker} delay ${report.delayMs ?? 'none'}`;
+  }
   return 'worker' in report ? `${report.what} ${report.worker}` : report.what;
 }
 
@@ -45,7 +46,9 @@ describe('supervision of workers', () => {
     supervision.start(0);
     supervision.onFailed(1, 'port 80 is in use.');
     expect(texts(supervision.onEnded(1, { code: 1, signal: null }, 1))).to.deep.equal(['stop 2']);
-    expect(texts(supervision.onEnded(2, endedWell, 2))).to.deep.equal(['ended 1 port 80 is in use.']);
+    expect(texts(supervision.onEnded(2, endedWell, 2))).to.deep.equal([
+      'ended 1 port 80 is in use.',
+    ]);
   });
 
   it('a worker that dies during the first start without a text is named by its exit code or signal', () => {
@@ -71,9 +74,14 @@ describe('supervision of workers', () => {
       }
       supervision.onStarted(worker + 1, now);
     }
-    expect(delays).to.deep.equal([0, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]);
+    expect(delays).to.deep.equal([
+      0, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000,
+    ]);
     expect(supervision.died).to.equal(10);
-    expect(texts(supervision.onEnded(11, killed, now + 60_001))).to.deep.equal(['died 11 delay 0', 'fork 12']);
+    expect(texts(supervision.onEnded(11, killed, now + 60_001))).to.deep.equal([
+      'died 11 delay 0',
+      'fork 12',
+    ]);
   });
 
   it('a replacement that does not start is replaced too, after a delay', () => {
@@ -96,7 +104,9 @@ describe('supervision of workers', () => {
     const supervision = started(2);
     expect(texts(supervision.onLeaving(1, 0))).to.deep.equal(['leaving 1 delay 0', 'fork 3']);
     expect(texts(supervision.onStarted(3, 1))).to.deep.equal(['started 3']);
-    expect(texts(supervision.onEnded(1, { code: 1, signal: null }, 2))).to.deep.equal(['ended_badly 1']);
+    expect(texts(supervision.onEnded(1, { code: 1, signal: null }, 2))).to.deep.equal([
+      'ended_badly 1',
+    ]);
     expect([supervision.serving, supervision.died]).to.deep.equal([[2, 3], 1]);
   });
 
@@ -117,7 +127,11 @@ describe('supervision of workers', () => {
     expect(texts(supervision.restart(1))).to.deep.equal(['restart_queued']);
     expect(texts(supervision.restart(1))).to.deep.equal(['restart_queued']);
     supervision.onStarted(2, 2);
-    expect(texts(supervision.onEnded(1, endedWell, 3))).to.deep.equal(['restarted', 'restarting', 'fork 3']);
+    expect(texts(supervision.onEnded(1, endedWell, 3))).to.deep.equal([
+      'restarted',
+      'restarting',
+      'fork 3',
+    ]);
     supervision.onStarted(3, 4);
     expect(texts(supervision.onEnded(2, endedWell, 5))).to.deep.equal(['restarted']);
   });
@@ -128,7 +142,10 @@ describe('supervision of workers', () => {
     supervision.onFailed(3, 'the control database is newer.');
     const actions = supervision.onEnded(3, { code: 1, signal: null }, 1);
     expect(actions).to.deep.equal([
-      { kind: 'report', report: { what: 'restart_failed', reason: 'the control database is newer.' } },
+      {
+        kind: 'report',
+        report: { what: 'restart_failed', reason: 'the control database is newer.' },
+      },
     ]);
     expect(supervision.serving).to.deep.equal([1, 2]);
     expect(supervision.nextAt).to.equal(Number.POSITIVE_INFINITY);
@@ -172,7 +189,10 @@ describe('supervision of workers', () => {
     supervision.onStarted(2, 10);
     expect(supervision.nextAt).to.equal(10 + maxEndMs);
     expect(texts(supervision.tick(10 + maxEndMs))).to.deep.equal(['killed 1', 'kill 1']);
-    expect(texts(supervision.onEnded(1, killed, 10 + maxEndMs))).to.deep.equal(['ended_badly 1', 'restarted']);
+    expect(texts(supervision.onEnded(1, killed, 10 + maxEndMs))).to.deep.equal([
+      'ended_badly 1',
+      'restarted',
+    ]);
   });
 
   it('a stop ends all workers and forks no other one, with exit code 0 if all of them ended well', () => {
@@ -228,7 +248,9 @@ function runAtRandom(seed: number): void {
         expect(others.length, `seed ${seed}: a worker hands over to nobody`).to.be.greaterThan(0);
       }
       if (action.kind === 'report' && action.report.what === 'restarting') restarting++;
-      if (action.kind === 'report' && /^restart(ed|_failed)$/.test(action.report.what)) restarting--;
+      if (action.kind === 'report' && /^restart(ed|_failed)$/.test(action.report.what)) {
+        restarting--;
+      }
     }
   };
   perform(supervision.start(now));
@@ -272,6 +294,10 @@ function runAtRandom(seed: number): void {
       }
     }
   }
-  expect([supervision.serving.length, alive.size, restarting], `seed ${seed}`).to.deep.equal([processes, processes, 0]);
+  expect([supervision.serving.length, alive.size, restarting], `seed ${seed}`).to.deep.equal([
+    processes,
+    processes,
+    0,
+  ]);
   expect(handedOver).to.be.at.least(0);
 }

@@ -14,7 +14,10 @@ interface Values {
 async function metricsOf({ requests, seconds, open, current }: Values): Promise<MetricValues[]> {
   const registry = new Registry();
   const options = { help: 'help', registers: [registry] };
-  new Counter({ name: 'requests_total', labelNames: ['route'], ...options }).inc({ route: '/a' }, requests);
+  new Counter({ name: 'requests_total', labelNames: ['route'], ...options }).inc(
+    { route: '/a' },
+    requests,
+  );
   new Histogram({ name: 'duration_seconds', buckets: [0.1, 1], ...options }).observe(seconds);
   new Gauge({ name: 'open', ...options }).set(open);
   new Gauge({ name: 'current', aggregator: 'min', ...options }).set(current);
@@ -44,7 +47,10 @@ describe('metrics of workers', () => {
       workers: 2,
       workers_died_total: 3,
     });
-    expect((await render(metrics)).process_start_time_seconds).to.be.closeTo(Date.now() / 1_000, 86_400);
+    expect((await render(metrics)).process_start_time_seconds).to.be.closeTo(
+      Date.now() / 1_000,
+      86_400,
+    );
   });
 
   it('the counts of a worker that has ended stay in the counters, and are removed from the gauges', async () => {
@@ -67,7 +73,10 @@ describe('metrics of workers', () => {
     const metrics = new WorkerMetrics(() => ({ serving: 1, died: 0 }));
     let last = 0;
     for (let worker = 1; worker <= 60; worker++) {
-      metrics.record(worker, await metricsOf({ requests: 0.1 * worker, seconds: 1 / worker, open: 0, current: 1 }));
+      metrics.record(
+        worker,
+        await metricsOf({ requests: 0.1 * worker, seconds: 1 / worker, open: 0, current: 1 }),
+      );
       if (worker > 3) metrics.end(worker - 3);
       const { duration_seconds_sum: sum = 0 } = await render(metrics);
       expect(sum).to.be.at.least(last);

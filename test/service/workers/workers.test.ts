@@ -29,35 +29,57 @@ describe('PROCESSES', () => {
     await eventually(() => service.requestPids().size === processes);
   });
 
-  /** Sends requests of one client, each on a connection of its own, which the workers get in turn. */
+  /**
+   * Sends requests of one client, each on a connection of its own, which the workers get in
+   * turn.
+   */
   const send = (address: string, requests: number): Promise<Answer[]> =>
-    Promise.all(Array.from({ length: requests }, () => getStatuses(service.url, { 'X-Forwarded-For': address })));
+    Promise.all(
+      Array.from({ length: requests }, () =>
+        getStatuses(service.url, { 'X-Forwarded-For': address }),
+      ),
+    );
   const allowedOf = (answers: Answer[]): Answer[] => answers.filter(({ status }) => status !== 429);
   const remainingOf = ({ headers }: Answer): number => Number(headers['ratelimit-remaining']);
-  const falling = (from: number): number[] => Array.from({ length: from }, (_, index) => from - 1 - index);
+  const falling = (from: number): number[] =>
+    Array.from({ length: from }, (_, index) => from - 1 - index);
 
   it('one scrape has the sums of all workers', async () => {
     const metrics = await service.readMetrics();
     const requests = [...metrics].filter(([name]) => name.startsWith('http_requests_total'));
     const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
     expect(sum(requests.map(([, value]) => value))).to.equal(together.length);
-    const count = [...metrics].filter(([name]) => name.startsWith('http_request_duration_seconds_count'));
+    const count = [...metrics].filter(([name]) =>
+      name.startsWith('http_request_duration_seconds_count'),
+    );
     expect(sum(count.map(([, value]) => value))).to.equal(together.length);
-    const one = ['workers_died_total', 'change_feed_current', 'rate_limits_own'].map(name => metrics.get(name));
+    const one = ['workers_died_total', 'change_feed_current', 'rate_limits_own'].map(name =>
+      metrics.get(name),
+    );
     expect(one).to.deep.equal([0, 1, 0]);
     expect(metrics.get('workers')).to.equal(processes);
-    expect([...metrics].filter(([name]) => name.startsWith('build_info')).map(([, value]) => value)).to.deep.equal([1]);
+    expect(
+      [...metrics].filter(([name]) => name.startsWith('build_info')).map(([, value]) => value),
+    ).to.deep.equal([1]);
   });
 
   it('the workers of one start serve on one port, and one management port reports when all of them are ready', async () => {
     expect([...service.requestPids()]).to.have.members(service.workerPids());
     expect(await service.isReady()).to.equal(true);
     const listening = service.lines().find(({ event }) => event === 'listening');
-    expect(listening).to.include({ pid: service.process.pid, port: Number(service.ports.PORT), processes });
+    expect(listening).to.include({
+      pid: service.process.pid,
+      port: Number(service.ports.PORT),
+      processes,
+    });
   });
 
   it('the command line lists each worker as a process', async () => {
-    const { stdout } = await runCommand('scripts/tenant.ts', ['processes', '--json'], world.environment);
+    const { stdout } = await runCommand(
+      'scripts/tenant.ts',
+      ['processes', '--json'],
+      world.environment,
+    );
     const pids = JSON.parse(stdout).map(({ pid }: { pid: number }) => pid);
     expect(pids).to.include.members(service.workerPids());
   });
@@ -77,17 +99,30 @@ describe('PROCESSES', () => {
   it('a client above its limit uses up nothing of the limit of a client of another tenant', async () => {
     const { tokens } = await world.login(world.globex);
     await send('198.51.100.3', max);
-    const headers = { 'X-Forwarded-For': '198.51.100.4', Authorization: `Bearer ${tokens?.accessToken}` };
+    const headers = {
+      'X-Forwarded-For': '198.51.100.4',
+      Authorization: `Bearer ${tokens?.accessToken}`,
+    };
     for (let i = 0; i < max; i++) {
-      const [[refused], other] = await Promise.all([send('198.51.100.3', 1), getStatuses(service.url, headers)]);
-      expect([refused?.status, other.status, remainingOf(other)]).to.deep.equal([429, 200, max - 1 - i]);
+      const [[refused], other] = await Promise.all([
+        send('198.51.100.3', 1),
+        getStatuses(service.url, headers),
+      ]);
+      expect([refused?.status, other.status, remainingOf(other)]).to.deep.equal([
+        429,
+        200,
+        max - 1 - i,
+      ]);
     }
   });
 
   it('while Redis does not reply, each worker allows the limit by itself, and no request fails', async () => {
     const headers = { 'X-Forwarded-For': '198.51.100.7' };
     // Connections that stay open, one to each worker.
-    const agents = Array.from({ length: processes }, () => new Agent({ keepAlive: true, maxSockets: 1 }));
+    const agents = Array.from(
+      { length: processes },
+      () => new Agent({ keepAlive: true, maxSockets: 1 }),
+    );
     for (const agent of agents) await getStatuses(service.url, {}, agent);
     for (const pid of service.workerPids()) process.kill(pid, 'SIGUSR2');
     await eventually(() => service.countOf('patience_ended') === processes);
@@ -95,8 +130,13 @@ describe('PROCESSES', () => {
     try {
       for (const agent of agents) {
         const answers: Answer[] = [];
-        for (let i = 0; i < max + 10; i++) answers.push(await getStatuses(service.url, headers, agent));
-        expect(answers.map(({ status }) => status)).to.deep.equal([...Array(max).fill(403), ...Array(10).fill(429)]);
+        for (let i = 0; i < max + 10; i++) {
+          answers.push(await getStatuses(service.url, headers, agent));
+        }
+        expect(answers.map(({ status }) => status)).to.deep.equal([
+          ...Array(max).fill(403),
+          ...Array(10).fill(429),
+        ]);
       }
     } finally {
       service.redis.signal('SIGCONT');
@@ -114,7 +154,10 @@ describe('PROCESSES', () => {
   });
 
   it('several processes without Redis are refused, with both ways out', async () => {
-    const { code, stderr } = await runCommand('src/main.ts', [], { ...world.environment, PROCESSES: '2' });
+    const { code, stderr } = await runCommand('src/main.ts', [], {
+      ...world.environment,
+      PROCESSES: '2',
+    });
 
     expect(code).to.equal(1);
     expect(stderr).to.equal(
@@ -134,7 +177,9 @@ describe('PROCESSES', () => {
 
     expect(code).to.equal(0);
     expect(stdout).not.to.include('"worker_started"');
-    if (availableParallelism() > 1) expect(stdout).to.match(/"event":"processes".*because REDIS_URL is not set/);
+    if (availableParallelism() > 1) {
+      expect(stdout).to.match(/"event":"processes".*because REDIS_URL is not set/);
+    }
   });
 
   it('SIGHUP during the start does not end the service, and its workers are restarted once they serve', async () => {
@@ -155,7 +200,10 @@ describe('PROCESSES', () => {
     started.process.kill('SIGHUP');
 
     const hasEnded = () => started.process.exitCode !== null || started.process.signalCode !== null;
-    await eventually(() => hasEnded() || started.output.stdout.includes('"event":"restarted"'), startMs);
+    await eventually(
+      () => hasEnded() || started.output.stdout.includes('"event":"restarted"'),
+      startMs,
+    );
     expect(hasEnded()).to.equal(false);
     expect(started.output.stdout).to.include('"event":"restart_queued"');
     started.process.kill('SIGTERM');
@@ -165,7 +213,10 @@ describe('PROCESSES', () => {
   it('more processes than the connection budget has room for are refused', async () => {
     const settings = { PROCESSES: '8', CONNECTION_BUDGET: '39', REDIS_URL: 'redis://127.0.0.1:1' };
 
-    const { code, stderr } = await runCommand('src/main.ts', [], { ...world.environment, ...settings });
+    const { code, stderr } = await runCommand('src/main.ts', [], {
+      ...world.environment,
+      ...settings,
+    });
 
     expect(code).to.equal(1);
     expect(stderr).to.equal(

@@ -33,7 +33,12 @@ export const databaseMutants: readonly Mutant[] = [
     ],
   ]),
   ...plantIn(world, [
-    ['a replaced run changes a database', 'if (this.claimedBy > epoch)', 'if (this.claimedBy > epoch + 1_000_000)', 2],
+    [
+      'a replaced run changes a database',
+      'if (this.claimedBy > epoch)',
+      'if (this.claimedBy > epoch + 1_000_000)',
+      2,
+    ],
     ['a run does not shut out earlier ones', 'this.claimedBy = epoch;', '', 2],
     [
       'a new database is created open',
@@ -83,8 +88,18 @@ export const databaseMutants: readonly Mutant[] = [
       1,
     ],
     without('what has changed is not copied ahead', 'copy ahead', 1),
-    ['a fence that a killed run has left stays', "if (hasFence || goal === 'retreat')", "if (goal === 'retreat')", 1],
-    ['only a tenant behind its fence is opened', "if (hasFence || goal === 'retreat')", 'if (hasFence)', 1734],
+    [
+      'a fence that a killed run has left stays',
+      "if (hasFence || goal === 'retreat')",
+      "if (goal === 'retreat')",
+      1,
+    ],
+    [
+      'only a tenant behind its fence is opened',
+      "if (hasFence || goal === 'retreat')",
+      'if (hasFence)',
+      1734,
+    ],
     without(
       'the database is not closed in a move',
       'close current',
@@ -97,8 +112,18 @@ export const databaseMutants: readonly Mutant[] = [
       1,
       "yield 'announce fence';\n      yield* closeFence();\n      ",
     ),
-    ['the sessions are not ended in a move', "yield 'end sessions';\n      yield 'copy", "yield 'copy", 2],
-    ['the sessions are not ended in a switch', "yield 'end sessions';\n      yield 'keep", "yield 'keep", 2],
+    [
+      'the sessions are not ended in a move',
+      "yield 'end sessions';\n      yield 'copy",
+      "yield 'copy",
+      2,
+    ],
+    [
+      'the sessions are not ended in a switch',
+      "yield 'end sessions';\n      yield 'keep",
+      "yield 'keep",
+      2,
+    ],
     without('a switch brings other webhooks back', 'keep webhooks', 1),
     [
       'the webhooks are copied before the sessions are ended',
@@ -112,7 +137,12 @@ export const databaseMutants: readonly Mutant[] = [
       "yield 'copy changes';\n      yield 'close current';\n      yield 'end sessions';",
       4,
     ],
-    without('a switch does not claim the other database', 'claim target', 53, "yield 'claim current';\n      "),
+    without(
+      'a switch does not claim the other database',
+      'claim target',
+      53,
+      "yield 'claim current';\n      ",
+    ),
     without(
       'a retreating run does not claim the database',
       'claim current',
@@ -120,8 +150,17 @@ export const databaseMutants: readonly Mutant[] = [
       '* retreat(): Generator<DatabaseStep, void, void> {\n  ',
     ),
     without('the tenant gets a database of another version', 'upgrade target', 5, switchTargets),
-    without('what a new tenant has is not dropped before another one is placed', 'drop leftovers', 82),
-    without('a new tenant keeps what another run has reserved', 'condemn leftovers', 10, inCase('provision')),
+    without(
+      'what a new tenant has is not dropped before another one is placed',
+      'drop leftovers',
+      82,
+    ),
+    without(
+      'a new tenant keeps what another run has reserved',
+      'condemn leftovers',
+      10,
+      inCase('provision'),
+    ),
     without(
       'another database is placed beside what a killed run has reserved',
       'condemn leftovers',
@@ -129,9 +168,19 @@ export const databaseMutants: readonly Mutant[] = [
       inCase('place'),
     ),
     without('a move leaves what a killed run has reserved', 'condemn leftovers', 1, inCase('move')),
-    without('a replacement leaves what a killed run has reserved', 'condemn leftovers', 6, inCase('replace')),
+    without(
+      'a replacement leaves what a killed run has reserved',
+      'condemn leftovers',
+      6,
+      inCase('replace'),
+    ),
     without('a failed run leaves what it has reserved', 'condemn leftovers', 1, inCase('give up')),
-    without('names are not recorded', 'reserve', 1, '* place(): Generator<DatabaseStep, void, void> {\n  '),
+    without(
+      'names are not recorded',
+      'reserve',
+      1,
+      '* place(): Generator<DatabaseStep, void, void> {\n  ',
+    ),
     without('no database is created', 'create', 1),
     without('the tenant gets a database that is not filled', 'fill', 1),
     without('it is not recorded that a database is complete', 'complete', 1),
@@ -143,10 +192,30 @@ export const databaseMutants: readonly Mutant[] = [
       "yield 'open current';\n  yield 'exchange';",
       1,
     ],
-    without('the database that the tenant has got is not opened', 'open current', 1, "yield 'exchange';\n  "),
-    without('a retreating run leaves the database closed', 'open current', 3, "yield 'claim current';\n  "),
-    without('a retreating run leaves the fence', 'serve', 1, "yield 'claim current';\n  yield 'open current';\n  "),
-    without('the fence stays after the exchange', 'serve', 1, "yield 'exchange';\n  yield 'open current';\n  "),
+    without(
+      'the database that the tenant has got is not opened',
+      'open current',
+      1,
+      "yield 'exchange';\n  ",
+    ),
+    without(
+      'a retreating run leaves the database closed',
+      'open current',
+      3,
+      "yield 'claim current';\n  ",
+    ),
+    without(
+      'a retreating run leaves the fence',
+      'serve',
+      1,
+      "yield 'claim current';\n  yield 'open current';\n  ",
+    ),
+    without(
+      'the fence stays after the exchange',
+      'serve',
+      1,
+      "yield 'exchange';\n  yield 'open current';\n  ",
+    ),
     [
       'the other database is opened before the one of the tenant is closed',
       "yield 'close current';\n      yield 'end sessions';\n      yield 'keep webhooks';\n      yield* exchange();",
@@ -183,7 +252,12 @@ export const databaseMutants: readonly Mutant[] = [
       'inControl',
       346,
     ],
-    ['a run opens the database that the tenant had before', "if (step === 'exchange')", 'if (false)', 1],
+    [
+      'a run opens the database that the tenant had before',
+      "if (step === 'exchange')",
+      'if (false)',
+      1,
+    ],
   ]),
   ...plantIn(steps, [
     [
@@ -219,7 +293,12 @@ export const databaseMutants: readonly Mutant[] = [
       "if (database.state === 'gone' ||",
       1,
     ],
-    ['a run does not look whether a database is lost', 'if (!current.isLost()) throw', 'if (false) throw', 7],
+    [
+      'a run does not look whether a database is lost',
+      'if (!current.isLost()) throw',
+      'if (false) throw',
+      7,
+    ],
     ['a lost database that is found lets the tenant in', 'current.isOpen = false;', '', 77],
   ]),
 ];

@@ -33,8 +33,9 @@ const endsInControl: readonly DatabaseStep[] = ['require lost', 'open current'];
 const longSteps: readonly DatabaseStep[] = [...copies, 'create', 'upgrade target'];
 
 /**
- * A run of the command line that works on the databases of the tenant. It can be killed, stopped and continued, lose
- * its connection to the control database, and a step can fail; then it gives up, once.
+ * A run of the command line that works on the databases of the tenant. It can be killed,
+ * stopped and continued, lose its connection to the control database, and a step can fail; then
+ * it gives up, once.
  */
 export class DatabaseRun {
   state: 'running' | 'stopped' | 'ended' = 'running';
@@ -49,7 +50,10 @@ export class DatabaseRun {
   readonly #delayed: (() => void)[] = [];
 
   /** Holds the lock of the tenant from now on. */
-  constructor(world: DatabaseWorld, { goal, target, server = world.control.current.server }: DatabaseOrder) {
+  constructor(
+    world: DatabaseWorld,
+    { goal, target, server = world.control.current.server }: DatabaseOrder,
+  ) {
     const { control } = world;
     const epoch = ++world.epochs;
     this.#world = world;
@@ -92,7 +96,10 @@ export class DatabaseRun {
     for (const event of this.#delayed.splice(0)) this.#deliver(event);
   }
 
-  /** The server ends its connection to the control database, and with it its lock. The run does not notice. */
+  /**
+   * The server ends its connection to the control database, and with it its lock. The run does
+   * not notice.
+   */
   disconnect(): void {
     this.#isConnected = false;
     this.#unlock();
@@ -114,18 +121,25 @@ export class DatabaseRun {
     const { control, isCalm } = this.#world;
     const { goal, target } = this.#run;
     if (control.fence !== 'none') violation(`a run to ${goal} leaves a fence`);
-    const isPlacing = goal === 'provision' || goal === 'place' || goal === 'move' || goal === 'replace';
+    const isPlacing =
+      goal === 'provision' || goal === 'place' || goal === 'move' || goal === 'replace';
     if (isPlacing) this.#checkNoneReserved(goal);
     // A paused run may create it again, with names that nobody uses any more.
-    if (goal === 'place' && target?.state !== 'filled') violation('a run to place does not complete its database');
-    if (goal === 'upgrade' && target?.isOutdated) violation('a run to upgrade leaves its database at another version');
-    if (goal === 'drop' && (target?.state !== 'gone' || (target.exists && isCalm)))
+    if (goal === 'place' && target?.state !== 'filled') {
+      violation('a run to place does not complete its database');
+    }
+    if (goal === 'upgrade' && target?.isOutdated) {
+      violation('a run to upgrade leaves its database at another version');
+    }
+    if (goal === 'drop' && (target?.state !== 'gone' || (target.exists && isCalm))) {
       violation('a run to drop leaves its database');
+    }
   }
 
   #checkNoneReserved(goal: DatabaseGoal): void {
-    if (this.#world.control.databases.some(({ state }) => state === 'reserved'))
+    if (this.#world.control.databases.some(({ state }) => state === 'reserved')) {
       violation(`a run to ${goal} leaves a reserved database`);
+    }
   }
 
   /** Returns the steps after one has failed; undefined when another run has taken over. */
@@ -152,9 +166,14 @@ export class DatabaseRun {
     const { goal, current, epoch, target } = this.#run;
     const step = next.value;
     const ms = longSteps.includes(step) ? random.between(20, 400) : random.between(0.5, 10);
-    const mayBegin = !beginsInControl.includes(step) || (this.#isConnected && target?.state === 'reserved');
+    const mayBegin =
+      !beginsInControl.includes(step) || (this.#isConnected && target?.state === 'reserved');
     const isOfArchive = step === 'fill' && goal !== 'move';
-    const snapshot = isOfArchive ? new Set([-epoch]) : copies.includes(step) ? new Set(current.rows) : current.rows;
+    const snapshot = isOfArchive
+      ? new Set([-epoch])
+      : copies.includes(step)
+        ? new Set(current.rows)
+        : current.rows;
     const fails = !isCalm && random.chance(0.02);
     // Faults at random times would rarely meet the short steps.
     if (!isCalm && random.chance(0.04)) this.stop();
@@ -184,13 +203,18 @@ export class DatabaseRun {
     this.#next();
   }
 
-  /** @returns `again` while the step waits @throws when it fails */
+  /**
+   * @returns `again` while the step waits
+   * @throws when it fails
+   */
   #take({ step, snapshot, mayBegin }: BegunStep): 'again' | undefined {
     const { control, random, isCalm } = this.#world;
     if (!mayBegin) throw new Error('the target is not reserved any more');
     const inControl = controlEffects[step];
     const needsLock = inControl || endsInControl.includes(step);
-    if (needsLock && !this.#isConnected) throw new Error('the connection to the control database is lost');
+    if (needsLock && !this.#isConnected) {
+      throw new Error('the connection to the control database is lost');
+    }
     const result = (inControl ?? databaseEffects[step])?.(this.#run, snapshot);
     if (result === 'again') return 'again';
     this.#world.check();

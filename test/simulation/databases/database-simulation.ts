@@ -15,20 +15,35 @@ import { DatabaseRun } from './database-run.ts';
 import { DatabasesControl, type TenantDatabase } from './database-world.ts';
 
 const faultsMs = 25_000;
-/** Runs and requests that have begun with faults end in that time, and so does a run without faults. */
+/**
+ * Runs and requests that have begun with faults end in that time, and so does a run without
+ * faults.
+ */
 const calmMs = 7_000;
 
 const goals: readonly DatabaseGoal[] = [
-  ...(['place', 'place', 'move', 'move', 'move', 'move', 'switch', 'switch', 'switch', 'switch'] as const),
+  ...([
+    'place',
+    'place',
+    'move',
+    'move',
+    'move',
+    'move',
+    'switch',
+    'switch',
+    'switch',
+    'switch',
+  ] as const),
   ...(['upgrade', 'drop', 'retreat', 'retreat', 'replace'] as const),
 ];
 const goalsOfLost: readonly DatabaseGoal[] = ['replace', 'replace', 'place', 'retreat'];
 
 /**
- * Simulates the databases of a tenant whose processes write all the time: operators provision, place, move, switch,
- * replace, upgrade and drop; their runs and the processes are killed, paused over any step, and cut off from the
- * control database, which goes away, as servers do; a server loses the database of the tenant, and finds it again. Then
- * a run retreats while only the server is there that the tenant needs, and each command runs once without faults. The
+ * Simulates the databases of a tenant whose processes write all the time: operators provision,
+ * place, move, switch, replace, upgrade and drop; their runs and the processes are killed,
+ * paused over any step, and cut off from the control database, which goes away, as servers do;
+ * a server loses the database of the tenant, and finds it again. Then a run retreats while only
+ * the server is there that the tenant needs, and each command runs once without faults. The
  * same seed gives the same run.
  * @throws {Violation} when an invariant is broken
  */
@@ -42,7 +57,11 @@ class DatabaseSimulation {
   readonly #acknowledged = new Map<number, TenantDatabase>();
 
   constructor({ seed, trace }: SimulationOptions) {
-    const [scheduler, random, control] = [new Scheduler(), new Random(seed), new DatabasesControl()];
+    const [scheduler, random, control] = [
+      new Scheduler(),
+      new Random(seed),
+      new DatabasesControl(),
+    ];
     const servers = ['a', 'b', 'c'].slice(0, random.integer(2, 3));
     this.#world = {
       scheduler,
@@ -54,7 +73,9 @@ class DatabaseSimulation {
       writes: 0,
       trace: line => void trace?.push(`${scheduler.now.toFixed(3)} ${line()}`),
       acknowledge: (id, database) => {
-        if (database !== control.current) violation(`write ${id} is acknowledged in ${database.name}`);
+        if (database !== control.current) {
+          violation(`write ${id} is acknowledged in ${database.name}`);
+        }
         this.#acknowledged.set(id, database);
       },
       epochs: 0,
@@ -78,7 +99,9 @@ class DatabaseSimulation {
     this.#advance(faultsMs);
     this.#calmDown();
     this.#runEachGoal();
-    for (const [id, database] of this.#acknowledged) if (!database.rows.has(id)) violation(`write ${id} is lost`);
+    for (const [id, database] of this.#acknowledged) {
+      if (!database.rows.has(id)) violation(`write ${id} is lost`);
+    }
   }
 
   /** Runs `event` at random times until nothing goes wrong any more. */
@@ -104,10 +127,14 @@ class DatabaseSimulation {
     const needsTarget = goal === 'switch' || goal === 'upgrade' || goal === 'drop';
     // Operators may name one that is lost, or one to drop that the tenant has.
     const mayBe = ({ isComplete, exists, state }: TenantDatabase): boolean =>
-      isCalm ? isComplete && exists : isComplete || (goal === 'drop' && (state === 'condemned' || state === 'current'));
+      isCalm
+        ? isComplete && exists
+        : isComplete || (goal === 'drop' && (state === 'condemned' || state === 'current'));
     const target = needsTarget ? random.pick(control.databases.filter(mayBe)) : undefined;
     if (needsTarget && !target) return;
-    const server = random.pick(servers.filter(each => goal !== 'move' || each !== control.current.server));
+    const server = random.pick(
+      servers.filter(each => goal !== 'move' || each !== control.current.server),
+    );
     runs.push(new DatabaseRun(this.#world, { goal, target, server }));
   }
 
@@ -129,7 +156,8 @@ class DatabaseSimulation {
     for (const process of processes) process.continue();
     this.#advance(calmMs);
     if (control.lockedBy) violation('a run has not ended');
-    control.current.server.isAway = false; // a run may have given the tenant another database meanwhile
+    // a run may have given the tenant another database meanwhile
+    control.current.server.isAway = false;
   }
 
   #runEachGoal(): void {
@@ -138,11 +166,14 @@ class DatabaseSimulation {
     for (const server of servers) server.isAway = false;
     if (!control.isActive) this.#runCalmly('provision');
     if (!control.current.exists) this.#runCalmly('replace');
-    for (const goal of ['place', 'upgrade', 'move', 'switch', 'move', 'drop'] as const) this.#runCalmly(goal);
+    for (const goal of ['place', 'upgrade', 'move', 'switch', 'move', 'drop'] as const) {
+      this.#runCalmly(goal);
+    }
     loseCurrent(this.#world);
     this.#runCalmly('replace');
-    for (const { name, state } of control.databases)
+    for (const { name, state } of control.databases) {
       if (state === 'reserved' || state === 'condemned') violation(`${name} is left ${state}`);
+    }
   }
 
   /** Without faults, a run leads to its goal, and no request fails meanwhile. */
@@ -156,12 +187,16 @@ class DatabaseSimulation {
     this.#advance(250); // for the requests of that time
     if (!run?.hasSucceeded) violation(`a run to ${goal} without faults has failed`);
     const isChange = !(['place', 'upgrade', 'drop', 'retreat'] as DatabaseGoal[]).includes(goal);
-    if ((control.current !== current) !== isChange) violation(`after a run to ${goal} the tenant has ${current.name}`);
-    if (control.current.exists && this.#acknowledged.size === acknowledged)
+    if ((control.current !== current) !== isChange) {
+      violation(`after a run to ${goal} the tenant has ${current.name}`);
+    }
+    if (control.current.exists && this.#acknowledged.size === acknowledged) {
       violation(`the tenant is not served after a run to ${goal}`);
+    }
     // Before a retreat they may have waited for long.
-    if (goal !== 'retreat' && current.exists && this.#world.failed > failed)
+    if (goal !== 'retreat' && current.exists && this.#world.failed > failed) {
       violation(`requests failed in a run to ${goal}`);
+    }
   }
 
   #advance(ms: number): void {
@@ -169,7 +204,9 @@ class DatabaseSimulation {
   }
 }
 
-/** At most one database lets the tenant in; it is that of the tenant, unless a fence is closed. */
+/**
+ * At most one database lets the tenant in; it is that of the tenant, unless a fence is closed.
+ */
 function check({ databases, current, fence, isActive }: DatabasesControl): void {
   const open = databases.filter(({ exists, isOpen }) => exists && isOpen);
   if (open.length > 1) violation(`${open.map(({ name }) => name).join(' and ')} are open`);

@@ -1,4 +1,7 @@
-import type { DatabaseGoal, DatabaseStep } from '../../../src/operator/databases/database-protocol.ts';
+import type {
+  DatabaseGoal,
+  DatabaseStep,
+} from '../../../src/operator/databases/database-protocol.ts';
 import { violation } from '../violation.ts';
 import type { DatabaseServer, DatabaseWorld, TenantDatabase } from './database-world.ts';
 
@@ -12,7 +15,10 @@ export interface RunState {
   /** The database of the tenant, as the run has read it. */
   current: TenantDatabase;
   hasCopied: boolean;
-  /** True when the target has the webhooks of the current database, and no request could change them meanwhile. */
+  /**
+   * True when the target has the webhooks of the current database, and no request could change
+   * them meanwhile.
+   */
   hasWebhooks: boolean;
   waitUntil: number;
 }
@@ -25,7 +31,10 @@ const maxAnnounceMs = 10_000;
 /** Shorter than in production: a few of many simulated requests always take longer. */
 const maxWaitMs = 500;
 
-/** The steps in the control database: each is one transaction of the connection that holds the lock. */
+/**
+ * The steps in the control database: each is one transaction of the connection that holds the
+ * lock.
+ */
 export const controlEffects: Effects = {
   'condemn leftovers': ({ world }) => world.control.condemnLeftovers(),
   reserve: run => {
@@ -33,7 +42,9 @@ export const controlEffects: Effects = {
   },
   'drop leftovers': ({ world, goal }) => {
     for (const database of world.control.databases) {
-      if (database.state !== 'condemned' || (goal !== 'provision' && database.server.isAway)) continue;
+      if (database.state !== 'condemned' || (goal !== 'provision' && database.server.isAway)) {
+        continue;
+      }
       drop(database);
       database.state = 'gone';
     }
@@ -45,8 +56,9 @@ export const controlEffects: Effects = {
   },
   'announce fence': run => {
     const { control, processes, scheduler } = run.world;
-    if (run.goal === 'replace' && targetOf(run).exists)
+    if (run.goal === 'replace' && targetOf(run).exists) {
       violation('a lost database is restored before the processes prepare');
+    }
     if (control.fence === 'none') {
       control.setFence('announced');
       run.waitUntil = scheduler.now + maxAnnounceMs;
@@ -62,18 +74,26 @@ export const controlEffects: Effects = {
     run.waitUntil = scheduler.now + maxWaitMs;
   },
   'wait for processes': ({ world, waitUntil }) =>
-    !world.control.isConfirmedBy(world.processes) && world.scheduler.now < waitUntil ? 'again' : undefined,
+    !world.control.isConfirmedBy(world.processes) && world.scheduler.now < waitUntil
+      ? 'again'
+      : undefined,
   exchange: run => {
     const { world, goal } = run;
     const { control } = world;
     const [former, target] = [control.current, targetOf(run)];
-    if (goal === 'switch' ? !target.isComplete : target.state !== 'reserved')
+    if (goal === 'switch' ? !target.isComplete : target.state !== 'reserved') {
       throw new Error(`${target.name} is ${target.state}`);
+    }
     if (target.isOutdated) violation(`${target.name} has another version`);
-    if (goal === 'replace' && former.exists && !former.wasLost) violation(`${former.name} is replaced, and not lost`);
-    if (goal === 'switch' && !run.hasWebhooks) violation(`${target.name} has not the webhooks that the tenant has`);
-    if (!isEqual(target.rows, goal === 'move' ? former.rows : target.expected))
+    if (goal === 'replace' && former.exists && !former.wasLost) {
+      violation(`${former.name} is replaced, and not lost`);
+    }
+    if (goal === 'switch' && !run.hasWebhooks) {
+      violation(`${target.name} has not the webhooks that the tenant has`);
+    }
+    if (!isEqual(target.rows, goal === 'move' ? former.rows : target.expected)) {
       violation(`${target.name} has not the data that the tenant is to get`);
+    }
     control.exchange(target, goal === 'replace' ? 'condemned' : 'kept');
     former.isOutdated = world.random.chance(0.5);
   },
@@ -116,7 +136,9 @@ export const databaseEffects: Effects = {
     current.isOpen = false; // the role, which is still there, may not log in
   },
   'copy changes': (run, snapshot) => {
-    if (run.current.isLost() || !run.hasCopied) throw new Error('there is nothing to copy, or nothing to compare');
+    if (run.current.isLost() || !run.hasCopied) {
+      throw new Error('there is nothing to copy, or nothing to compare');
+    }
     write(run, snapshot);
   },
   'open current': ({ current, epoch }) => current.isLost() || current.open(epoch, true),
@@ -134,16 +156,21 @@ function write(run: RunState, rows: Set<number>): void {
   target.guard(run.epoch);
   const isOwn = target.state === 'reserved' || target.state === 'condemned';
   const mayUpgrade = run.goal === 'switch' || run.goal === 'upgrade';
-  if (!isOwn && (!mayUpgrade || target.state === 'current'))
+  if (!isOwn && (!mayUpgrade || target.state === 'current')) {
     violation(`${target.name} is changed while it is ${target.state}`);
-  if (target.changedBy > run.epoch) violation(`an earlier run changes ${target.name} after a later one`);
+  }
+  if (target.changedBy > run.epoch) {
+    violation(`an earlier run changes ${target.name} after a later one`);
+  }
   target.changedBy = run.epoch;
   target.rows = rows;
 }
 
 function drop(database: TenantDatabase): void {
   const { name, state } = database;
-  if (state !== 'condemned' && state !== 'gone') violation(`${name} is dropped while it is ${state}`);
+  if (state !== 'condemned' && state !== 'gone') {
+    violation(`${name} is dropped while it is ${state}`);
+  }
   if (database.sessions.size > 0) violation(`${name} is dropped while it is used`);
   database.drop();
 }

@@ -28,7 +28,10 @@ export class TenantDatabase {
   isOpen = false;
   /** True while its version is older than that of the build. */
   isOutdated = false;
-  /** True from the time when its server has lost it until a run opens it, which may be there again then. */
+  /**
+   * True from the time when its server has lost it until a run opens it, which may be there
+   * again then.
+   */
   wasLost = false;
   /** The greatest epoch that has claimed it. */
   claimedBy = 0;
@@ -58,7 +61,10 @@ export class TenantDatabase {
     return session;
   }
 
-  /** Changes what the control database says of it. @throws unless that is one of `from` */
+  /**
+   * Changes what the control database says of it.
+   * @throws unless that is one of `from`
+   */
   change(from: readonly DatabaseState[], to: DatabaseState): void {
     if (!from.includes(this.state)) throw new Error(`${this.name} is ${this.state}`);
     this.state = to;
@@ -75,20 +81,29 @@ export class TenantDatabase {
     return !this.exists;
   }
 
-  /** @throws when a later run has claimed the database, or it does not exist, or its server does not answer */
+  /**
+   * @throws when a later run has claimed the database, or it does not exist, or its server does
+   *   not answer
+   */
   guard(epoch: number): void {
     this.reach();
     if (!this.exists) throw new Error(`${this.name} does not exist`);
     if (this.claimedBy > epoch) throw new Error(`${this.name} is claimed by a later run`);
   }
 
-  /** Shuts earlier runs out. @throws as `guard` */
+  /**
+   * Shuts earlier runs out.
+   * @throws as `guard`
+   */
   claim(epoch: number): void {
     this.guard(epoch);
     this.claimedBy = epoch;
   }
 
-  /** Lets logins of the tenant in, or does not. @throws as `guard` */
+  /**
+   * Lets logins of the tenant in, or does not.
+   * @throws as `guard`
+   */
   open(epoch: number, isOpen: boolean): void {
     this.guard(epoch);
     if (!this.hasRole) throw new Error(`the role of ${this.name} does not exist`);
@@ -162,9 +177,14 @@ export class DatabasesControl {
     return database;
   }
 
-  /** What an unfinished run has left is condemned; of a new tenant also what it has given to the tenant. */
+  /**
+   * What an unfinished run has left is condemned; of a new tenant also what it has given to the
+   * tenant.
+   */
   condemnLeftovers(): void {
-    for (const database of this.databases) if (database.state === 'reserved') database.state = 'condemned';
+    for (const database of this.databases) {
+      if (database.state === 'reserved') database.state = 'condemned';
+    }
     if (this.isActive || this.current === nowhere) return;
     this.current.state = 'condemned';
     this.current = nowhere;

@@ -5,7 +5,10 @@ const maxWaitMs = 5_000;
 /** Longer than in production, where a request waits for a notification: many poll at once. */
 const pollMs = 40;
 
-/** A process of the service, with clients that write. It knows the tenant's database and its fence by notifications. */
+/**
+ * A process of the service, with clients that write. It knows the tenant's database and its
+ * fence by notifications.
+ */
 export class ServingProcess {
   readonly name: string;
   readonly #world: DatabaseWorld;
@@ -71,8 +74,11 @@ export class ServingProcess {
     const [fence, id] = [control.fence, control.fenceId];
     const acknowledge = (): void => {
       if (control.fence !== fence || control.fenceId !== id) return;
-      if (fence === 'closed' && this.#running > 0) scheduler.after(5, () => this.#deliver(acknowledge));
-      else control.acknowledged.add(this.name);
+      if (fence === 'closed' && this.#running > 0) {
+        scheduler.after(5, () => this.#deliver(acknowledge));
+      } else {
+        control.acknowledged.add(this.name);
+      }
     };
     scheduler.after(random.between(0.5, 5), () => this.#deliver(acknowledge));
   }

@@ -28,7 +28,9 @@ interface BudgetSettings {
 
 interface TestBudget {
   budget: ConnectionBudget;
-  /** The application name of its connections, by which the server tells them from all others. */
+  /**
+   * The application name of its connections, by which the server tells them from all others.
+   */
   name: string;
   /** One pool for each tenant of the harness. */
   pools: [TenantPool, TenantPool, TenantPool, TenantPool, TenantPool];
@@ -45,16 +47,26 @@ export interface BudgetHarness {
     connectionBudget: number,
     options?: Partial<ConstructorParameters<typeof TenantDatabases>[0]>,
   ) => TenantDatabases;
-  /** Closes the budgets and databases of a test, and verifies that nothing is left. For `afterEach`. */
+  /**
+   * Closes the budgets and databases of a test, and verifies that nothing is left. For
+   * `afterEach`.
+   */
   cleanUp: () => Promise<void>;
 }
 
-/** Creates a world of five tenants, with budgets and databases that do not belong to its server process. */
+/**
+ * Creates a world of five tenants, with budgets and databases that do not belong to its server
+ * process.
+ */
 export async function createBudgetHarness(): Promise<BudgetHarness> {
   const world = await createWorld();
   const head = await tenantHead();
-  const more = await Promise.all(['initech', 'umbrella', 'hooli'].map(slug => world.provision(slug)));
-  const tenants = await Promise.all([world.acme, world.globex, ...more].map(tenant => tenantRecord(world, tenant)));
+  const more = await Promise.all(
+    ['initech', 'umbrella', 'hooli'].map(slug => world.provision(slug)),
+  );
+  const tenants = await Promise.all(
+    [world.acme, world.globex, ...more].map(tenant => tenantRecord(world, tenant)),
+  );
   const closers = new Set<() => Promise<unknown>>();
 
   return {
@@ -68,7 +80,13 @@ export async function createBudgetHarness(): Promise<BudgetHarness> {
       openMs = 10_000,
       mayOpen = () => true,
     }) => {
-      const budget = new ConnectionBudget({ max, maxPerTenant, maxPerTenantShared, maxWaitMs, mayOpen });
+      const budget = new ConnectionBudget({
+        max,
+        maxPerTenant,
+        maxPerTenantShared,
+        maxWaitMs,
+        mayOpen,
+      });
       const name = `budget-${randomBytes(5).toString('hex')}`;
       const pools: TenantPool[] = [];
       const addPool = (tenant: TenantRecord, url = tenant.databaseUrl): TenantPool => {
@@ -119,17 +137,30 @@ export async function createBudgetHarness(): Promise<BudgetHarness> {
   };
 }
 
-const uses = ['read', 'transaction', 'abandoned', 'error', 'killed', 'killed in transaction'] as const;
+const uses = [
+  'read',
+  'transaction',
+  'abandoned',
+  'error',
+  'killed',
+  'killed in transaction',
+] as const;
 type Use = (typeof uses)[number];
 
-/** One random step of a tenant: mostly reads, and everything that can happen to a connection. */
+/**
+ * One random step of a tenant: mostly reads, and everything that can happen to a connection.
+ */
 export const randomStep = fc.record({
   tenant: fc.nat(4),
   action: fc.oneof(
     { weight: 4, arbitrary: fc.constant<Use | 'kill any' | 'wrong database'>('read') },
     {
       weight: 4,
-      arbitrary: fc.constantFrom<Use | 'kill any' | 'wrong database'>(...uses, 'kill any', 'wrong database'),
+      arbitrary: fc.constantFrom<Use | 'kill any' | 'wrong database'>(
+        ...uses,
+        'kill any',
+        'wrong database',
+      ),
     },
   ),
 });
@@ -138,20 +169,31 @@ export const randomStep = fc.record({
 export async function useConnection(pool: TenantPool, use: Use): Promise<void> {
   const client = await pool.connect();
   try {
-    if (use === 'read') await Promise.all([client.query('select 1'), client.query('select pg_sleep(0.002)')]);
-    if (use === 'error') await Promise.all([client.query('select from no_such_table'), client.query('select 1')]);
-    if (use === 'killed') await client.query('select pg_terminate_backend(pg_backend_pid())').catch(() => {});
+    if (use === 'read') {
+      await Promise.all([client.query('select 1'), client.query('select pg_sleep(0.002)')]);
+    }
+    if (use === 'error') {
+      await Promise.all([client.query('select from no_such_table'), client.query('select 1')]);
+    }
+    if (use === 'killed') {
+      await client.query('select pg_terminate_backend(pg_backend_pid())').catch(() => {});
+    }
     if (!/transaction|abandoned/.test(use)) return;
     await client.query('begin');
     await client.query('select pg_sleep(0.002)');
-    if (use === 'killed in transaction') await client.query('select pg_terminate_backend(pg_backend_pid())');
+    if (use === 'killed in transaction') {
+      await client.query('select pg_terminate_backend(pg_backend_pid())');
+    }
     if (use === 'transaction') await client.query('commit');
   } finally {
     client.release();
   }
 }
 
-/** Returns a connection that works, although others may just have been killed. The caller releases it. */
+/**
+ * Returns a connection that works, although others may just have been killed. The caller
+ * releases it.
+ */
 export function connectHealthy(pool: TenantPool): Promise<TenantClient> {
   return eventually(async () => {
     const client = await pool.connect();
@@ -175,15 +217,25 @@ export async function killAny(name: string): Promise<void> {
 }
 
 export function connectionsOnServer(name: string): Promise<number> {
-  return queryServer('select from pg_stat_activity where application_name = $1', [name]).then(rows => rows.length);
+  return queryServer('select from pg_stat_activity where application_name = $1', [name]).then(
+    rows => rows.length,
+  );
 }
 
-/** Counts the connections that the server sees of a budget, as often as it can, and remembers the maximum. */
-export async function watchServer(name: string): Promise<{ max: () => number; end: () => Promise<void> }> {
+/**
+ * Counts the connections that the server sees of a budget, as often as it can, and remembers
+ * the maximum.
+ */
+export async function watchServer(
+  name: string,
+): Promise<{ max: () => number; end: () => Promise<void> }> {
   let [max, isWatching] = [0, true];
   const ended = withConnection(postgresUrl(), async session => {
     while (isWatching) {
-      const { rowCount } = await session.query('select from pg_stat_activity where application_name = $1', [name]);
+      const { rowCount } = await session.query(
+        'select from pg_stat_activity where application_name = $1',
+        [name],
+      );
       max = Math.max(max, rowCount ?? 0);
     }
   });
@@ -200,7 +252,10 @@ export function queryServer(text: string, values: unknown[] = []): Promise<objec
   return withConnection(postgresUrl(), async session => (await session.query(text, values)).rows);
 }
 
-/** Runs `work` for each item, `width` at a time. @returns the errors */
+/**
+ * Runs `work` for each item, `width` at a time.
+ * @returns the errors
+ */
 export async function inParallel<Item>(
   items: Item[],
   width: number,

@@ -38,7 +38,10 @@ describe('connection budget', () => {
       await fc.assert(
         fc.asyncProperty(fc.array(randomStep, { minLength: 60, maxLength: 120 }), async steps => {
           const max = 4;
-          const { budget, name, pools, addPool, close } = harness.createBudget({ max, maxPerTenant: 3 });
+          const { budget, name, pools, addPool, close } = harness.createBudget({
+            max,
+            maxPerTenant: 3,
+          });
           const [acme, globex] = harness.tenants;
           const wrongPool = addPool(acme, globex.databaseUrl);
 
@@ -54,15 +57,17 @@ describe('connection budget', () => {
           await eventually(() => budget.usage.inUse === 0 && budget.usage.waiting === 0);
 
           // The whole budget is usable again, by several tenants at the same time.
-          const clients = await Promise.all([0, 0, 1, 2].map(i => connectHealthy(pools[i] as TenantPool)));
+          const clients = await Promise.all(
+            [0, 0, 1, 2].map(i => connectHealthy(pools[i] as TenantPool)),
+          );
           expect(budget.usage).to.deep.equal({ open: max, inUse: max, waiting: 0 });
           expect(await connectionsOnServer(name)).to.equal(max);
           for (const client of clients) client.release();
           expect(budget.usage).to.deep.equal({ open: max, inUse: 0, waiting: 0 });
 
-          expect(pools.map(({ inUse, opening, waiting }) => inUse + opening + waiting.length)).to.deep.equal(
-            pools.map(() => 0),
-          );
+          expect(
+            pools.map(({ inUse, opening, waiting }) => inUse + opening + waiting.length),
+          ).to.deep.equal(pools.map(() => 0));
           await watch.end();
           await close();
 
@@ -102,7 +107,9 @@ describe('connection budget', () => {
   describe('changes of the maximum', () => {
     it('a lowered maximum closes idle connections at once, and those in use when they are released', async () => {
       const { budget, name, pools } = harness.createBudget({ max: 4 });
-      const clients = await Promise.all([0, 0, 1, 2].map(i => connectHealthy(pools[i] as TenantPool)));
+      const clients = await Promise.all(
+        [0, 0, 1, 2].map(i => connectHealthy(pools[i] as TenantPool)),
+      );
       clients[0]?.release();
 
       budget.setMax(2);
@@ -169,14 +176,20 @@ describe('connection budget', () => {
         return max;
       };
 
-      await eventually(async () => (await maxInUse()) === 6); // a slow start opens few connections within 10 ms
+      // a slow start opens few connections within 10 ms
+      await eventually(async () => (await maxInUse()) === 6);
       await useConnection(quiet, 'read');
       expect(await maxInUse()).to.equal(2);
       await eventually(async () => (await maxInUse()) === 6);
     });
 
     it('a waiter gets a connection when the contention ends, although no other event occurs', async () => {
-      const { pools } = harness.createBudget({ max: 8, maxPerTenant: 6, maxPerTenantShared: 2, maxWaitMs: 3_000 });
+      const { pools } = harness.createBudget({
+        max: 8,
+        maxPerTenant: 6,
+        maxPerTenantShared: 2,
+        maxWaitMs: 3_000,
+      });
       const [busy, quiet] = pools;
       const clients = [await busy.connect()];
       await useConnection(quiet, 'read');
@@ -191,7 +204,9 @@ describe('connection budget', () => {
   describe('eviction', () => {
     it('an idle connection of one tenant is evicted for another tenant', async () => {
       const { budget, name, pools } = harness.createBudget({ max: 2 });
-      for (let round = 0; round < 3; round++) for (const pool of pools) await useConnection(pool, 'read');
+      for (let round = 0; round < 3; round++) {
+        for (const pool of pools) await useConnection(pool, 'read');
+      }
       expect(await connectionsOnServer(name)).to.equal(2);
       expect(budget.counts.evicted).to.equal(budget.counts.opened - 2);
     });
@@ -202,8 +217,11 @@ describe('connection budget', () => {
       const pids = new Set<unknown>();
       for (let i = 0; i < 10; i++) {
         for (let n = 0; n < 4; n++) pids.add(await backendOf(frequent));
-        // As many other tenants as there are connections: each time the frequent one's is the least recently used.
-        for (let n = 0; n < 3; n++) await useConnection(rare[(i + n) % rare.length] as TenantPool, 'read');
+        // As many other tenants as there are connections: each time the frequent one's is the
+        // least recently used.
+        for (let n = 0; n < 3; n++) {
+          await useConnection(rare[(i + n) % rare.length] as TenantPool, 'read');
+        }
       }
       expect(pids.size).to.equal(1);
     });
@@ -258,7 +276,8 @@ describe('connection budget', () => {
       const errors = await Promise.all(pools.map(pool => errorOf(pool.connect())));
       for (const error of errors) expect(error).to.include({ code: 'POOL_TIMEOUT' });
       expect(budget.usage).to.deep.equal({ open: 1, inUse: 1, waiting: 0 });
-      expect(budget.counts).to.include({ waits: 6, refused: 5 }); // the first request waited for its connection to open
+      // the first request waited for its connection to open
+      expect(budget.counts).to.include({ waits: 6, refused: 5 });
       client.release();
       const next = await connectHealthy(pools[1]);
       next.release();
@@ -291,11 +310,14 @@ describe('connection budget', () => {
       };
 
       const flood = Array.from({ length: 20 }, () => connect(flooding, 'flooding'));
-      const quiet = [others[0], others[1], others[2]].map(pool => connect(pool as TenantPool, 'quiet'));
+      const quiet = [others[0], others[1], others[2]].map(pool =>
+        connect(pool as TenantPool, 'quiet'),
+      );
 
       for (const client of clients.slice(0, 3)) client.release();
       const quietClients = await Promise.all(quiet);
-      // Each of the four tenants has one connection. The flooding one waits until no other tenant needs the room.
+      // Each of the four tenants has one connection. The flooding one waits until no other
+      // tenant needs the room.
       expect(served).to.deep.equal(['quiet', 'quiet', 'quiet']);
 
       for (const client of [...quietClients, ...clients.slice(3)]) client.release();

@@ -164,12 +164,23 @@ describe('connections that fail', () => {
     it('two addresses of one server share one budget, less the connections of the control database', async () => {
       const { controlUrl } = harness.world.installation;
       const controlIdentity = await withConnection(controlUrl, readServerIdentity);
-      const databases = harness.openDatabases(5, { controlUrl, controlIdentity, controlConnections: 3 });
+      const databases = harness.openDatabases(5, {
+        controlUrl,
+        controlIdentity,
+        controlConnections: 3,
+      });
       const [acme, globex] = harness.tenants;
-      const atLocalhost = { ...globex, databaseUrl: globex.databaseUrl.replace('127.0.0.1', 'localhost') };
-      expect([acme, globex].map(({ serverIdentity }) => serverIdentity)).to.deep.equal([undefined, undefined]);
-      for (const tenant of [acme, { ...atLocalhost, serverIdentity: controlIdentity }])
+      const atLocalhost = {
+        ...globex,
+        databaseUrl: globex.databaseUrl.replace('127.0.0.1', 'localhost'),
+      };
+      expect([acme, globex].map(({ serverIdentity }) => serverIdentity)).to.deep.equal([
+        undefined,
+        undefined,
+      ]);
+      for (const tenant of [acme, { ...atLocalhost, serverIdentity: controlIdentity }]) {
         await databases.open(tenant).entityManager().execute('select 1');
+      }
       expect([...databases.budgets.all.values()].map(({ max }) => max)).to.deep.equal([2]);
     });
 
@@ -181,7 +192,8 @@ describe('connections that fail', () => {
         url.port = String(port);
         return { ...acme, databaseUrl: url.href };
       };
-      const query = (tenant: TenantRecord) => databases.open(tenant).entityManager().execute('select 1 as one');
+      const query = (tenant: TenantRecord) =>
+        databases.open(tenant).entityManager().execute('select 1 as one');
       const failing = Array.from({ length: 10 }, (_, i) =>
         errorOf(query(atPort(i % 2 === 0 ? 1 : (silent.address() as { port: number }).port))),
       );
@@ -189,14 +201,21 @@ describe('connections that fail', () => {
       let ended = 0;
       for (const each of silentOnes) void each.then(() => ended++);
 
-      for (let i = 0; i < 20; i++) expect(await query(i % 2 === 0 ? acme : globex)).to.deep.equal([{ one: 1 }]);
+      for (let i = 0; i < 20; i++) {
+        expect(await query(i % 2 === 0 ? acme : globex)).to.deep.equal([{ one: 1 }]);
+      }
 
       expect(ended, 'queries of the silent server that have ended').to.equal(0);
       silent.close();
       for (const socket of sockets) socket.destroy();
-      for (const error of await Promise.all(failing))
-        expect(error.message).to.match(/ECONNREFUSED|ECONNRESET|Connection terminated unexpectedly/);
-      await eventually(() => databases.budgets.usage.inUse === 0 && databases.budgets.usage.open <= 2);
+      for (const error of await Promise.all(failing)) {
+        expect(error.message).to.match(
+          /ECONNREFUSED|ECONNRESET|Connection terminated unexpectedly/,
+        );
+      }
+      await eventually(
+        () => databases.budgets.usage.inUse === 0 && databases.budgets.usage.open <= 2,
+      );
       expect(databases.budgets.all.size).to.equal(3);
     });
   });

@@ -49,7 +49,9 @@ describe('tenant identity', () => {
       await setDatabase(b.id, b.database);
       await setDatabase(a.id, a.database);
       for (const tenant of [a, b]) {
-        expect(await sql(tenant, `select from entity_statuses where title = 'lost'`)).to.have.length(0);
+        expect(
+          await sql(tenant, `select from entity_statuses where title = 'lost'`),
+        ).to.have.length(0);
       }
     });
 
@@ -120,7 +122,15 @@ describe('tenant identity', () => {
 
     it('a login role can read no table of the control database', async () => {
       const url = databaseUrl(record.databaseUrl, controlName());
-      for (const table of ['servers', 'tenants', 'signing_keys', 'roles', 'users', 'sessions', 'migrations']) {
+      for (const table of [
+        'servers',
+        'tenants',
+        'signing_keys',
+        'roles',
+        'users',
+        'sessions',
+        'migrations',
+      ]) {
         await expectRefusal(url, `select from ${table}`);
       }
     });
@@ -185,7 +195,11 @@ describe('tenant identity', () => {
       await acme.delete(`${path}/${body.Id}`);
     });
 
-    for (const statement of ['update audit_log set user_id = 1', 'delete from audit_log', 'truncate audit_log']) {
+    for (const statement of [
+      'update audit_log set user_id = 1',
+      'delete from audit_log',
+      'truncate audit_log',
+    ]) {
       it(`the audit log refuses "${statement}" even to its owner and to a superuser`, async () => {
         const entries = () => sql(world.acme, 'select * from audit_log order by id');
         const before = await entries();
@@ -223,7 +237,10 @@ describe('tenant identity', () => {
         const set = 'update tenants set schema_version = ?, compatible_from = ? where id = ?';
         await control(set, [version, version, world.acme.id]);
         try {
-          await eventually(async () => expectUnavailable(await acme.get(path), 'migration_pending'), announcedMs);
+          await eventually(
+            async () => expectUnavailable(await acme.get(path), 'migration_pending'),
+            announcedMs,
+          );
           expectUnavailable(await acme.post(path, { Title: 'too early' }), 'migration_pending');
           expect((await globex.get(path)).status).to.equal(200);
         } finally {
@@ -240,7 +257,8 @@ describe('tenant identity', () => {
         expectUnavailable(await acme.at(another.url).get(path), 'migration_pending');
         expect((await globex.at(another.url).get(path)).status).to.equal(200);
 
-        // A process with open connections detects the version with the next connection that it opens.
+        // A process with open connections detects the version with the next connection that it
+        // opens.
         await disconnect(world.acme.database);
         const readThrough = { 'Cache-Control': 'no-cache' };
         await eventually(
@@ -255,7 +273,11 @@ describe('tenant identity', () => {
 
   it('a tenant is refused when its database has no identity table, or the table has no version', async () => {
     for (const [hide, restore, code] of [
-      ['table tenant_identity rename to hidden', 'table hidden rename to tenant_identity', 'unavailable'],
+      [
+        'table tenant_identity rename to hidden',
+        'table hidden rename to tenant_identity',
+        'unavailable',
+      ],
       [
         'table tenant_identity rename schema_version to hidden',
         'table tenant_identity rename hidden to schema_version',
@@ -291,7 +313,11 @@ describe('tenant identity', () => {
       expect((await globex.at(url).get(path)).status).to.equal(200);
       const refresh = await world.anonymous
         .at(url)
-        .post('/api/v1/auth/refresh', { refreshToken: acme.tokens?.refreshToken }, { 'X-Tenant': world.acme.guid });
+        .post(
+          '/api/v1/auth/refresh',
+          { refreshToken: acme.tokens?.refreshToken },
+          { 'X-Tenant': world.acme.guid },
+        );
       expect(refresh.status).to.equal(403);
       expect(refresh.body.code).to.equal('tenant_required');
     }

@@ -85,7 +85,9 @@ describe('large reads', () => {
     receiving.bytesReceived = 1;
 
     const silentTurns = new Turns(1);
-    const ofSilent = [1, 2].map(() => new LargeReads(silentTurns).run(receive => receive(silent, () => end.promise)));
+    const ofSilent = [1, 2].map(() =>
+      new LargeReads(silentTurns).run(receive => receive(silent, () => end.promise)),
+    );
     await eventually(() => silentTurns.running === 0);
     expect(begun).to.equal(maxOfProcess);
 
@@ -113,7 +115,9 @@ describe('large reads of a service', () => {
       await client.query('begin; lock table activities in access exclusive mode');
       const large = Array.from({ length: 5 }, () => admin.get('/api/v1/Activity?limit=1000'));
       await eventually(async () => (await countWaiting(client)) === 1);
-      const small = [1, 2].map(limit => admin.get(`/api/v1/Activity?sort=-CreatedAt&limit=${limit}`));
+      const small = [1, 2].map(limit =>
+        admin.get(`/api/v1/Activity?sort=-CreatedAt&limit=${limit}`),
+      );
       await eventually(async () => (await countWaiting(client)) === 3);
       await afterOthers(admin);
       expect(await countWaiting(client)).to.equal(3);
@@ -146,8 +150,12 @@ describe('large reads of a service', () => {
   it('lists of one tenant that no index serves are read one at a time, and lists that have an index beside them', async () => {
     const [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
     const paths = [
-      ...['sort=UserId,CreatedAt', 'sort=-CreatedAt,UserId', 'q=nothing'].map(query => `/api/v1/Activity?${query}`),
-      ...['sort=StatusTitle', 'filter[StatusTitle]=Active'].map(query => `/api/v1/Entities?${query}`),
+      ...['sort=UserId,CreatedAt', 'sort=-CreatedAt,UserId', 'q=nothing'].map(
+        query => `/api/v1/Activity?${query}`,
+      ),
+      ...['sort=StatusTitle', 'filter[StatusTitle]=Active'].map(
+        query => `/api/v1/Entities?${query}`,
+      ),
     ];
 
     for (const path of paths) expect((await globex.get(path)).status, path).to.equal(200);
@@ -157,20 +165,25 @@ describe('large reads of a service', () => {
       const unindexed = paths.flatMap(path => [acme.get(path), acme.get(path)]);
       await eventually(async () => (await countWaiting(client)) > 0);
 
-      const indexed = [1, 2].map(limit => acme.get(`/api/v1/Activity?sort=-CreatedAt&limit=${limit}`));
+      const indexed = [1, 2].map(limit =>
+        acme.get(`/api/v1/Activity?sort=-CreatedAt&limit=${limit}`),
+      );
       await eventually(async () => (await countWaiting(client)) > 2);
       await afterOthers(acme);
       expect(await countWaiting(client)).to.equal(3);
 
       await client.query('commit');
-      for (const { status } of await Promise.all([...unindexed, ...indexed])) expect(status).to.equal(200);
+      for (const { status } of await Promise.all([...unindexed, ...indexed])) {
+        expect(status).to.equal(200);
+      }
     });
   });
 });
 
 /** Sessions of the database that wait for a lock. */
 async function countWaiting(client: pg.Client): Promise<number> {
-  await client.query('select pg_stat_clear_snapshot()'); // otherwise a transaction sees the first one again
+  // otherwise a transaction sees the first one again
+  await client.query('select pg_stat_clear_snapshot()');
   const { rows } = await client.query(
     `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
   );

@@ -1,6 +1,12 @@
 import { expect } from 'chai';
 import { maxProcesses } from '../../../src/lib/config/process-count.ts';
-import { lostShare, minimumShare, reserveOf, shareOf, taskLimit } from '../../../src/tenancy/connections/share.ts';
+import {
+  lostShare,
+  minimumShare,
+  reserveOf,
+  shareOf,
+  taskLimit,
+} from '../../../src/tenancy/connections/share.ts';
 
 const budgets = [20, 32, 80];
 const maxControl = 9;
@@ -32,7 +38,8 @@ describe('shares of the connection budget', () => {
   });
 
   it('a share on the server of the control database has a third of it for that, from three connections to the setting', () => {
-    const share = (budget: number, services: number) => shareOf({ budget, services, hasControl: true, maxControl });
+    const share = (budget: number, services: number) =>
+      shareOf({ budget, services, hasControl: true, maxControl });
 
     expect(share(80, 1)).to.deep.equal({ control: 9, tenants: 63 });
     expect(share(80, 4)).to.deep.equal({ control: 6, tenants: 12 });
@@ -41,7 +48,8 @@ describe('shares of the connection budget', () => {
   });
 
   it('a share on another server is all for tenants, and never below two', () => {
-    const share = (budget: number, services: number) => shareOf({ budget, services, hasControl: false, maxControl });
+    const share = (budget: number, services: number) =>
+      shareOf({ budget, services, hasControl: false, maxControl });
 
     expect(share(80, 4)).to.deep.equal({ control: 0, tenants: 18 });
     expect(share(8, 2)).to.deep.equal({ control: 0, tenants: 2 });

@@ -30,7 +30,10 @@ interface ListedProcess {
   readonly share: number | null;
 }
 
-/** Two processes of the service, one of which is this one. A drill samples their connections while processes fail. */
+/**
+ * Two processes of the service, one of which is this one. A drill samples their connections
+ * while processes fail.
+ */
 describe('connection budget of several processes', () => {
   let world: World;
   const { start, killAll } = createServiceProcesses();
@@ -51,12 +54,17 @@ describe('connection budget of several processes', () => {
 
   /** Services only: the command that lists them is a process, too. */
   async function listServices(): Promise<ListedProcess[]> {
-    const { stdout } = await runCommand('scripts/tenant.ts', ['processes', '--json'], world.environment);
+    const { stdout } = await runCommand(
+      'scripts/tenant.ts',
+      ['processes', '--json'],
+      world.environment,
+    );
     const processes: (ListedProcess & { kind: string })[] = JSON.parse(stdout);
     return processes.filter(({ kind }) => kind === 'service');
   }
 
-  const limitOfWorld = () => Math.max(...[...world.service.databases.budgets.all.values()].map(({ max }) => max));
+  const limitOfWorld = () =>
+    Math.max(...[...world.service.databases.budgets.all.values()].map(({ max }) => max));
 
   it('a process alone has the budget less the reserve, and one that joins has its share when it listens', async () => {
     await clients[0]?.get(list, uncached);
@@ -103,7 +111,10 @@ describe('connection budget of several processes', () => {
       world.globex.database,
     ]);
     const refused = () =>
-      [...world.service.databases.budgets.all.values()].reduce((sum, { counts }) => sum + counts.serverFull, 0);
+      [...world.service.databases.budgets.all.values()].reduce(
+        (sum, { counts }) => sum + counts.serverFull,
+        0,
+      );
 
     const response = tenant.get(list, uncached);
     await eventually(() => refused() > 2);
@@ -116,7 +127,10 @@ describe('connection budget of several processes', () => {
 describe('commands on a server that has no connection left', () => {
   let world: World;
   /** Without the rights of a superuser, to whom no limit applies. */
-  const login = { user: `full_${randomBytes(4).toString('hex')}`, password: randomBytes(12).toString('base64url') };
+  const login = {
+    user: `full_${randomBytes(4).toString('hex')}`,
+    password: randomBytes(12).toString('base64url'),
+  };
   let environment: Record<string, string>;
 
   before(async () => {
@@ -124,7 +138,11 @@ describe('commands on a server that has no connection left', () => {
     await world.service.stop();
     await sql(`create role ${login.user} login createdb createrole password '${login.password}'
                  in role postgres connection limit 1`);
-    const url = databaseUrl(postgresUrl(), new URL(world.installation.controlUrl).pathname.slice(1), login);
+    const url = databaseUrl(
+      postgresUrl(),
+      new URL(world.installation.controlUrl).pathname.slice(1),
+      login,
+    );
     environment = { ...world.environment, DATABASE_URL: url };
   });
   after(async () => {
@@ -135,7 +153,12 @@ describe('commands on a server that has no connection left', () => {
   const sql = (text: string) => withConnection(postgresUrl(), client => client.query(text));
   const run = (...args: string[]) => runScript('scripts/tenant.ts', args, environment);
 
-  for (const args of [['processes'], ['suspend', 'acme', '--yes'], ['resume', 'acme'], ['session', 'list', 'acme']]) {
+  for (const args of [
+    ['processes'],
+    ['suspend', 'acme', '--yes'],
+    ['resume', 'acme'],
+    ['session', 'list', 'acme'],
+  ]) {
     it(`${args[0]} ${args[1] ?? ''} needs one connection to the control database`, async () => {
       const { code, stderr } = await run(...args);
 
@@ -155,7 +178,11 @@ describe('commands on a server that has no connection left', () => {
 
   it('a command waits as long for a connection of its entity manager', async () => {
     let refusals = 0;
-    const member = { process: newProcess('command'), maxControl: () => 1, onControlRefused: () => void refusals++ };
+    const member = {
+      process: newProcess('command'),
+      maxControl: () => 1,
+      onControlRefused: () => void refusals++,
+    };
     const url = environment.DATABASE_URL ?? '';
     const control = openControlDatabase(url, createControlPool(url, 1, member));
     try {

@@ -27,19 +27,27 @@ describe('commits that changes share', () => {
   beforeEach(async () => {
     const name = randomUUID();
     await create(name);
-    for (let count = 0; count < 64; count++) await change(`${name}-${count}`); // those that a refused change leaves alone
+    // those that a refused change leaves alone
+    for (let count = 0; count < 64; count++) await change(`${name}-${count}`);
   });
 
-  const create = (code: string, client = admin): Promise<ApiResponse> => client.post(units, { Code: code, Name: code });
+  const create = (code: string, client = admin): Promise<ApiResponse> =>
+    client.post(units, { Code: code, Name: code });
 
   /**
-   * Sends one request more than can share a transaction, while all connections of the tenant are in use: two
-   * connections are waited for when the last one has arrived.
+   * Sends one request more than can share a transaction, while all connections of the tenant
+   * are in use: two connections are waited for when the last one has arrived.
    */
-  async function sendTogether(name: string, send: (code: string, index: number) => Promise<ApiResponse>) {
+  async function sendTogether(
+    name: string,
+    send: (code: string, index: number) => Promise<ApiResponse>,
+  ) {
     const { databases } = world.service;
     const codes = Array.from({ length: maxGroupSize + 1 }, (_, index) => `${name}-${index}`);
-    const blockers = Array.from({ length: maxConnections }, (_, index) => `${name}-blocked-${index}`);
+    const blockers = Array.from(
+      { length: maxConnections },
+      (_, index) => `${name}-blocked-${index}`,
+    );
     return withConnection(world.acme.adminUrl, async session => {
       await session.query('begin');
       await session.query(insertUnit, [blockers, '']);
@@ -65,7 +73,10 @@ describe('commits that changes share', () => {
     return found;
   }
 
-  /** Makes a change as a request with this time left does. Those of one turn of the event loop arrive together. */
+  /**
+   * Makes a change as a request with this time left does. Those of one turn of the event loop
+   * arrive together.
+   */
   function change(code: string, { ms = 9_500, on = database() as Changes } = {}) {
     const actor = JSON.stringify({ traceId: code, ipAddress: '192.0.2.1' });
     const text = `with actor as materialized (select set_config('app.actor', $2, true))
@@ -93,7 +104,9 @@ describe('commits that changes share', () => {
     );
 
   it('changes that wait for a connection share a transaction, and each audit entry names its own request', async () => {
-    const sent = await sendTogether('shared', (code, index) => create(code, index % 2 === 0 ? admin : other));
+    const sent = await sendTogether('shared', (code, index) =>
+      create(code, index % 2 === 0 ? admin : other),
+    );
     const responses = await Promise.all(sent);
 
     const entries = await audited('shared');
@@ -109,14 +122,21 @@ describe('commits that changes share', () => {
     expect(users.size).to.equal(1);
 
     const transactions = Object.groupBy(entries, ({ transaction }) => transaction);
-    expect(Math.max(...Object.values(transactions).map(group => group?.length ?? 0))).to.equal(maxGroupSize);
+    expect(Math.max(...Object.values(transactions).map(group => group?.length ?? 0))).to.equal(
+      maxGroupSize,
+    );
   });
 
   it('a change that is refused fails alone, and the others of its transaction are made once', async () => {
     await create('TAKEN');
-    const sent = await sendTogether('refused', (code, index) => create(index === 3 ? 'taken' : code));
-    for (const [index, { status, body }] of (await Promise.all(sent)).entries())
-      expect([status, body.code]).to.deep.equal(index === 3 ? [400, 'duplicate'] : [201, undefined]);
+    const sent = await sendTogether('refused', (code, index) =>
+      create(index === 3 ? 'taken' : code),
+    );
+    for (const [index, { status, body }] of (await Promise.all(sent)).entries()) {
+      expect([status, body.code]).to.deep.equal(
+        index === 3 ? [400, 'duplicate'] : [201, undefined],
+      );
+    }
     expect(await audited('refused')).to.have.length(maxGroupSize + maxConnections);
   });
 
@@ -124,7 +144,9 @@ describe('commits that changes share', () => {
     await withConnection(world.acme.adminUrl, async session => {
       await session.query('begin');
       await session.query(insertUnit, [['locked'], '']);
-      const sent = await sendTogether('waiting', (code, index) => create(index === 3 ? 'locked' : code));
+      const sent = await sendTogether('waiting', (code, index) =>
+        create(index === 3 ? 'locked' : code),
+      );
       const [locked] = sent.splice(3, 1);
       for (const { status } of await Promise.all(sent)) expect(status).to.equal(201);
       await session.query('rollback');
@@ -134,14 +156,18 @@ describe('commits that changes share', () => {
 
   it('changes of two resources that wait together are all made', async () => {
     const sent = await sendTogether('mixed', (code, index) =>
-      index % 2 === 0 ? create(code) : admin.post('/api/v1/OrderStatuses', { Name: code, Weighting: index }),
+      index % 2 === 0
+        ? create(code)
+        : admin.post('/api/v1/OrderStatuses', { Name: code, Weighting: index }),
     );
     for (const { status } of await Promise.all(sent)) expect(status).to.equal(201);
   });
 
   it('a change whose deadline is near has a transaction of its own, so that it ends no connection of others', async () => {
     const codes = Array.from({ length: maxGroupSize }, (_, index) => `near-${index}`);
-    await Promise.all(codes.map((code, index) => change(code, { ms: index % 3 === 0 ? 950 : 9_500 })));
+    await Promise.all(
+      codes.map((code, index) => change(code, { ms: index % 3 === 0 ? 950 : 9_500 })),
+    );
     const near = ['near-0', 'near-3', 'near-6'].map(code => [code]);
     expect(await transactions('near')).to.have.deep.members([
       ...near,

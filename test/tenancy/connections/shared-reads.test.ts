@@ -16,9 +16,15 @@ describe('connections that reads share', () => {
   const admin = useLogin(world, 'acme');
 
   before(async () => {
-    await sql(world.acme, 'create table probes (id int primary key, name text); insert into probes values (1, null)');
+    await sql(
+      world.acme,
+      'create table probes (id int primary key, name text); insert into probes values (1, null)',
+    );
     await openDatabase();
-    await sql(world.acme, `grant select on probes to "${decodeURIComponent(new URL(database().url).username)}"`);
+    await sql(
+      world.acme,
+      `grant select on probes to "${decodeURIComponent(new URL(database().url).username)}"`,
+    );
   });
   beforeEach(() => openDatabase());
 
@@ -40,7 +46,10 @@ describe('connections that reads share', () => {
     isShort,
   });
 
-  /** Reads as a request with this time left does. Those of one turn of the event loop arrive together. */
+  /**
+   * Reads as a request with this time left does. Those of one turn of the event loop arrive
+   * together.
+   */
   const read = (select: Statement, ms = 9_500): Promise<RowValues[]> =>
     withDeadline(ms, deadline => database().reads.read(select, deadline));
 
@@ -52,7 +61,9 @@ describe('connections that reads share', () => {
 
   it('reads of one statement that arrive together use one connection, and each gets its own rows', async () => {
     const numbers = Array.from({ length: maxGroupSize }, (_, number) => number);
-    const rows = (await Promise.all(numbers.map(number => read(statement(pidOf, [number]))))).flat();
+    const rows = (
+      await Promise.all(numbers.map(number => read(statement(pidOf, [number]))))
+    ).flat();
     expect(rows.map(({ number }) => number)).to.deep.equal(numbers);
     expect(new Set(rows.map(({ pid }) => pid)).size).to.equal(1);
   });
@@ -69,9 +80,14 @@ describe('connections that reads share', () => {
   });
 
   it('reads are made again on other connections when the one that they share is lost', async () => {
-    const text = 'select case when $1 then pg_terminate_backend(pg_backend_pid())::int end as value';
+    const text =
+      'select case when $1 then pg_terminate_backend(pg_backend_pid())::int end as value';
     const end = (ends: boolean) => outcomeOf(read(statement(text, [ends])));
-    expect(await Promise.all([end(false), end(true), end(false)])).to.deep.equal([null, '57P01', null]);
+    expect(await Promise.all([end(false), end(true), end(false)])).to.deep.equal([
+      null,
+      '57P01',
+      null,
+    ]);
   });
 
   const sleep = (seconds: number, ms?: number) =>
@@ -104,7 +120,9 @@ describe('connections that reads share', () => {
       readOn: () => Promise.reject(lost),
       readAlone: async ({ select }) => [{ value: select.values[0] }],
     });
-    const values = [1, 2].map(value => outcomeOf(reads.read({ select: statement(pidOf, [value]) })));
+    const values = [1, 2].map(value =>
+      outcomeOf(reads.read({ select: statement(pidOf, [value]) })),
+    );
     expect(await Promise.all(values)).to.deep.equal([1, 2]);
   });
 
@@ -122,7 +140,9 @@ describe('connections that reads share', () => {
   it('reads of different statements that wait for a connection do not wait for each other', async () => {
     await withConnection(world.acme.adminUrl, async session => {
       await session.query('begin; lock table probes');
-      const locked = Array.from({ length: maxConnections }, () => read(statement('select id from probes', [], false)));
+      const locked = Array.from({ length: maxConnections }, () =>
+        read(statement('select id from probes', [], false)),
+      );
       await eventually(() => world.service.databases.budgets.usage.inUse === maxConnections);
       const texts = [1, 2, 3].map(number => `${pidOf}, ${number} as other`);
       const waiting = texts.flatMap(text => [1, 2].map(number => read(statement(text, [number]))));
@@ -136,7 +156,10 @@ describe('connections that reads share', () => {
     const all = statement('select * from probes', [], false);
     expect(await read(all)).to.deep.equal([{ id: 1, name: null }]);
     expect(await read(all)).to.deep.equal([{ id: 1, name: null }]);
-    await sql(world.acme, `alter table probes alter column id type text, add column added int default 7`);
+    await sql(
+      world.acme,
+      `alter table probes alter column id type text, add column added int default 7`,
+    );
     expect(await read(all)).to.deep.equal([{ id: '1', name: null, added: 7 }]);
     expect(await read(all)).to.deep.equal([{ id: '1', name: null, added: 7 }]);
   });

@@ -4,7 +4,10 @@ import { eventually } from '../../support/eventually.ts';
 import { sql, useLogin, useWorld } from '../../support/world.ts';
 
 const tenantConnections = 3;
-/** The activity of each of these entities waits for the advisory lock with the number of the entity. */
+/**
+ * The activity of each of these entities waits for the advisory lock with the number of the
+ * entity.
+ */
 const [largeEntity, heldEntity, otherEntity] = [71, 72, 73];
 /** Has 20 activities of 100 KB each. */
 const wideEntity = 74;
@@ -40,7 +43,9 @@ describe('small reads of a tenant', () => {
     const other = await world.login(world.globex);
 
     await withConnection(world.acme.adminUrl, async session => {
-      await session.query(`select pg_advisory_lock(n) from generate_series(${largeEntity}, ${otherEntity}) n`);
+      await session.query(
+        `select pg_advisory_lock(n) from generate_series(${largeEntity}, ${otherEntity}) n`,
+      );
       let isHeld = true;
       const large = list(`limit=1000&entityId=${largeEntity}`).finally(() => (isHeld = false));
       await eventually(() => usage().inUse === 1);
@@ -53,12 +58,16 @@ describe('small reads of a tenant', () => {
       const small = Array.from({ length: 3 }, () => list(`limit=20&entityId=${smallEntity}`));
       expect((await other.get('/api/v1/Activity')).status).to.equal(200);
 
-      await session.query(`select pg_advisory_unlock(n) from generate_series(${heldEntity}, ${otherEntity}) n`);
+      await session.query(
+        `select pg_advisory_unlock(n) from generate_series(${heldEntity}, ${otherEntity}) n`,
+      );
       for (const { body } of await Promise.all(small)) expect(body).to.have.length(1);
       expect(isHeld).to.equal(true);
 
       await session.query(`select pg_advisory_unlock(${largeEntity})`);
-      for (const { status } of await Promise.all([large, wide, ...held])) expect(status).to.equal(200);
+      for (const { status } of await Promise.all([large, wide, ...held])) {
+        expect(status).to.equal(200);
+      }
     });
   });
 });

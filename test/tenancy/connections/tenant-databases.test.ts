@@ -28,8 +28,9 @@ describe('tenant databases', () => {
     const tenants = [world.acme, world.globex, await world.provision('initech')];
     all = await Promise.all(tenants.map(tenant => tenantRecord(world, tenant)));
     [acme, globex, initech] = all as [TenantRecord, TenantRecord, TenantRecord];
-    for (const tenant of tenants)
+    for (const tenant of tenants) {
       await sql(tenant, 'insert into entity_statuses (title) values ($1)', [`of ${tenant.slug}`]);
+    }
   });
   afterEach(async () => {
     await Promise.all(opened.splice(0).map(databases => databases.close()));
@@ -104,7 +105,9 @@ describe('tenant databases', () => {
           expect(await databaseOf(em)).to.equal(tenant.databaseName);
           expect(await databaseOf(em.fork())).to.equal(tenant.databaseName);
           expect(await em.transactional(databaseOf)).to.equal(tenant.databaseName);
-          expect(await em.transactional(outer => outer.transactional(databaseOf))).to.equal(tenant.databaseName);
+          expect(await em.transactional(outer => outer.transactional(databaseOf))).to.equal(
+            tenant.databaseName,
+          );
           expect(await titles(em)).to.include(`of ${tenant.slug}`);
         }),
       );
@@ -132,8 +135,16 @@ describe('tenant databases', () => {
         }
       }
 
-      const select = { name: 'one', text: 'select 1 as one', values: [], types: { getTypeParser: () => String } };
-      for (const attempt of [() => driver.reads.read(select), () => unusedDriver.reads.readCacheable(select)]) {
+      const select = {
+        name: 'one',
+        text: 'select 1 as one',
+        values: [],
+        types: { getTypeParser: () => String },
+      };
+      for (const attempt of [
+        () => driver.reads.read(select),
+        () => unusedDriver.reads.readCacheable(select),
+      ]) {
         expect((await errorOf(attempt())).message).to.include('has been closed');
       }
 
@@ -182,7 +193,9 @@ describe('tenant databases', () => {
 
       expect(await RequestContext.create(otherEm, results)).to.deep.equal(expected);
       expect(await otherEm.transactional(results)).to.deep.equal(expected);
-      expect(await RequestContext.create(otherEm, () => otherEm.transactional(results))).to.deep.equal(expected);
+      expect(
+        await RequestContext.create(otherEm, () => otherEm.transactional(results)),
+      ).to.deep.equal(expected);
     });
 
     it('an entity manager of the shared MikroORM, without a tenant, reaches no database', async () => {
@@ -248,11 +261,15 @@ describe('tenant databases', () => {
 
     it('closing succeeds while connections are being opened, and when called twice', async () => {
       const databases = create();
-      const queries = Promise.allSettled(all.map(tenant => databaseOf(databases.open(tenant).entityManager())));
+      const queries = Promise.allSettled(
+        all.map(tenant => databaseOf(databases.open(tenant).entityManager())),
+      );
       await eventually(() => databases.budgets.usage.open > 0);
       await Promise.all([databases.close(), databases.close()]);
       for (const result of await queries) {
-        if (result.status === 'rejected') expect(result.reason.message).to.include('has been closed');
+        if (result.status === 'rejected') {
+          expect(result.reason.message).to.include('has been closed');
+        }
       }
       expect(databases.budgets.usage).to.deep.equal(noConnections);
     });

@@ -17,8 +17,8 @@ const deadlineMs = 3_000;
 const gate = 4712;
 
 /**
- * The writer is a process that reaches PostgreSQL through a proxy; the reader is another process, which has the record
- * in memory for 50 s at least.
+ * The writer is a process that reaches PostgreSQL through a proxy; the reader is another
+ * process, which has the record in memory for 50 s at least.
  */
 describe('announcements of changes', () => {
   const world = useWorld();
@@ -49,7 +49,8 @@ describe('announcements of changes', () => {
 
   const rename = (title: string) => writer.put(path, { Title: title });
   const titleAt = async (client: Client) => (await client.get(path)).body.Title;
-  const isRead = (title: string) => eventually(async () => (await titleAt(reader)) === title, announcedMs);
+  const isRead = (title: string) =>
+    eventually(async () => (await titleAt(reader)) === title, announcedMs);
 
   /** Gives the record this title, and lets the reader have it in memory. */
   async function cacheAs(title: string): Promise<void> {
@@ -58,7 +59,10 @@ describe('announcements of changes', () => {
     await titleAt(reader);
   }
 
-  /** Resolves when a change of the resource has been announced, too, before it could be announced once more. */
+  /**
+   * Resolves when a change of the resource has been announced, too, before it could be
+   * announced once more.
+   */
   function afterAnnouncement<T>(request: () => Promise<T>): Promise<T> {
     return withConnection(world.installation.controlUrl, async listener => {
       let isAnnounced = false;
@@ -85,7 +89,10 @@ describe('announcements of changes', () => {
 
   it('a change that is made just before its deadline, and whose announcement hangs, is not said to be repeatable', async () => {
     const created = await Promise.all(
-      Array.from({ length: 8 }, async (_, index) => (await writer.post(statuses, { Title: `before ${index}` })).body),
+      Array.from(
+        { length: 8 },
+        async (_, index) => (await writer.post(statuses, { Title: `before ${index}` })).body,
+      ),
     );
     const ids: number[] = created.map(({ Id }) => Id);
     await sql(
@@ -110,8 +117,13 @@ describe('announcements of changes', () => {
     });
     await sql(world.acme, 'drop function gate() cascade');
 
-    const made = await sql<{ id: number }>(world.acme, `select id from entity_statuses where title = 'after'`);
-    const repeatable = responses.flatMap(({ headers }, index) => (headers.has('retry-after') ? [ids[index]] : []));
+    const made = await sql<{ id: number }>(
+      world.acme,
+      `select id from entity_statuses where title = 'after'`,
+    );
+    const repeatable = responses.flatMap(({ headers }, index) =>
+      headers.has('retry-after') ? [ids[index]] : [],
+    );
     expect(made.length, 'changes that were made').to.be.above(0);
     expect(made.map(({ id }) => id).filter(id => repeatable.includes(id))).to.deep.equal([]);
   });
@@ -144,7 +156,8 @@ describe('announcements of changes', () => {
       const { status, body } = await afterAnnouncement(() => rename('late'));
       expect(status).to.equal(503);
       expect(body.detail).to.equal(outcomeUnknownDetail);
-      // Enough for the reader to receive the announcement, too, and to have the record in memory again.
+      // Enough for the reader to receive the announcement, too, and to have the record in
+      // memory again.
       for (let n = 0; n < 50; n++) expect(await titleAt(reader)).to.equal('early');
       await session.query(`select pg_advisory_unlock(${gate})`);
     });

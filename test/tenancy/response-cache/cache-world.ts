@@ -14,7 +14,10 @@ export const noCache = { 'Cache-Control': 'no-cache' };
 /** Clients of one user for the first and the second process. */
 export type Clients = [Client, Client];
 
-/** Two processes of the service, and one currency of acme. Globex has a currency with the same path. */
+/**
+ * Two processes of the service, and one currency of acme. Globex has a currency with the same
+ * path.
+ */
 export interface CacheWorld {
   readonly world: World;
   readonly acme: Clients;
@@ -29,11 +32,15 @@ export interface CacheWorld {
   nameAt(client: Client, headers?: Record<string, string>): Promise<string>;
   /** Requests the currency and the list, so that both processes cache them. */
   fillCaches(clients: Clients): Promise<void>;
-  /** Expects the name from both processes, as soon as the feed has announced it, and from then on. */
+  /**
+   * Expects the name from both processes, as soon as the feed has announced it, and from then
+   * on.
+   */
   expectEverywhere(name: string): Promise<void>;
   /**
-   * Runs the requests in both processes while every query of the currencies of acme waits for a lock, and expects that
-   * they do not wait. Retries after a late announcement, because the processes then have to cache the responses again.
+   * Runs the requests in both processes while every query of the currencies of acme waits for a
+   * lock, and expects that they do not wait. Retries after a late announcement, because the
+   * processes then have to cache the responses again.
    */
   fromMemory(request: (client: Client) => Promise<unknown>): Promise<void>;
 }
@@ -50,13 +57,16 @@ export async function createCacheWorld(): Promise<CacheWorld> {
   const other = await globex[0].post(currencies, { Code: 'EUR', Name: 'Euro' });
   expect(other.body.Id).to.equal(body.Id);
 
-  const rename: CacheWorld['rename'] = (client, name) => client.put(currencyPath, { Code: 'EUR', Name: name });
+  const rename: CacheWorld['rename'] = (client, name) =>
+    client.put(currencyPath, { Code: 'EUR', Name: name });
   const nameAt: CacheWorld['nameAt'] = async (client, headers = {}) =>
     (await client.get(currencyPath, headers)).body.Name;
   const fillCaches: CacheWorld['fillCaches'] = async clients => {
-    for (const client of clients)
-      for (const path of [currencyPath, currencies, currencyPath])
+    for (const client of clients) {
+      for (const path of [currencyPath, currencies, currencyPath]) {
         expect((await client.get(path)).status).to.equal(200);
+      }
+    }
   };
 
   return {
@@ -74,7 +84,9 @@ export async function createCacheWorld(): Promise<CacheWorld> {
     nameAt,
     fillCaches,
     expectEverywhere: async name => {
-      for (const client of acme) await eventually(async () => (await nameAt(client)) === name, announcedMs);
+      for (const client of acme) {
+        await eventually(async () => (await nameAt(client)) === name, announcedMs);
+      }
       for (const client of [...acme, ...acme]) expect(await nameAt(client)).to.equal(name);
     },
     fromMemory: async request => {
@@ -83,9 +95,9 @@ export async function createCacheWorld(): Promise<CacheWorld> {
         await withConnection(world.acme.adminUrl, async session => {
           await session.query('begin; lock table currencies in access exclusive mode');
           let isOver = false;
-          const blocked = eventually(async () => isOver || (await readLockWaiters(session)).length > 0).then(
-            () => isOver || expect.fail('the request waits for the database'),
-          );
+          const blocked = eventually(
+            async () => isOver || (await readLockWaiters(session)).length > 0,
+          ).then(() => isOver || expect.fail('the request waits for the database'));
           try {
             for (const client of acme) await Promise.race([request(client), blocked]);
           } finally {

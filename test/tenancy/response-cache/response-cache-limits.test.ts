@@ -40,10 +40,12 @@ describe('limits of the response cache', () => {
     await own.start();
     return cache;
   }
-  const cacheable = (...rows: RowValues[]): Promise<CacheableRows> => Promise.resolve({ rows, isCacheable: true });
+  const cacheable = (...rows: RowValues[]): Promise<CacheableRows> =>
+    Promise.resolve({ rows, isCacheable: true });
   const bodyOf = ({ body }: Representation) => JSON.parse(body.toString());
   /** The body of the cached list of currencies. */
-  const found = (cache: ResponseCache) => bodyOf(cache.find(tenant, currency, key) as Representation);
+  const found = (cache: ResponseCache) =>
+    bodyOf(cache.find(tenant, currency, key) as Representation);
   const load = (cache: ResponseCache, record: TenantRecord, responseKey: string, row: RowValues) =>
     cache.load(
       record,
@@ -154,53 +156,69 @@ describe('limits of the response cache', () => {
     });
 
     await fc.assert(
-      fc.asyncProperty(fc.array(operation, { minLength: 200, maxLength: 400 }), async operations => {
-        const cache = await create(maxBytes);
-        const records = Array.from({ length: 40 }, (_, i) => ({ ...tenant, guid: `tenant-${i}` }) as TenantRecord);
+      fc.asyncProperty(
+        fc.array(operation, { minLength: 200, maxLength: 400 }),
+        async operations => {
+          const cache = await create(maxBytes);
+          const records = Array.from(
+            { length: 40 },
+            (_, i) => ({ ...tenant, guid: `tenant-${i}` }) as TenantRecord,
+          );
 
-        await Promise.all(
-          operations.map(async ({ tenant, resource, key, size, act }) => {
-            const record = records[tenant] as TenantRecord;
+          await Promise.all(
+            operations.map(async ({ tenant, resource, key, size, act }) => {
+              const record = records[tenant] as TenantRecord;
 
-            if (act === 'new record') records[tenant] = { ...record };
-            else if (act === 'find') cache.find(record, resource, String(key));
-            else if (act === 'change') await change(cache, record, resource);
-            else {
-              await cache.load(
-                record,
-                resource,
-                String(key),
-                () => cacheable({ text: 'x'.repeat(size) }),
-                rows => rows,
-              );
-            }
+              if (act === 'new record') {
+                records[tenant] = { ...record };
+              } else if (act === 'find') {
+                cache.find(record, resource, String(key));
+              } else if (act === 'change') {
+                await change(cache, record, resource);
+              } else {
+                await cache.load(
+                  record,
+                  resource,
+                  String(key),
+                  () => cacheable({ text: 'x'.repeat(size) }),
+                  rows => rows,
+                );
+              }
 
-            expect(cache.bytes).to.be.within(0, maxBytes);
-          }),
-        );
+              expect(cache.bytes).to.be.within(0, maxBytes);
+            }),
+          );
 
-        const used = cache.bytes;
-        for (const record of records) for (const resource of resources) await change(cache, record, resource);
-        expect(used).to.be.greaterThan(0);
-        expect(cache.bytes).to.equal(0);
-      }),
+          const used = cache.bytes;
+          for (const record of records) {
+            for (const resource of resources) await change(cache, record, resource);
+          }
+          expect(used).to.be.greaterThan(0);
+          expect(cache.bytes).to.equal(0);
+        },
+      ),
       { numRuns: 4, endOnFailure: true },
     );
   });
 
   it('a tenant with many or large responses evicts no response of another tenant', async () => {
-    const cache = await create(160_000, () => 5_000); // on a busy machine, 5,000 loads take longer than a response lasts
+    // on a busy machine, 5,000 loads take longer than a response lasts
+    const cache = await create(160_000, () => 5_000);
     await load(cache, otherTenant, key, { of: 'other' });
     const otherBytes = cache.bytes;
     await load(cache, tenant, 'small', { n: 1 });
     await load(cache, tenant, 'large', { text: 'x'.repeat(50_000) });
     expect(cache.find(tenant, currency, 'large')).to.equal(undefined);
-    expect(bodyOf(cache.find(tenant, currency, 'small') as Representation)).to.deep.equal([{ n: 1 }]);
+    expect(bodyOf(cache.find(tenant, currency, 'small') as Representation)).to.deep.equal([
+      { n: 1 },
+    ]);
     for (let i = 0; i < 5_000; i++) {
       await load(cache, tenant, `id ${i}`, { i });
       expect(cache.bytes - otherBytes).to.be.within(0, 10_000);
     }
-    expect(bodyOf(cache.find(otherTenant, currency, key) as Representation)).to.deep.equal([{ of: 'other' }]);
+    expect(bodyOf(cache.find(otherTenant, currency, key) as Representation)).to.deep.equal([
+      { of: 'other' },
+    ]);
   });
 });
 

@@ -88,7 +88,8 @@ describe('response cache during writes', () => {
     after(() => sql(world.acme, 'drop function gate() cascade'));
 
     /**
-     * Renames the currency, holds the change in its commit, that is, before its announcement, and runs `duringCommit`.
+     * Renames the currency, holds the change in its commit, that is, before its announcement,
+     * and runs `duringCommit`.
      * @param duringCommit gets the process of the session that commits
      */
     async function renameHeldInCommit(
@@ -108,7 +109,9 @@ describe('response cache during writes', () => {
     it('a record that is read during a commit is not served once the change has been announced', async () => {
       await cache.expectEverywhere(await cache.renamed('before it'));
       const { status } = await renameHeldInCommit('after it', async () => {
-        for (let i = 0; i < 5; i++) for (const client of acme) expect(await nameAt(client)).to.equal('before it');
+        for (let i = 0; i < 5; i++) {
+          for (const client of acme) expect(await nameAt(client)).to.equal('before it');
+        }
         expect(await nameAt(acme[1], noCache)).to.equal('before it');
       });
       expect(status).to.equal(200);
@@ -140,7 +143,10 @@ describe('response cache during writes', () => {
   });
 });
 
-/** A value that a request wrote. It became current at one moment between the two times of `performance.now()`. */
+/**
+ * A value that a request wrote. It became current at one moment between the two times of
+ * `performance.now()`.
+ */
 interface Write {
   value: string;
   process: number;
@@ -165,24 +171,32 @@ const [minRunMs, minReads, minWrites] = [1_500, 100, 30];
 const idOf = (path: string) => Number(path.split('/').at(-1));
 
 /**
- * Runs writers and readers in both processes for at least 1.5 s, and until they have done enough on a busy machine too,
- * over three resources of two tenants. A read is at fault if its value had certainly been replaced: a later write had
- * been responded to before the read began, in the same process or for a read past the cache; a second before, in the
- * other process.
+ * Runs writers and readers in both processes for at least 1.5 s, and until they have done
+ * enough on a busy machine too, over three resources of two tenants. A read is at fault if its
+ * value had certainly been replaced: a later write had been responded to before the read began,
+ * in the same process or for a read past the cache; a second before, in the other process.
  */
 async function checkCoherence(cache: CacheWorld): Promise<void> {
   const registers = await createRegisters(cache);
   const until = performance.now() + minRunMs;
   let [reads, written] = [0, 0];
-  const isRunning = (): boolean => performance.now() < until || reads <= minReads || written <= minWrites;
+  const isRunning = (): boolean =>
+    performance.now() < until || reads <= minReads || written <= minWrites;
   const faults: string[] = [];
 
   const writer = async (n: number): Promise<void> => {
     for (let i = 0; isRunning(); i++) {
-      const { clients, path, field, rest, writes } = registers[(n + i) % registers.length] as Register;
+      const { clients, path, field, rest, writes } = registers[
+        (n + i) % registers.length
+      ] as Register;
       const process = (n + i) % 2;
       const value = `by ${n}, ${i}`;
-      const write = { value, process, beganAt: performance.now(), endedAt: Number.POSITIVE_INFINITY };
+      const write = {
+        value,
+        process,
+        beganAt: performance.now(),
+        endedAt: Number.POSITIVE_INFINITY,
+      };
       writes.set(value, write);
       const { status } = await (clients[process] as Client).put(path, { ...rest, [field]: value });
       expect(status).to.equal(200);
@@ -194,11 +208,16 @@ async function checkCoherence(cache: CacheWorld): Promise<void> {
   };
   const reader = async (n: number): Promise<void> => {
     for (let i = 0; isRunning(); i++) {
-      const { clients, path, list, field, writes } = registers[(n * 5 + i) % registers.length] as Register;
+      const { clients, path, list, field, writes } = registers[
+        (n * 5 + i) % registers.length
+      ] as Register;
       const process = (n + (i >> 2)) % 2;
       const isUncached = i % 7 === 0;
       const beganAt = performance.now();
-      const { body } = await (clients[process] as Client).get(i % 3 === 0 ? list : path, isUncached ? noCache : {});
+      const { body } = await (clients[process] as Client).get(
+        i % 3 === 0 ? list : path,
+        isUncached ? noCache : {},
+      );
       const row = Array.isArray(body) ? body.find(({ Id }) => Id === idOf(path)) : body;
       const read = writes.get(row[field]);
       const newer = [...writes.values()].find(
@@ -208,7 +227,9 @@ async function checkCoherence(cache: CacheWorld): Promise<void> {
           write.endedAt + (write.process === process || isUncached ? 0 : feedMs) <= beganAt,
       );
       if (!read || newer) {
-        faults.push(`${path} at ${process}: ${row[field]}, after ${newer?.value} of ${newer?.process}`);
+        faults.push(
+          `${path} at ${process}: ${row[field]}, after ${newer?.value} of ${newer?.process}`,
+        );
       }
       reads++;
     }
@@ -219,14 +240,28 @@ async function checkCoherence(cache: CacheWorld): Promise<void> {
   if (process.env.MEASURE) process.stdout.write(`model: ${reads} reads, ${written} writes\n`);
 }
 
-async function createRegisters({ world, acme, globex, currencyPath }: CacheWorld): Promise<Register[]> {
+async function createRegisters({
+  world,
+  acme,
+  globex,
+  currencyPath,
+}: CacheWorld): Promise<Register[]> {
   const registers: Register[] = [];
   for (const [tenant, clients] of [
     [world.acme, acme],
     [world.globex, globex],
   ] as const) {
-    const option = await clients[0].post('/api/v1/SystemOptions', { SystemOptionTypeId: 1, Value: 'start' });
-    const currency = { list: currencies, field: 'Name', rest: { Code: 'EUR' }, table: 'currencies', column: 'name' };
+    const option = await clients[0].post('/api/v1/SystemOptions', {
+      SystemOptionTypeId: 1,
+      Value: 'start',
+    });
+    const currency = {
+      list: currencies,
+      field: 'Name',
+      rest: { Code: 'EUR' },
+      table: 'currencies',
+      column: 'name',
+    };
     const status = {
       list: '/api/v1/EntityStatus',
       field: 'Title',
@@ -239,7 +274,12 @@ async function createRegisters({ world, acme, globex, currencyPath }: CacheWorld
     for (const record of [
       { ...currency, path: currencyPath },
       { ...status, path: '/api/v1/EntityStatus/3' },
-      { ...systemOption, path: `${options}/${option.body.Id}`, table: 'system_options', column: 'value' },
+      {
+        ...systemOption,
+        path: `${options}/${option.body.Id}`,
+        table: 'system_options',
+        column: 'value',
+      },
     ]) {
       const { path, rest, field } = record;
       const first = { value: 'the first', process: 0, beganAt: 0, endedAt: 0 };
@@ -252,13 +292,30 @@ async function createRegisters({ world, acme, globex, currencyPath }: CacheWorld
   return registers;
 }
 
-/** Expects the stored value from both processes, at the latest after the delay of the feed, and from then on. */
-async function expectAgreement({ tenant, clients, path, field, table, column }: Register): Promise<void> {
-  const [stored] = await sql<{ value: string }>(tenant, `select ${column} as value from ${table} where id = $1`, [
-    idOf(path),
-  ]);
+/**
+ * Expects the stored value from both processes, at the latest after the delay of the feed, and
+ * from then on.
+ */
+async function expectAgreement({
+  tenant,
+  clients,
+  path,
+  field,
+  table,
+  column,
+}: Register): Promise<void> {
+  const [stored] = await sql<{ value: string }>(
+    tenant,
+    `select ${column} as value from ${table} where id = $1`,
+    [idOf(path)],
+  );
   for (const client of clients) {
-    await eventually(async () => (await client.get(path)).body[field] === stored?.value, announcedMs);
-    for (let i = 0; i < 3; i++) expect((await client.get(path)).body[field]).to.equal(stored?.value);
+    await eventually(
+      async () => (await client.get(path)).body[field] === stored?.value,
+      announcedMs,
+    );
+    for (let i = 0; i < 3; i++) {
+      expect((await client.get(path)).body[field]).to.equal(stored?.value);
+    }
   }
 }

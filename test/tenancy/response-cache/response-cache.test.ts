@@ -34,7 +34,9 @@ describe('response cache', () => {
   describe('hits', () => {
     it('a response is served without the database after the first request', async () => {
       await cache.fromMemory(async client => {
-        for (const each of [path, currencies]) expect((await client.get(each)).status).to.equal(200);
+        for (const each of [path, currencies]) {
+          expect((await client.get(each)).status).to.equal(200);
+        }
       });
     });
 
@@ -46,9 +48,13 @@ describe('response cache', () => {
         const id = (JSON.parse(first.text) as { Id?: number }[])[0]?.Id;
         for (const each of id === undefined ? [list] : [list, `${list}/${id}`]) {
           const responses = [];
-          for (const headers of [{}, {}, noCache]) responses.push(await getRaw(acme[0], each, headers));
+          for (const headers of [{}, {}, noCache]) {
+            responses.push(await getRaw(acme[0], each, headers));
+          }
 
-          expect(new Set(responses.map(({ status, text, tag }) => `${status} ${tag} ${text}`)).size).to.equal(1);
+          expect(
+            new Set(responses.map(({ status, text, tag }) => `${status} ${tag} ${text}`)).size,
+          ).to.equal(1);
           expect(responses[0]).to.include({ status: 200 });
           const tag = responses[0]?.tag ?? '';
           expect(tag).to.match(/^"[\w-]+"$/);
@@ -58,7 +64,9 @@ describe('response cache', () => {
             expect(unchanged.status).to.equal(304);
             expect(unchanged.text).to.equal('');
             expect(unchanged.tag).to.equal(tag);
-            expect((await getRaw(acme[0], each, { 'If-None-Match': '"another"', ...headers })).status).to.equal(200);
+            expect(
+              (await getRaw(acme[0], each, { 'If-None-Match': '"another"', ...headers })).status,
+            ).to.equal(200);
           }
         }
       }
@@ -70,8 +78,11 @@ describe('response cache', () => {
       await cache.fillCaches(acme);
       await cache.fillCaches(globex);
       for (const client of acme) expect(await nameAt(client)).to.equal('Euro of acme');
-      for (const client of globex)
-        expect(await nameAt(client.withToken(client.tokens?.accessToken ?? ''))).to.equal('Euro of globex');
+      for (const client of globex) {
+        expect(await nameAt(client.withToken(client.tokens?.accessToken ?? ''))).to.equal(
+          'Euro of globex',
+        );
+      }
       const mixed = await acme[0].get(path, { 'X-Tenant': world.globex.guid });
       expect(mixed.body.Name).to.equal('Euro of acme');
     });
@@ -81,7 +92,9 @@ describe('response cache', () => {
       await cache.fillCaches(cache.clientsOf(client));
       await client.post('/api/v1/auth/logout', { refreshToken: client.tokens?.refreshToken });
       expect((await client.get(path)).status).to.equal(401);
-      expect((await world.anonymous.get(path, { 'X-Tenant': world.acme.guid })).status).to.equal(401);
+      expect((await world.anonymous.get(path, { 'X-Tenant': world.acme.guid })).status).to.equal(
+        401,
+      );
       const statuses = '/api/v1/EntityStatus';
       for (let i = 0; i < 2; i++) expect((await acme[0].get(statuses)).status).to.equal(200);
       const stranger = await world.loginAs(world.acme, { permissions: [] });
@@ -119,16 +132,20 @@ describe('response cache', () => {
         await eventually(async () => (await nameAt(acme[1])) === `other ${i}`, announcedMs);
         delays.push(performance.now() - changedAt);
       }
-      if (process.env.MEASURE) process.stdout.write(`feed delay, ms: ${delays.map(ms => ms.toFixed(1)).join(' ')}\n`);
-      expect(Math.min(...delays)).to.be.at.most(feedMs); // the shortest: a busy machine may delay any
+      if (process.env.MEASURE) {
+        process.stdout.write(`feed delay, ms: ${delays.map(ms => ms.toFixed(1)).join(' ')}\n`);
+      }
+      // the shortest: a busy machine may delay any
+      expect(Math.min(...delays)).to.be.at.most(feedMs);
     });
 
     it('another process serves a new record, and no longer a deleted one, within the delay of the feed', async () => {
       for (let i = 0; i < 5; i++) {
         const { body } = await acme[0].post(currencies, { Code: 'XTS', Name: 'Test' });
         const created = `${currencies}/${body.Id}`;
-        for (const client of acme)
+        for (const client of acme) {
           await eventually(async () => (await client.get(created)).status === 200, announcedMs);
+        }
         expect((await acme[1].delete(created)).status).to.equal(204);
         expect((await acme[1].get(created)).status).to.equal(404);
         await eventually(async () => (await acme[0].get(created)).status === 404, announcedMs);
@@ -221,8 +238,11 @@ describe('response cache', () => {
     beforeEach(async () => {
       tenant = await world.provision(`tenant-${Math.random().toString(36).slice(2, 10)}`);
       clients = cache.clientsOf(await world.login(tenant));
-      for (const client of clients)
-        for (let i = 0; i < 2; i++) expect((await client.get('/api/v1/EntityStatus')).status).to.equal(200);
+      for (const client of clients) {
+        for (let i = 0; i < 2; i++) {
+          expect((await client.get('/api/v1/EntityStatus')).status).to.equal(200);
+        }
+      }
     });
 
     for (const [description, change, expectedStatus, code] of [
@@ -241,13 +261,18 @@ describe('response cache', () => {
           ),
         );
         // The world drops the databases that it finds in the table.
-        await control('update tenants set database_name = ? where id = ?', [tenant.database, tenant.id]);
+        await control('update tenants set database_name = ? where id = ?', [
+          tenant.database,
+          tenant.id,
+        ]);
       });
     }
   });
 });
 
-/** Requests with these headers and no others: `fetch` adds `no-cache` to a conditional request. */
+/**
+ * Requests with these headers and no others: `fetch` adds `no-cache` to a conditional request.
+ */
 function getRaw(
   { url, tokens }: Client,
   path: string,

@@ -1,7 +1,10 @@
 import { expect } from 'chai';
 import type { TenantRecord } from '../../../src/control/records.ts';
 import { Representation } from '../../../src/lib/http/representation.ts';
-import { type CachedResponse, ResponseStore } from '../../../src/tenancy/response-cache/response-store.ts';
+import {
+  type CachedResponse,
+  ResponseStore,
+} from '../../../src/tenancy/response-cache/response-store.ts';
 
 const kilobyte = 1_000;
 const maxBytes = 160 * kilobyte;
@@ -15,10 +18,16 @@ describe('response store', () => {
   });
 
   const record = (guid: string | number) => ({ guid: `${guid}` }) as TenantRecord;
-  const find = (tenant: TenantRecord, key = 'list', resource = 'Currency') => store.find(tenant, resource, key);
+  const find = (tenant: TenantRecord, key = 'list', resource = 'Currency') =>
+    store.find(tenant, resource, key);
 
   /** Stores a response whose body takes about so many bytes. */
-  function put(tenant: TenantRecord, bytes: number, key = 'list', resource = 'Currency'): CachedResponse {
+  function put(
+    tenant: TenantRecord,
+    bytes: number,
+    key = 'list',
+    resource = 'Currency',
+  ): CachedResponse {
     // A short body is a string, two bytes for each character; a longer one is a buffer.
     const representation = Representation.of('x'.repeat(bytes > 8_000 ? bytes : bytes / 2));
     const response = { representation, codedBytes: 0, expiresAt: 0 };
@@ -112,9 +121,13 @@ describe('response store', () => {
     const [acme, globex] = [record('acme'), record('globex')];
     const stored = () =>
       [acme, globex].flatMap(tenant =>
-        ['Currency', 'Country'].map(name => (find(tenant, 'list', name) ? `${tenant.guid}/${name}` : '')),
+        ['Currency', 'Country'].map(name =>
+          find(tenant, 'list', name) ? `${tenant.guid}/${name}` : '',
+        ),
       );
-    for (const tenant of [acme, globex]) for (const name of ['Currency', 'Country']) put(tenant, 10, 'list', name);
+    for (const tenant of [acme, globex]) {
+      for (const name of ['Currency', 'Country']) put(tenant, 10, 'list', name);
+    }
 
     store.drop('acme/Currency');
     expect(stored()).to.deep.equal(['', 'acme/Country', 'globex/Currency', 'globex/Country']);

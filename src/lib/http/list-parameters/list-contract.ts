@@ -7,11 +7,19 @@ export interface SortKey {
   readonly direction: 'asc' | 'desc';
 }
 
-/** The parameters that clients may send to a list: how it may be sorted, filtered, searched and paged. */
+/**
+ * The parameters that clients may send to a list: how it may be sorted, filtered, searched and
+ * paged.
+ */
 export interface ListContract {
-  /** By name and by its camelCase spelling: the fields of the view, without lists and objects. */
+  /**
+   * By name and by its camelCase spelling: the fields of the view, without lists and objects.
+   */
   readonly fields: ReadonlyMap<string, ListField>;
-  /** The order of the list without `sort`. Ends with the key, so that no two records are equal in it. */
+  /**
+   * The order of the list without `sort`. Ends with the key, so that no two records are equal
+   * in it.
+   */
   readonly order: readonly SortKey[];
   /** The names of all fields of the view, in their order: the header of an export. */
   readonly columns: readonly string[];
@@ -35,7 +43,8 @@ export type Include = 'etag' | 'user';
 interface ListOptions {
   view: z.ZodObject;
   /**
-   * The parameters of the plain list. One that has `limit` is paged already: `limit` alone is then no new parameter.
+   * The parameters of the plain list. One that has `limit` is paged already: `limit` alone is
+   * then no new parameter.
    */
   query?: z.ZodObject | undefined;
   /** The direction of each field that orders the plain list. */
@@ -43,23 +52,42 @@ interface ListOptions {
   key: string;
   /** The fields that `q` searches: codes and names. */
   search: readonly string[];
-  /** Default: true if the plain list is paged, as those of large tables in tenant databases are. */
+  /**
+   * Default: true if the plain list is paged, as those of large tables in tenant databases are.
+   */
   hasTrigrams?: boolean;
-  /** The fields that are read from another table: no index serves a sort or a filter by them. */
+  /**
+   * The fields that are read from another table: no index serves a sort or a filter by them.
+   */
   computed?: readonly string[] | undefined;
-  /** The fields with long texts, which the list cannot be sorted by: a cursor holds the values of the sorted fields. */
+  /**
+   * The fields with long texts, which the list cannot be sorted by: a cursor holds the values
+   * of the sorted fields.
+   */
   longTexts?: readonly string[] | undefined;
   includes?: readonly Include[];
 }
 
 /** @throws when an option names a field that is not in the view, or that has no order */
 export function listContract(options: ListOptions): ListContract {
-  const { view, query = z.object({}), order, key, search, computed = [], longTexts = [], includes = [] } = options;
+  const {
+    view,
+    query = z.object({}),
+    order,
+    key,
+    search,
+    computed = [],
+    longTexts = [],
+    includes = [],
+  } = options;
   const { hasTrigrams = Object.hasOwn(query.shape, 'limit') } = options;
   const fields = new Map<string, ListField>();
   for (const [name, schema] of Object.entries(view.shape)) {
     const isComputed = computed.includes(name);
-    const field = listField(name, schema as z.ZodType, { isSortable: !longTexts.includes(name), isComputed });
+    const field = listField(name, schema as z.ZodType, {
+      isSortable: !longTexts.includes(name),
+      isComputed,
+    });
     if (!field) continue;
     fields.set(name, field);
     fields.set(camelCase(name), field);
@@ -69,7 +97,10 @@ export function listContract(options: ListOptions): ListContract {
     if (!field) throw new Error(`the list has no field ${name}`);
     return field;
   };
-  const keys = Object.entries(order).map(([name, direction]) => ({ field: named(name), direction }));
+  const keys = Object.entries(order).map(([name, direction]) => ({
+    field: named(name),
+    direction,
+  }));
   return {
     fields,
     columns: Object.keys(view.shape),
@@ -80,12 +111,17 @@ export function listContract(options: ListOptions): ListContract {
     includes,
     query,
     otherParameters: z.object(
-      Object.fromEntries(Object.entries(query.shape).filter(([name]) => name !== 'limit' && name !== 'after')),
+      Object.fromEntries(
+        Object.entries(query.shape).filter(([name]) => name !== 'limit' && name !== 'after'),
+      ),
     ),
   };
 }
 
-/** Adds the key in the direction of the last field, so that one index serves the field in both directions. */
+/**
+ * Adds the key in the direction of the last field, so that one index serves the field in both
+ * directions.
+ */
 export function withKey(keys: readonly SortKey[], key: ListField): SortKey[] {
   if (keys.some(({ field }) => field === key)) return [...keys];
   return [...keys, { field: key, direction: keys.at(-1)?.direction ?? 'asc' }];
@@ -112,5 +148,7 @@ export function operatorsOf({ kind, isNullable }: ListField): readonly Operator[
 
 /** The names of the fields that a list can be sorted by. */
 export function sortableNames({ fields }: ListContract): string[] {
-  return [...new Set(fields.values())].filter(({ isSortable }) => isSortable).map(({ name }) => name);
+  return [...new Set(fields.values())]
+    .filter(({ isSortable }) => isSortable)
+    .map(({ name }) => name);
 }

@@ -3,20 +3,28 @@ import type { SortKey } from './list-contract.ts';
 import { readCursorValue } from './list-field.ts';
 
 /**
- * Makes the cursor of a record: base64url of a JSON array with the binding and the values of the sorted fields, exactly
- * as PostgreSQL prints them. A timestamp has microseconds there, so that records of the same millisecond keep their
- * order. Never only digits: those are an id in the list of entities.
+ * Makes the cursor of a record: base64url of a JSON array with the binding and the values of
+ * the sorted fields, exactly as PostgreSQL prints them. A timestamp has microseconds there, so
+ * that records of the same millisecond keep their order. Never only digits: those are an id in
+ * the list of entities.
  *
- * It is not secret and not signed: it only says where a page starts. What a caller may see is checked for each page.
+ * It is not secret and not signed: it only says where a page starts. What a caller may see is
+ * checked for each page.
  */
 export function cursorOf(binding: string, values: readonly (string | null)[]): string {
   return Buffer.from(JSON.stringify([binding, ...values])).toString('base64url');
 }
 
 /** Returns the values that a cursor holds; undefined unless it is one of this binding. */
-export function readCursor(cursor: string, binding: string, sort: readonly SortKey[]): (string | null)[] | undefined {
+export function readCursor(
+  cursor: string,
+  binding: string,
+  sort: readonly SortKey[],
+): (string | null)[] | undefined {
   const items = parse(cursor);
-  if (!Array.isArray(items) || items.length !== sort.length + 1 || items[0] !== binding) return undefined;
+  if (!Array.isArray(items) || items.length !== sort.length + 1 || items[0] !== binding) {
+    return undefined;
+  }
   const values = sort.map(({ field }, i) => {
     const item: unknown = items[i + 1];
     return item === null || typeof item === 'string' ? readCursorValue(field, item) : undefined;

@@ -6,7 +6,15 @@ import { fieldErrorOf } from '../field-error-of.ts';
 import { controlCharacters, moment, normalText } from '../fields.ts';
 import { isUuid } from '../uuid.ts';
 
-export type FieldKind = 'text' | 'email' | 'choice' | 'integer' | 'decimal' | 'boolean' | 'timestamp' | 'uuid';
+export type FieldKind =
+  | 'text'
+  | 'email'
+  | 'choice'
+  | 'integer'
+  | 'decimal'
+  | 'boolean'
+  | 'timestamp'
+  | 'uuid';
 
 /** A field of a view that a list can be filtered by. */
 export interface ListField {
@@ -49,12 +57,15 @@ function kindOf(schema: z.ZodType): FieldKind | undefined {
 const kindsOfFormats: Readonly<Record<string, FieldKind>> = { uuid: 'uuid', 'idn-email': 'email' };
 
 /** A value that SQL compares, as text; or what is wrong with it. */
-export type FieldValue = { readonly value: string; readonly error?: undefined } | { readonly error: FieldError };
+export type FieldValue =
+  | { readonly value: string; readonly error?: undefined }
+  | { readonly error: FieldError };
 
 /**
- * Reads the value of a filter, by the function that reads the field in a body: so what is stored is found, and what
- * cannot be stored is refused with the same reason.
- * @param isPart true for a part of a text, as of `prefix`: its white space is what is looked for
+ * Reads the value of a filter, by the function that reads the field in a body: so what is
+ * stored is found, and what cannot be stored is refused with the same reason.
+ * @param isPart true for a part of a text, as of `prefix`: its white space is what is looked
+ *   for
  */
 export function readValue(field: ListField, text: string, isPart = false): FieldValue {
   switch (field.kind) {
@@ -72,15 +83,21 @@ export function readValue(field: ListField, text: string, isPart = false): Field
     case 'boolean':
       return readChoice(text, ['true', 'false']);
     case 'integer':
-      if (!/^-?(0|[1-9]\d{0,19})$/.test(text))
-        return { error: { message: 'must be a whole number', code: 'wrong_type', expected: 'int' } };
-      if (Number(text) > field.max || Number(text) < -field.max - 1)
+      if (!/^-?(0|[1-9]\d{0,19})$/.test(text)) {
+        return {
+          error: { message: 'must be a whole number', code: 'wrong_type', expected: 'int' },
+        };
+      }
+      if (Number(text) > field.max || Number(text) < -field.max - 1) {
         return { error: { message: 'is out of range', code: 'out_of_range' } };
+      }
       return { value: text };
     case 'decimal':
       return readNumber(text);
     case 'uuid':
-      if (!isUuid(text.toLowerCase())) return { error: { message: 'must be a UUID', code: 'wrong_format' } };
+      if (!isUuid(text.toLowerCase())) {
+        return { error: { message: 'must be a UUID', code: 'wrong_format' } };
+      }
       return { value: text };
     case 'timestamp':
       return readMoment(text);
@@ -94,8 +111,9 @@ export function readValue(field: ListField, text: string, isPart = false): Field
 export function readCursorValue(field: ListField, text: string | null): string | null | undefined {
   if (text === null) return field.isNullable ? null : undefined;
   if (field.kind === 'timestamp') return isPrintedTimestamp(text) ? text : undefined;
-  if (field.kind === 'text' || field.kind === 'email' || field.kind === 'choice')
+  if (field.kind === 'text' || field.kind === 'email' || field.kind === 'choice') {
     return text.includes('\0') ? undefined : text;
+  }
   const { value, error } = { value: undefined, ...readValue(field, text) };
   return error ? undefined : value;
 }
@@ -119,7 +137,9 @@ export function readChoice(text: string, values: readonly string[]): FieldValue 
 
 function readMoment(text: string): FieldValue {
   const { data, error } = moment().safeParse(text);
-  return error ? { error: fieldErrorOf(error.issues[0] as z.core.$ZodIssue, text) } : { value: data.toISOString() };
+  return error
+    ? { error: fieldErrorOf(error.issues[0] as z.core.$ZodIssue, text) }
+    : { value: data.toISOString() };
 }
 
 /** `2026-01-31 12:00:00.123456+00`, and a date that exists: the first year is 1. */
@@ -127,6 +147,8 @@ function isPrintedTimestamp(text: string): boolean {
   const [, date, time] = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d{1,6})?\+00$/.exec(text) ?? [];
   const moment = new Date(`${date}T${time}Z`);
   return (
-    !Number.isNaN(moment.getTime()) && moment.toISOString() === `${date}T${time}.000Z` && moment.getUTCFullYear() > 0
+    !Number.isNaN(moment.getTime()) &&
+    moment.toISOString() === `${date}T${time}.000Z` &&
+    moment.getUTCFullYear() > 0
   );
 }

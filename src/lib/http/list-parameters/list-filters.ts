@@ -10,8 +10,9 @@ export interface Filter {
 }
 
 /**
- * True for `filter[…]`, and for every name that looks as if it was meant as one: `filter`, `Filter[Name]`,
- * `filter.Name`, `filters[Name]`. It is refused by its name: a list without the filter would be taken for the result.
+ * True for `filter[…]`, and for every name that looks as if it was meant as one: `filter`,
+ * `Filter[Name]`, `filter.Name`, `filters[Name]`. It is refused by its name: a list without the
+ * filter would be taken for the result.
  */
 export function isFilterParameter(name: string): boolean {
   return /^filters?(\W|$)/i.test(name);
@@ -21,13 +22,19 @@ export function isFilterParameter(name: string): boolean {
  * Reads the filters of a list.
  * @param errors gets an entry for each invalid filter; the result then must not be used
  */
-export function readFilters({ fields }: ListContract, search: URLSearchParams, errors: FieldErrors): Filter[] {
+export function readFilters(
+  { fields }: ListContract,
+  search: URLSearchParams,
+  errors: FieldErrors,
+): Filter[] {
   const filters = new Map<string, { field: ListField; operator: Operator; values: string[] }>();
   for (const [parameter, text] of search) {
     if (!isFilterParameter(parameter)) continue;
     const [, name = '', operatorName] = /^filter\[(\w*)\](?:\[(\w*)\])?$/.exec(parameter) ?? [];
     const field = fields.get(name);
-    const read: FieldValue = field ? readOperand(field, operatorName, text) : { error: unknownField };
+    const read: FieldValue = field
+      ? readOperand(field, operatorName, text)
+      : { error: unknownField };
     if (!field || read.error) {
       errors[parameter] ??= [read.error ?? unknownField];
       continue;
@@ -37,21 +44,27 @@ export function readFilters({ fields }: ListContract, search: URLSearchParams, e
     const filter = filters.get(id) ?? { field, operator, values: [] };
     filters.set(id, filter);
     filter.values.push(read.value);
-    if (operator !== 'equal' && filter.values.length > 1)
+    if (operator !== 'equal' && filter.values.length > 1) {
       errors[parameter] ??= [{ message: 'must be given once', code: 'ambiguous' }];
+    }
   }
   // In one order, so that a cursor counts for the same filters in any order.
   return [...filters].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, filter]) => filter);
 }
 
-const unknownField: FieldError = { message: 'names no field that this list can be filtered by', code: 'unknown' };
+const unknownField: FieldError = {
+  message: 'names no field that this list can be filtered by',
+  code: 'unknown',
+};
 
 /** @param operatorName the name in the second brackets; equality has none */
 function readOperand(field: ListField, operatorName: string | undefined, text: string): FieldValue {
   const allowed: readonly string[] = operatorsOf(field);
   if (operatorName !== undefined && !allowed.includes(operatorName)) {
     const message =
-      allowed.length > 0 ? `has no such operator, only ${allowed.join(', ')}` : 'has no operator: only equality';
+      allowed.length > 0
+        ? `has no such operator, only ${allowed.join(', ')}`
+        : 'has no operator: only equality';
     return { error: { message, code: 'unknown', values: allowed } };
   }
   if (operatorName === 'null') return readChoice(text, ['true', 'false']);

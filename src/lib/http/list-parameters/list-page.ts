@@ -7,16 +7,23 @@ interface PageOptions {
   next: string | undefined;
   /** Of a list that is counted. */
   count?: PageCount | undefined;
-  /** Of a list that grows at its end: the place after the page, from where later requests go on. */
+  /**
+   * Of a list that grows at its end: the place after the page, from where later requests go on.
+   */
   cursor?: string;
 }
 
 export interface PageCount {
   /** The number of records in the page. */
   readonly length: number;
-  /** True unless the page follows a cursor: the place of its records in the list is then not known. */
+  /**
+   * True unless the page follows a cursor: the place of its records in the list is then not
+   * known.
+   */
   readonly isFirst: boolean;
-  /** The number of records that the filters match; undefined if it is too large to be counted. */
+  /**
+   * The number of records that the filters match; undefined if it is too large to be counted.
+   */
   readonly total: number | undefined;
 }
 
@@ -36,11 +43,14 @@ export class Page {
 }
 
 /**
- * Returns the value of `Content-Range` (RFC 9110 §14.4): the places of the records, or `*` for a page without records
- * or after a cursor; then the total, or `*` if it is not known, as in `items 0-19/57`. Undefined if neither is known.
+ * Returns the value of `Content-Range` (RFC 9110 §14.4): the places of the records, or `*` for
+ * a page without records or after a cursor; then the total, or `*` if it is not known, as in
+ * `items 0-19/57`. Undefined if neither is known.
  */
 export function contentRange({ length, isFirst, total }: PageCount): string | undefined {
-  if (!isFirst || length === 0) return total === undefined ? undefined : `items */${Math.max(total, length)}`;
+  if (!isFirst || length === 0) {
+    return total === undefined ? undefined : `items */${Math.max(total, length)}`;
+  }
   return `items 0-${length - 1}/${total === undefined ? '*' : Math.max(total, length)}`;
 }
 
@@ -48,7 +58,10 @@ export function contentRange({ length, isFirst, total }: PageCount): string | un
  * Returns the path of the page after a record: that of the request with another cursor.
  * @param values of the sorted fields of the record, as PostgreSQL prints them
  */
-export function nextPath({ path, parameters, binding }: ListQuery, values: readonly (string | null)[]): string {
+export function nextPath(
+  { path, parameters, binding }: ListQuery,
+  values: readonly (string | null)[],
+): string {
   const next = new URLSearchParams(parameters);
   next.set('after', cursorOf(binding, values));
   return `${path}?${next}`;

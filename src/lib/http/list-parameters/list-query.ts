@@ -3,7 +3,13 @@ import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
 import { controlCharacters, flag, limit, normalText } from '../fields.ts';
 import { refuseRepeated } from '../read-fields.ts';
-import { type Include, type ListContract, type SortKey, sortableNames, withKey } from './list-contract.ts';
+import {
+  type Include,
+  type ListContract,
+  type SortKey,
+  sortableNames,
+  withKey,
+} from './list-contract.ts';
 import { bindingOf, readCursor } from './list-cursor.ts';
 import { hasControlCharacters } from './list-field.ts';
 import { type Filter, isFilterParameter, readFilters } from './list-filters.ts';
@@ -13,7 +19,9 @@ export interface ListQuery {
   readonly contract: ListContract;
   /** True when the client wants all records, as CSV. */
   readonly isExport: boolean;
-  /** True if the export begins with the byte order mark, by which spreadsheets recognise UTF-8. */
+  /**
+   * True if the export begins with the byte order mark, by which spreadsheets recognise UTF-8.
+   */
   readonly hasByteOrderMark: boolean;
   /** Maximum number of records; undefined = all. */
   readonly limit: number | undefined;
@@ -25,9 +33,13 @@ export interface ListQuery {
   readonly includes: readonly Include[];
   /** True if the response says how many records the filters match. */
   readonly isCounted: boolean;
-  /** The values of the sorted fields of the record before the page, as PostgreSQL prints them. */
+  /**
+   * The values of the sorted fields of the record before the page, as PostgreSQL prints them.
+   */
   readonly after: readonly (string | null)[] | undefined;
-  /** Identifies list, order and filters: a cursor counts only for those that it was made for. */
+  /**
+   * Identifies list, order and filters: a cursor counts only for those that it was made for.
+   */
   readonly binding: string;
   readonly path: string;
   /** The parameters of the request that the list knows. */
@@ -36,7 +48,10 @@ export interface ListQuery {
 
 const single = ['sort', 'q', 'limit', 'after', 'bom'];
 
-/** True for the parameters that a list takes beside those of its own, also when they are written as `limit[]`. */
+/**
+ * True for the parameters that a list takes beside those of its own, also when they are written
+ * as `limit[]`.
+ */
 export function isListParameter({ includes }: ListContract, name: string): boolean {
   const [plain = ''] = name.split('[');
   if (plain === 'include') return includes.length > 0;
@@ -44,8 +59,9 @@ export function isListParameter({ includes }: ListContract, name: string): boole
 }
 
 /**
- * True when a request uses a parameter that the plain list does not have, and so gets a page with a `Link`. A number as
- * `after` is one of the plain list, if that has the parameter: a cursor is never a number.
+ * True when a request uses a parameter that the plain list does not have, and so gets a page
+ * with a `Link`. A number as `after` is one of the plain list, if that has the parameter: a
+ * cursor is never a number.
  */
 export function usesListQuery(contract: ListContract, search: URLSearchParams): boolean {
   const { query } = contract;
@@ -68,11 +84,15 @@ export function readListQuery(
   { isExport, isCounted }: Pick<ListQuery, 'isExport' | 'isCounted'>,
   errors: FieldErrors,
 ): ListQuery {
-  for (const name of [...single, 'include']) if (isListParameter(contract, name)) refuseRepeated(name, search, errors);
+  for (const name of [...single, 'include']) {
+    if (isListParameter(contract, name)) refuseRepeated(name, search, errors);
+  }
   const sort = readSort(contract, search.get('sort'), errors);
   const filters = readFilters(contract, search, errors);
   const q = readSearchText(search.get('q'), errors);
-  const others = Object.keys(contract.otherParameters.shape).map(name => [name, search.get(name)] as const);
+  const others = Object.keys(contract.otherParameters.shape).map(
+    name => [name, search.get(name)] as const,
+  );
   const binding = bindingOf([
     path,
     sort.map(({ field, direction }) => [field.name, direction]),
@@ -109,28 +129,44 @@ const wrongCursor: FieldError = {
   code: 'wrong_format',
 };
 
-/** Without `limit`, an export has all records, and so has a list whose plain one is not paged. */
+/**
+ * Without `limit`, an export has all records, and so has a list whose plain one is not paged.
+ */
 function limitOf({ query }: ListContract, isExport: boolean): z.ZodType<number | undefined> {
   if (isExport) return limit(Number.POSITIVE_INFINITY).unwrap().optional();
   return Object.hasOwn(query.shape, 'limit') ? limit() : limit().unwrap().optional();
 }
 
-function read<T>(name: string, schema: z.ZodType<T>, search: URLSearchParams, errors: FieldErrors): T | undefined {
+function read<T>(
+  name: string,
+  schema: z.ZodType<T>,
+  search: URLSearchParams,
+  errors: FieldErrors,
+): T | undefined {
   const text = search.get(name) ?? undefined;
   const { data, error } = schema.safeParse(text);
   if (error?.issues[0]) errors[name] ??= [fieldErrorOf(error.issues[0], text)];
   return data;
 }
 
-function readIncludes({ includes }: ListContract, text: string | null, errors: FieldErrors): Include[] {
+function readIncludes(
+  { includes }: ListContract,
+  text: string | null,
+  errors: FieldErrors,
+): Include[] {
   if (text === null || includes.length === 0) return [];
   const names = text.split(',');
-  if (!names.every(name => (includes as readonly string[]).includes(name)))
-    errors.include ??= [{ message: `must be ${includes.join(' or ')}`, code: 'not_allowed', values: includes }];
+  if (!names.every(name => (includes as readonly string[]).includes(name))) {
+    errors.include ??= [
+      { message: `must be ${includes.join(' or ')}`, code: 'not_allowed', values: includes },
+    ];
+  }
   return includes.filter(include => names.includes(include));
 }
 
-/** A character that no search text contains, and that separates texts that are searched as one. */
+/**
+ * A character that no search text contains, and that separates texts that are searched as one.
+ */
 export const textSeparator = '\x01';
 
 function readSearchText(text: string | null, errors: FieldErrors): string | undefined {
@@ -145,7 +181,9 @@ function readSort(contract: ListContract, text: string | null, errors: FieldErro
   for (const item of text.split(',')) {
     const field = contract.fields.get(item.replace(/^-/, ''));
     if (!field?.isSortable) {
-      errors.sort ??= [{ message: unknownSort(item, contract), code: 'unknown', values: sortableNames(contract) }];
+      errors.sort ??= [
+        { message: unknownSort(item, contract), code: 'unknown', values: sortableNames(contract) },
+      ];
     } else if (keys.some(key => key.field === field)) {
       errors.sort ??= [{ message: `names ${field.name} twice`, code: 'ambiguous' }];
     } else {
@@ -155,7 +193,10 @@ function readSort(contract: ListContract, text: string | null, errors: FieldErro
   return withKey(keys, contract.key);
 }
 
-/** Only a name that looks like one is repeated: it is no secret that was put into the wrong parameter. */
+/**
+ * Only a name that looks like one is repeated: it is no secret that was put into the wrong
+ * parameter.
+ */
 function unknownSort(item: string, contract: ListContract): string {
   const name = /^-?[A-Za-z]{1,40}$/.test(item) ? item.replace(/^-/, '') : 'this';
   return `cannot be by ${name}, only by ${sortableNames(contract).join(', ')}`;

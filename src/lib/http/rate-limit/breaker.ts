@@ -22,7 +22,9 @@ const minGoodProbes = 3;
 const maxGoodProbes = 20;
 const soonMs = 60_000;
 
-/** A circuit breaker: makes no calls to a failing service, and probes it until it works again. */
+/**
+ * A circuit breaker: makes no calls to a failing service, and probes it until it works again.
+ */
 export class Breaker {
   readonly #options: BreakerOptions;
   #failures = 0;

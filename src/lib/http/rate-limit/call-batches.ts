@@ -2,16 +2,19 @@ import { within } from '../../runtime/within.ts';
 import type { SharedWindows } from './shared-windows.ts';
 import type { Rate, RateLimitResult } from './sliding-window.ts';
 
-/** The calls of one client in one turn of the event loop; with 0 calls, only the state of its window is wanted. */
+/**
+ * The calls of one client in one turn of the event loop; with 0 calls, only the state of its
+ * window is wanted.
+ */
 export interface CallBatch {
   readonly key: string;
   readonly rate: Rate;
   calls: number;
 }
 
-// A request makes at most two calls, for the limit of all requests and for that of its route: it waits at most 160 ms.
-// A request from IPv6 makes them for three networks: it waits at most 480 ms, until the third failure opens the
-// breaker.
+// A request makes at most two calls, for the limit of all requests and for that of its route:
+// it waits at most 160 ms. A request from IPv6 makes them for three networks: it waits at most
+// 480 ms, until the third failure opens the breaker.
 const maxReplyMs = 80;
 
 /**
@@ -35,11 +38,18 @@ export function createCallBatches(
   const sendAll = (): void => {
     const sent = [...batches.values()];
     batches = new Map();
-    for (const [index, result] of count(sent).entries()) sent[index]?.result.resolve(within(result, maxReplyMs));
+    for (const [index, result] of count(sent).entries()) {
+      sent[index]?.result.resolve(within(result, maxReplyMs));
+    }
   };
   const add = async (key: string, rate: Rate, calls: number): Promise<RateLimitResult> => {
     if (batches.size === 0) setImmediate(sendAll);
-    const batch = batches.get(key) ?? { key, rate, calls: 0, result: Promise.withResolvers<RateLimitResult>() };
+    const batch = batches.get(key) ?? {
+      key,
+      rate,
+      calls: 0,
+      result: Promise.withResolvers<RateLimitResult>(),
+    };
     batches.set(key, batch);
     const earlierCalls = batch.calls;
     batch.calls += calls;

@@ -6,16 +6,21 @@ export type ProcessWindows = ReturnType<typeof createProcessWindows>;
 const maxWindows = 100_000; // of each kind: 25 MB, in the worst case 100 MB
 
 /**
- * Prefix of the keys that count failed logins to an account. They have windows of their own: any request can add
- * windows to the others, also a login without a tenant, and would drop these. Each window here takes a password hash.
+ * Prefix of the keys that count failed logins to an account. They have windows of their own:
+ * any request can add windows to the others, also a login without a tenant, and would drop
+ * these. Each window here takes a password hash.
  */
 export const failuresPrefix = 'rl:failures:';
 
-/** @param now returns the time in milliseconds, by a clock that does not jump when that of the machine is set */
+/**
+ * @param now returns the time in milliseconds, by a clock that does not jump when that of the
+ *   machine is set
+ */
 export function createProcessWindows(now: () => number = () => performance.now()) {
   const failures = new SlidingWindows(maxWindows);
   const requests = new SlidingWindows(maxWindows);
-  const windowsOf = (key: string): SlidingWindows => (key.startsWith(failuresPrefix) ? failures : requests);
+  const windowsOf = (key: string): SlidingWindows =>
+    key.startsWith(failuresPrefix) ? failures : requests;
   return {
     /** Counts a call if the rate allows it. */
     hit: (key: string, rate: Rate) => windowsOf(key).hit(key, rate, now()),

@@ -5,8 +5,8 @@ import type { Rate } from './sliding-window.ts';
 export type ClientPolicy = 'Global' | 'Login' | 'AccountWrite' | 'GenerateToken';
 
 /**
- * The name of a limit in `RateLimit` and `RateLimit-Policy`; `…Network` is that of a larger network of
- * IPv6.
+ * The name of a limit in `RateLimit` and `RateLimit-Policy`; `…Network` is that of a larger
+ * network of IPv6.
  */
 type PolicyName = ClientPolicy | `${ClientPolicy}Network` | 'LoginFailures';
 
@@ -36,10 +36,10 @@ export function setRateHeaders(ctx: Context, policy: RatePolicy, resetMs: number
 }
 
 /**
- * Adds to `RateLimit` and `RateLimit-Policy` the limit that `RateLimit-Limit`, `RateLimit-Remaining`
- * and `RateLimit-Reset` describe. These three have the state of one limit, and the two of each limit
- * that has counted the request, in the syntax of structured fields
- * (draft-ietf-httpapi-ratelimit-headers-10, RFC 9651).
+ * Adds to `RateLimit` and `RateLimit-Policy` the limit that `RateLimit-Limit`,
+ * `RateLimit-Remaining` and `RateLimit-Reset` describe. These three have the state of one
+ * limit, and the two of each limit that has counted the request, in the syntax of structured
+ * fields (draft-ietf-httpapi-ratelimit-headers-10, RFC 9651).
  */
 export function addRateFields(ctx: Context, { name, item }: RatePolicy): void {
   const { res } = ctx;

@@ -7,9 +7,15 @@ import type { Rate, RateLimitResult } from './sliding-window.ts';
 
 /** Counts the calls of every client: of all processes together when they share windows. */
 export interface RateLimitStore {
-  /** Counts a call if the rate allows it. Never throws, and waits at most 80 ms for the shared windows. */
+  /**
+   * Counts a call if the rate allows it. Never throws, and waits at most 80 ms for the shared
+   * windows.
+   */
   hit(key: string, rate: Rate): Promise<RateLimitResult>;
-  /** Returns the state of a window, without counting a call. Never throws, and waits as `hit` does. */
+  /**
+   * Returns the state of a window, without counting a call. Never throws, and waits as `hit`
+   * does.
+   */
   peek(key: string, rate: Rate): Promise<RateLimitResult>;
   /** True while the shared windows fail, and this process counts by itself. */
   readonly isFallback: boolean;
@@ -35,15 +41,17 @@ interface RateLimitStoreOptions {
   now?: (() => number) | undefined;
 }
 
-// Its rate never runs out, so every probe writes: a Redis that is full, or a replica, must not pass.
+// Its rate never runs out, so every probe writes: a Redis that is full, or a replica, must not
+// pass.
 const probeRate: Rate = { max: 1_000_000, windowMs: 1_000 };
 /** The keys of a probe: so many are never all on one node of a cluster. */
 const probeKeys = Array.from({ length: 16 }, (_, index) => `rl:probe:${index}`);
 
 /**
- * Creates a store. Every process counts the calls that it allows, and passes to the shared windows only calls that it
- * would allow itself. This has three effects: each process enforces the limits whatever happens to the shared windows,
- * a client far above its limit causes no calls to them, and when they fail the counts continue from where they are.
+ * Creates a store. Every process counts the calls that it allows, and passes to the shared
+ * windows only calls that it would allow itself. This has three effects: each process enforces
+ * the limits whatever happens to the shared windows, a client far above its limit causes no
+ * calls to them, and when they fail the counts continue from where they are.
  */
 export async function createRateLimitStore({
   redisUrl,
@@ -65,7 +73,11 @@ export async function createRateLimitStore({
   };
 }
 
-async function shareWindows(own: ProcessWindows, shared: SharedWindows, log: Logger): Promise<RateLimitStore> {
+async function shareWindows(
+  own: ProcessWindows,
+  shared: SharedWindows,
+  log: Logger,
+): Promise<RateLimitStore> {
   const report = reportFailures(log);
   const breaker = new Breaker({
     probe: () => Promise.all(probeKeys.map(key => shared.hit(key, probeRate))),
@@ -83,8 +95,11 @@ async function shareWindows(own: ProcessWindows, shared: SharedWindows, log: Log
       if (before.remaining === 0) return before;
       const sharedResult = await breaker.call(() => shared.hit(key, rate));
       if (sharedResult?.remaining === 0) return sharedResult;
-      const ownResult = own.hit(key, rate); // which alone decides among calls that were under way together
-      return sharedResult && sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
+      // which alone decides among calls that were under way together
+      const ownResult = own.hit(key, rate);
+      return sharedResult && sharedResult.remaining <= ownResult.remaining
+        ? sharedResult
+        : ownResult;
     },
     peek: async (key, rate) => {
       const ownResult = own.peek(key, rate);
@@ -128,7 +143,10 @@ function reportFailures(log: Logger) {
     },
     success: (): void => {
       reported.clear();
-      log.info({ event: 'rate_limits_shared' }, 'Redis works again: the processes share the counts of rate limits');
+      log.info(
+        { event: 'rate_limits_shared' },
+        'Redis works again: the processes share the counts of rate limits',
+      );
     },
   };
 }

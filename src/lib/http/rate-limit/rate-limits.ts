@@ -15,11 +15,17 @@ import type { Rate } from './sliding-window.ts';
 type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
 
 export interface RateLimits {
-  /** Limits all requests of a client, before any work is done for a request. Requires `ctx.state.ipAddress`. */
+  /**
+   * Limits all requests of a client, before any work is done for a request. Requires
+   * `ctx.state.ipAddress`.
+   */
   readonly everyRequest: Middleware;
   /** Limits what `ofRoute` limits for routes of accounts, and counts it together with them. */
   readonly ofAccounts: Middleware;
-  /** Limits the requests to a route, before its tenant is resolved; undefined when the route has no own limit. */
+  /**
+   * Limits the requests to a route, before its tenant is resolved; undefined when the route has
+   * no own limit.
+   */
   ofRoute(route: Pick<Route, 'rateLimit' | 'bodyLimit'>): Middleware | undefined;
 }
 
@@ -36,14 +42,23 @@ interface RateLimitOptions {
 export const rejectionDelayMs = 2_000;
 
 /**
- * The rejection with this number closes its connection, so that what was sent after it is neither parsed nor counted.
+ * The rejection with this number closes its connection, so that what was sent after it is
+ * neither parsed nor counted.
  */
 const maxRejections = 10;
 /** The number of rejections on each connection. */
 const rejections = new WeakMap<Socket, number>();
 
-/** Creates the limits. Each limit has counters of its own, which do not count the calls that they reject. */
-export function createRateLimits({ rates, store, draining, loginAccount }: RateLimitOptions): RateLimits {
+/**
+ * Creates the limits. Each limit has counters of its own, which do not count the calls that
+ * they reject.
+ */
+export function createRateLimits({
+  rates,
+  store,
+  draining,
+  loginAccount,
+}: RateLimitOptions): RateLimits {
   const delay = createDelay(rejectionDelayMs, draining);
   const networkKey = (_ctx: Context, { network }: CountedNetwork): string => network;
   const limits: Record<RouteLimit, (bodyLimit: number) => Middleware> = {
@@ -71,7 +86,10 @@ export function createRateLimits({ rates, store, draining, loginAccount }: RateL
       }),
   };
 
-  /** An unreadable body names no account. It is rejected later with the same error, when the route reads it. */
+  /**
+   * An unreadable body names no account. It is rejected later with the same error, when the
+   * route reads it.
+   */
   async function accountOf(ctx: Context, bodyLimit: number): Promise<string> {
     const body = await readBody(ctx, bodyLimit).catch(() => ({}));
     return loginAccount(body);
@@ -104,8 +122,8 @@ interface LimitOptions {
 }
 
 /**
- * Sends the state of the limit in `RateLimit` and `RateLimit-*`, and rejects with 429 and `Retry-After`. Times are in
- * seconds.
+ * Sends the state of the limit in `RateLimit` and `RateLimit-*`, and rejects with 429 and
+ * `Retry-After`. Times are in seconds.
  */
 function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middleware {
   const described = ratePolicy(policy, rate);
@@ -116,7 +134,11 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
     max: rate.max,
     duration: rate.windowMs,
     id: ctx => ctx.state.rateLimitKey,
-    headers: { total: 'RateLimit-Limit', remaining: 'RateLimit-Remaining', reset: 'RateLimit-Reset' },
+    headers: {
+      total: 'RateLimit-Limit',
+      remaining: 'RateLimit-Remaining',
+      reset: 'RateLimit-Reset',
+    },
     errorMessage: 'rejected', // replaced by the problem below
   });
   const reject = async (ctx: Context): Promise<never> => {
@@ -126,13 +148,21 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
     const count = (rejections.get(socket) ?? 0) + 1;
     rejections.set(socket, count);
     const closing = count < maxRejections ? undefined : { Connection: 'close' };
-    throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Number(reset))), ...closing } });
+    throw problem('rate_limited', {
+      headers: { 'Retry-After': String(Math.max(1, Number(reset))), ...closing },
+    });
   };
-  /** True when the request exceeds the rate of a larger network, which the headers then describe. */
+  /**
+   * True when the request exceeds the rate of a larger network, which the headers then
+   * describe.
+   */
   const exceedsLarger = async (ctx: Context, networks: CountedNetwork[]): Promise<boolean> => {
     for (const network of networks) {
       const max = rate.max * network.factor;
-      const { remaining, resetMs } = await store.hit(`${name}:${await key(ctx, network)}`, { ...rate, max });
+      const { remaining, resetMs } = await store.hit(`${name}:${await key(ctx, network)}`, {
+        ...rate,
+        max,
+      });
       if (remaining > 0) continue;
       setRateHeaders(ctx, ratePolicy(`${policy}Network`, { ...rate, max }), resetMs);
       return true;
@@ -146,7 +176,8 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
     const startedAt = trace ? performance.now() : 0;
     await count(ctx, async () => {
       addRateFields(ctx, described);
-      // A request that the smallest network rejects does not count for the larger ones, which other clients share.
+      // A request that the smallest network rejects does not count for the larger ones, which
+      // other clients share.
       if (larger.length > 0 && (await exceedsLarger(ctx, larger))) await reject(ctx);
       trace?.addStep('rate limit', startedAt, performance.now());
       await next();
@@ -160,8 +191,9 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
 }
 
 /**
- * The only method that koa-ratelimit calls on its Redis client. koa-ratelimit takes the second number for a time of day
- * and sends it unchanged in `RateLimit-Reset`; so it is the number of seconds until the reset.
+ * The only method that koa-ratelimit calls on its Redis client. koa-ratelimit takes the second
+ * number for a time of day and sends it unchanged in `RateLimit-Reset`; so it is the number of
+ * seconds until the reset.
  */
 function driver(store: RateLimitStore) {
   return {
@@ -177,7 +209,10 @@ function driver(store: RateLimitStore) {
   };
 }
 
-/** Hashes the parts of a key, so that no e-mail address leaves the process and no character is special to Redis. */
+/**
+ * Hashes the parts of a key, so that no e-mail address leaves the process and no character is
+ * special to Redis.
+ */
 export function hashKey(...parts: string[]): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 32);
 }

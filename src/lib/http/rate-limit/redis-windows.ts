@@ -185,7 +185,10 @@ async function readRefusal(address: TcpNetConnectOpts): Promise<Error | undefine
   socket.on('timeout', () => socket.destroy());
 
   try {
-    const [first] = await Promise.race([once(socket, 'data'), once(socket, 'close').then(() => [])]);
+    const [first] = await Promise.race([
+      once(socket, 'data'),
+      once(socket, 'close').then(() => []),
+    ]);
     const [line = ''] = String(first ?? '').split('\r\n');
     return line.startsWith('-') ? new Error(line.slice(1)) : undefined;
   } catch {
@@ -216,8 +219,8 @@ function acceptNeedlessPassword(redis: Redis): void {
 }
 
 /**
- * The refusal of the protected mode has the words by which ioredis recognises a needless password:
- * it would print that, which is untrue.
+ * The refusal of the protected mode has the words by which ioredis recognises a needless
+ * password: it would print that, which is untrue.
  */
 function shortenDenial(redis: Redis): void {
   const send = redis.hello.bind(redis) as (...words: unknown[]) => Promise<unknown>;
@@ -225,7 +228,9 @@ function shortenDenial(redis: Redis): void {
     try {
       return await send(...words);
     } catch (error) {
-      if (error instanceof Error && error.message.startsWith('DENIED')) error.message = 'DENIED protected mode';
+      if (error instanceof Error && error.message.startsWith('DENIED')) {
+        error.message = 'DENIED protected mode';
+      }
       throw error;
     }
   };

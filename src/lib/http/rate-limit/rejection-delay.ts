@@ -1,9 +1,12 @@
 import type { Context } from 'koa';
 
-/** Waits before a rejected request gets its response. Ends at once when the client disconnects. */
+/**
+ * Waits before a rejected request gets its response. Ends at once when the client disconnects.
+ */
 export type Delay = (ctx: Context) => Promise<void>;
 
-const maxWaiters = 500; // each waiter holds a socket and some kilobytes; more clients are rejected without a delay
+// each waiter holds a socket and some kilobytes; more clients are rejected without a delay
+const maxWaiters = 500;
 
 /** @param draining ends all delays when it is aborted */
 export function createDelay(ms: number, draining: AbortSignal): Delay {

@@ -2,11 +2,20 @@ import type { Rate, RateLimitResult } from './sliding-window.ts';
 
 /** Windows outside of this process, which several processes share. */
 export interface SharedWindows {
-  /** Counts a call if the rate allows it. @throws when the call was not counted in time, for any reason */
+  /**
+   * Counts a call if the rate allows it.
+   * @throws when the call was not counted in time, for any reason
+   */
   hit(key: string, rate: Rate): Promise<RateLimitResult>;
-  /** Returns the state of a window, without counting a call. @throws as `hit` */
+  /**
+   * Returns the state of a window, without counting a call.
+   * @throws as `hit`
+   */
   peek(key: string, rate: Rate): Promise<RateLimitResult>;
-  /** Connects. Resolves when the connection is open, when the first attempt has failed, or after a second. */
+  /**
+   * Connects. Resolves when the connection is open, when the first attempt has failed, or after
+   * a second.
+   */
   started(): Promise<void>;
   /**
    * Replaces an open connection, because the address may lead elsewhere by now.

@@ -18,15 +18,18 @@ export interface RateLimitResult {
 /**
  * Counts any number of calls of one client in at most 21 groups.
  *
- * A group counts its first call and all calls in the next twentieth of `windowMs`. It expires as a whole, when its
- * *last* call leaves the window. So every call of the last `windowMs` is counted:
+ * A group counts its first call and all calls in the next twentieth of `windowMs`. It expires
+ * as a whole, when its *last* call leaves the window. So every call of the last `windowMs` is
+ * counted:
  *
  *   I1: In no interval of `windowMs`, wherever it begins, are more than `max` calls allowed.
- *   I2: A call counts for at least `windowMs`, and for at most a twentieth of `windowMs` longer.
+ *   I2: A call counts for at least `windowMs`, and for at most a twentieth of `windowMs`
+ *       longer.
  *   I3: Rates of up to 20 calls need no groups and are exact to the millisecond.
  *
- * Two counters weighted by time would need less memory, but they treat a burst at the end of a window as if it were
- * spread over the window: 5 logins in the 15th minute would count as 3 a few minutes later, and 2 more would pass.
+ * Two counters weighted by time would need less memory, but they treat a burst at the end of a
+ * window as if it were spread over the window: 5 logins in the 15th minute would count as 3 a
+ * few minutes later, and 2 more would pass.
  */
 interface Window {
   /** Time of the first call in the newest group. */
@@ -43,7 +46,10 @@ export function groupSpan({ max, windowMs }: Rate): number {
   return max > maxGroups ? windowMs / maxGroups : 0;
 }
 
-/** The windows of the clients of this process. Beyond `maxClients`, the least recently used windows are dropped. */
+/**
+ * The windows of the clients of this process. Beyond `maxClients`, the least recently used
+ * windows are dropped.
+ */
 export class SlidingWindows {
   readonly #windows: LRUCache<string, Window>;
 
@@ -55,7 +61,10 @@ export class SlidingWindows {
     return this.#windows.size;
   }
 
-  /** Counts a call if the rate allows it. @param now Unix time in milliseconds */
+  /**
+   * Counts a call if the rate allows it.
+   * @param now Unix time in milliseconds
+   */
   hit(key: string, rate: Rate, now: number): RateLimitResult {
     const window = this.#windows.get(key);
     if (!window) {
@@ -72,7 +81,10 @@ export class SlidingWindows {
     return { remaining, resetMs: ends[0]! + rate.windowMs - now };
   }
 
-  /** Returns the state of a window, without counting a call. @param now Unix time in milliseconds */
+  /**
+   * Returns the state of a window, without counting a call.
+   * @param now Unix time in milliseconds
+   */
   peek(key: string, { max, windowMs }: Rate, now: number): RateLimitResult {
     const { ends, counts } = this.#windows.get(key) ?? { ends: [], counts: [] };
     const first = ends.findIndex(end => end > now - windowMs);

@@ -3,11 +3,19 @@ import type { Readable } from 'node:stream';
 import type pg from 'pg';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
-import { type RecordedMigrations, recordedMigrations } from '../../../lib/postgres/migration-names.ts';
+import {
+  type RecordedMigrations,
+  recordedMigrations,
+} from '../../../lib/postgres/migration-names.ts';
 import type { ForeignObjects } from '../../databases/foreign-objects.ts';
 import { identityTables } from '../../schema/tenant-tables.ts';
 import type { ArchiveManifest } from './archive-documents.ts';
-import { archiveSettings, beginSnapshot, type ContentsOptions, readContents } from './database-contents.ts';
+import {
+  archiveSettings,
+  beginSnapshot,
+  type ContentsOptions,
+  readContents,
+} from './database-contents.ts';
 import { pagesOf, type SchemaPage } from './schema-pages.ts';
 import { type ArchiveSubject, writeArchive } from './write-archive.ts';
 
@@ -54,7 +62,15 @@ export async function archiveDatabase<T>(
       const pages = pagesOf(source.pages, recorded, facts.source.database);
       const foreign = await source.listForeign?.(client);
       const contents = await readContents(client, { except: tablesWithout(subject), foreign });
-      const plan = { ...facts, subject, server: source.server, pages, parts: [contents], macKey, pieceBytes };
+      const plan = {
+        ...facts,
+        subject,
+        server: source.server,
+        pages,
+        parts: [contents],
+        macKey,
+        pieceBytes,
+      };
 
       try {
         const { body, finished } = writeArchive(plan);
@@ -101,8 +117,11 @@ async function requireTenant(
     `select ${recordedMigrations} as recorded, ${guid} as guid`,
   );
   const [found] = rows;
-  if (tenant && found?.guid !== tenant.guid)
-    throw new OperatorError(`database ${database} belongs to another tenant: run bin/backoffice doctor`);
+  if (tenant && found?.guid !== tenant.guid) {
+    throw new OperatorError(
+      `database ${database} belongs to another tenant: run bin/backoffice doctor`,
+    );
+  }
 
   return found?.recorded ?? null;
 }

@@ -111,7 +111,9 @@ export const manifestContract = z.object({
   sequences: z.array(sequenceContract),
   leftOut: z.array(leftOutContract),
   /** Every other member, in order, with the SHA-256 of its bytes, in hexadecimal. */
-  members: z.array(z.object({ name: z.string(), bytes: z.number().int().nonnegative(), sha256: z.string() })),
+  members: z.array(
+    z.object({ name: z.string(), bytes: z.number().int().nonnegative(), sha256: z.string() }),
+  ),
   /**
    * HMAC-SHA-256 of the bytes of the document without this field, in hexadecimal; an export has
    * none.
@@ -127,9 +129,12 @@ export function countRows({ tables }: Pick<ArchiveManifest, 'tables'>): number {
 }
 
 /**
- * Returns what an archive of a tenant lacks of what somebody else has made in its database. Tables
- * of `public` are ours.
+ * Returns what an archive of a tenant lacks of what somebody else has made in its database.
+ * Tables of `public` are ours.
  */
-export function foreignLeftOut({ kind, leftOut }: Pick<ArchiveManifest, 'kind' | 'leftOut'>): LeftOut[] {
+export function foreignLeftOut({
+  kind,
+  leftOut,
+}: Pick<ArchiveManifest, 'kind' | 'leftOut'>): LeftOut[] {
   return kind === 'tenant' ? leftOut.filter(({ name }) => !name.startsWith('table public.')) : [];
 }

@@ -8,7 +8,13 @@
  * - `foreign`: it was made for another tenant, under another name, or by another installation
  * - `other_schema`: this build has another text of a page of its schema, or lacks the page
  */
-export type ArchiveFaultKind = 'missing' | 'sealed' | 'damaged' | 'forged' | 'foreign' | 'other_schema';
+export type ArchiveFaultKind =
+  | 'missing'
+  | 'sealed'
+  | 'damaged'
+  | 'forged'
+  | 'foreign'
+  | 'other_schema';
 
 /**
  * An archive that cannot be used. The message says why, as the end of a sentence, and has no

@@ -22,7 +22,9 @@ export async function requireArchiveKey(control: Queryable, secrets: SecretBox):
 
   const { id } = await readInstallation(control);
   const sealed = secrets.seal(randomBytes(archiveKeyBytes), owners.archiveKey(id));
-  await control.query('update installation set archive_key = $1 where archive_key is null', [sealed]);
+  await control.query('update installation set archive_key = $1 where archive_key is null', [
+    sealed,
+  ]);
 
   const stored = await readArchiveKey(control, secrets); // another command may have been first
   if (!stored) throw new Error('the key of archives was not stored');
@@ -34,16 +36,22 @@ export async function requireArchiveKey(control: Queryable, secrets: SecretBox):
  * yet.
  * @throws {OperatorError} when the master key does not open it
  */
-export async function readArchiveKey(control: Queryable, secrets: SecretBox): Promise<Buffer | undefined> {
+export async function readArchiveKey(
+  control: Queryable,
+  secrets: SecretBox,
+): Promise<Buffer | undefined> {
   const { id, sealed } = await readInstallation(control);
   if (sealed === null) return undefined;
 
   try {
     return secrets.open(sealed, owners.archiveKey(id));
   } catch (cause) {
-    throw new OperatorError('MASTER_KEY does not open the key of archives: set the key of this installation', {
-      cause,
-    });
+    throw new OperatorError(
+      'MASTER_KEY does not open the key of archives: set the key of this installation',
+      {
+        cause,
+      },
+    );
   }
 }
 
@@ -60,8 +68,9 @@ async function readInstallation(control: Queryable): Promise<InstallationRow> {
 const controlPurpose = 'mac of control archives';
 
 /**
- * Returns the keys that may have made the code of an archive of the control database: that of the
- * master key, and that of the previous one. They need no control database, which may be lost.
+ * Returns the keys that may have made the code of an archive of the control database: that of
+ * the master key, and that of the previous one. They need no control database, which may be
+ * lost.
  */
 export function controlMacKeys({ masterKey, previous }: SecretBox): Buffer[] {
   return [masterKey, previous].flatMap(key => (key ? [key.derive(controlPurpose)] : []));

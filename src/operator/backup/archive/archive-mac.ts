@@ -9,7 +9,10 @@ const documentEnd = '\n}\n';
  * Returns the bytes of a manifest.
  * @param key of its code; undefined: it gets none
  */
-export function manifestText(manifest: Omit<ArchiveManifest, 'mac'>, key: Buffer | undefined): string {
+export function manifestText(
+  manifest: Omit<ArchiveManifest, 'mac'>,
+  key: Buffer | undefined,
+): string {
   const text = `${JSON.stringify(manifest, null, 1)}\n`;
   if (key === undefined) return text;
 

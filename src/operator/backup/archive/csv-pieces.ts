@@ -3,7 +3,9 @@ const lineFeed = 0x0a;
 
 /** Returns the header row of a table, as `copy` writes it. */
 export function csvHeader(columns: readonly string[]): Buffer {
-  const values = columns.map(name => (/[",\r\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name));
+  const values = columns.map(name =>
+    /[",\r\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name,
+  );
 
   return Buffer.from(`${values.join()}\n`);
 }
@@ -19,7 +21,10 @@ export interface CsvPiece {
  * row. A table without a row has one piece. Holds two pieces in memory.
  * @param maxBytes of a piece; a single row that is larger makes a piece of its own
  */
-export async function* csvPieces(csv: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<CsvPiece> {
+export async function* csvPieces(
+  csv: AsyncIterable<Buffer>,
+  maxBytes: number,
+): AsyncGenerator<CsvPiece> {
   const cutter = new CsvCutter(maxBytes);
 
   for await (const chunk of csv) {
@@ -93,8 +98,9 @@ class CsvCutter {
    * @throws when the rows do not end with a line feed
    */
   end(): CsvPiece {
-    if (this.#header === undefined || this.#rowEnd !== this.#bytes)
+    if (this.#header === undefined || this.#rowEnd !== this.#bytes) {
       throw new Error('the rows of a table end too early');
+    }
 
     return this.#cut();
   }

@@ -48,7 +48,12 @@ export type SnapshotFacts = Pick<ArchiveManifest, 'snapshot'> & {
 export async function beginSnapshot(client: pg.Client): Promise<SnapshotFacts> {
   await client.query('begin isolation level repeatable read read only');
 
-  const { rows } = await client.query<{ at: string; id: string; database: string; postgres: string }>(
+  const { rows } = await client.query<{
+    at: string;
+    id: string;
+    database: string;
+    postgres: string;
+  }>(
     `select to_char(now(), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, pg_current_snapshot()::text as id,
             current_database() as database, current_setting('server_version') as postgres`,
   );
@@ -74,7 +79,10 @@ export interface ContentsOptions {
  * @throws {OperatorError} when rows of `public` would be left out, because a table is foreign
  *   or partitioned
  */
-export async function readContents(client: pg.Client, { except, foreign }: ContentsOptions): Promise<DatabaseContents> {
+export async function readContents(
+  client: pg.Client,
+  { except, foreign }: ContentsOptions,
+): Promise<DatabaseContents> {
   const ours = await listDataTables(client, [...except.values()].flat());
   const others = await listOtherTables(client);
   const readable = others.filter(({ reason }) => reason === null);
@@ -93,12 +101,18 @@ export async function readContents(client: pg.Client, { except, foreign }: Conte
       ...(await readOtherSequences(client, readable)),
     ],
     leftOut: [
-      ...[...except].flatMap(([reason, names]) => names.map(name => ({ name: `table public.${name}`, reason }))),
+      ...[...except].flatMap(([reason, names]) =>
+        names.map(name => ({ name: `table public.${name}`, reason })),
+      ),
       ...others.flatMap(({ kind, schema, name, reason }) => {
         return reason === null ? [] : [{ name: `${kind} ${schema}.${name}`, reason }];
       }),
-      ...(foreign === undefined ? [{ name: 'objects without rows', reason: 'nobody has looked for them' }] : []),
-      ...(foreign?.others ?? []).filter(isWithoutRows).map(name => ({ name, reason: 'it has no rows of its own' })),
+      ...(foreign === undefined
+        ? [{ name: 'objects without rows', reason: 'nobody has looked for them' }]
+        : []),
+      ...(foreign?.others ?? [])
+        .filter(isWithoutRows)
+        .map(name => ({ name, reason: 'it has no rows of its own' })),
       ...(foreign?.schemas.some(({ schema }) => schema === 'pg_catalog')
         ? [{ name: 'large objects', reason: 'they are in no table' }]
         : []),
@@ -114,7 +128,11 @@ function isWithoutRows(name: string): boolean {
 interface OtherTable extends ArchivedTable {
   readonly kind: string;
   readonly isPartitioned: boolean;
-  readonly sequences: readonly { readonly column: string; readonly schema: string; readonly name: string }[];
+  readonly sequences: readonly {
+    readonly column: string;
+    readonly schema: string;
+    readonly name: string;
+  }[];
   /** Why its rows are not archived; null: they are. */
   readonly reason: string | null;
 }
@@ -156,7 +174,10 @@ async function listOtherTables(client: pg.Client): Promise<OtherTable[]> {
 }
 
 /** Returns tables of `public` with their rows and checksums, which one statement reads. */
-async function publicTables(client: pg.Client, tables: readonly DataTable[]): Promise<SourceTable[]> {
+async function publicTables(
+  client: pg.Client,
+  tables: readonly DataTable[],
+): Promise<SourceTable[]> {
   const checksums = await readTableChecksums(client, tables);
 
   return tables.map(({ name, columns, types }) => {
@@ -167,7 +188,10 @@ async function publicTables(client: pg.Client, tables: readonly DataTable[]): Pr
 }
 
 /** Returns tables of other schemas with their rows and checksums. */
-async function otherTables(client: pg.Client, tables: readonly OtherTable[]): Promise<SourceTable[]> {
+async function otherTables(
+  client: pg.Client,
+  tables: readonly OtherTable[],
+): Promise<SourceTable[]> {
   const found: SourceTable[] = [];
 
   for (const { schema, name, columns, types, isPartitioned } of tables) {

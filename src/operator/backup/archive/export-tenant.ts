@@ -41,7 +41,11 @@ export interface ExportReport {
  * @param path of the file, which must not exist; only this login may read it
  * @throws {OperatorError} when there is no such tenant, or the file exists or cannot be written
  */
-export async function exportTenant(installation: Installation, slug: string, path: string): Promise<ExportReport> {
+export async function exportTenant(
+  installation: Installation,
+  slug: string,
+  path: string,
+): Promise<ExportReport> {
   const tenant = await findTenant(installation, slug);
   const url = installation.servers.adminUrl(tenant.server, tenant.databaseName);
   const scratch = await makeScratchFolder(path);
@@ -61,7 +65,9 @@ export async function exportTenant(installation: Installation, slug: string, pat
       { settings: archiveSettings },
     );
   } catch (error) {
-    const isDiskError = /^E(NOSPC|DQUOT|FBIG|IO|ROFS)$/.test((error as NodeJS.ErrnoException).code ?? '');
+    const isDiskError = /^E(NOSPC|DQUOT|FBIG|IO|ROFS)$/.test(
+      (error as NodeJS.ErrnoException).code ?? '',
+    );
     throw isDiskError ? notWritten(path, error) : error;
   } finally {
     await rm(scratch, { recursive: true, force: true });
@@ -74,7 +80,10 @@ interface ExportFile {
   readonly scratch: string;
 }
 
-async function writeExport(plan: ArchivePlan, { slug, path, scratch }: ExportFile): Promise<ExportReport> {
+async function writeExport(
+  plan: ArchivePlan,
+  { slug, path, scratch }: ExportFile,
+): Promise<ExportReport> {
   const temporary = join(scratch, 'export.tar');
   const output = createWriteStream(temporary, { mode: 0o600, flush: true });
   const { body, finished } = writeArchive(plan);
@@ -87,7 +96,10 @@ async function writeExport(plan: ArchivePlan, { slug, path, scratch }: ExportFil
     slug,
     file: path,
     bytes: output.bytesWritten,
-    tables: tables.map(({ schema, name, rows }) => ({ name: schema === 'public' ? name : `${schema}.${name}`, rows })),
+    tables: tables.map(({ schema, name, rows }) => ({
+      name: schema === 'public' ? name : `${schema}.${name}`,
+      rows,
+    })),
     leftOut,
   };
 }
@@ -150,7 +162,15 @@ async function readPeople(client: pg.Client, tenantId: number): Promise<Database
     );
     const { types = [], count = 0 } = rows[0] ?? {};
     const columns = fields.map(field => field.name);
-    tables.push({ schema: 'people', name, columns, types, copied: `(${query})`, rows: count, checksum: null });
+    tables.push({
+      schema: 'people',
+      name,
+      columns,
+      types,
+      copied: `(${query})`,
+      rows: count,
+      checksum: null,
+    });
   }
 
   return { client, tables, sequences: [], leftOut: [] };
@@ -180,7 +200,11 @@ async function defused(contents: DatabaseContents): Promise<DatabaseContents> {
       return `case when ${text} ~ ${quoteLiteral(formulaPattern)} then '''' || ${text} else ${text} end as ${quoted}`;
     });
     const order = table.columns.includes('id') ? ' order by id' : '';
-    return { ...table, copied: `(select ${list.join(', ')} from ${source}${order})`, checksum: null };
+    return {
+      ...table,
+      copied: `(select ${list.join(', ')} from ${source}${order})`,
+      checksum: null,
+    };
   });
 
   return { ...contents, tables };
@@ -203,5 +227,8 @@ async function makeScratchFolder(path: string): Promise<string> {
 
 function notWritten(path: string, cause: unknown): OperatorError {
   const { code } = cause as NodeJS.ErrnoException;
-  return new OperatorError(`${dirname(path)} cannot be written (${code}): name a file in another folder`, { cause });
+  return new OperatorError(
+    `${dirname(path)} cannot be written (${code}): name a file in another folder`,
+    { cause },
+  );
 }

@@ -5,10 +5,13 @@ import { tableText } from '../../command/text-table.ts';
 
 const exportData = defineOperation({
   name: 'export',
-  description: 'write the data of a tenant, for the tenant, into a tar file of CSV, with its schema as SQL',
+  description:
+    'write the data of a tenant, for the tenant, into a tar file of CSV, with its schema as SQL',
   fields: {
     slug: argument('slug'),
-    to: requiredOption('<file>', 'the tar file on this host, which must not exist', { label: 'File' }),
+    to: requiredOption('<file>', 'the tar file on this host, which must not exist', {
+      label: 'File',
+    }),
   },
   examples: ['export acme --to acme.tar'],
   effect: 'changes',
@@ -18,7 +21,10 @@ const exportData = defineOperation({
     const file = resolve(to);
     await findTenant(installation, slug);
     await requireNoFile(file);
-    return { document: { slug, file, state: 'planned' }, text: () => `${slug} would be exported to ${file}.` };
+    return {
+      document: { slug, file, state: 'planned' },
+      text: () => `${slug} would be exported to ${file}.`,
+    };
   },
   async run({ slug, to }, { installation, output, progress }) {
     const { exportTenant } = await import('./export-tenant.ts');

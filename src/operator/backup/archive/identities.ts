@@ -24,26 +24,32 @@ export async function makeIdentity(): Promise<AgeIdentity> {
  * @throws {OperatorError} when there is no such file, or none in it
  */
 export async function readIdentities(path: string | undefined): Promise<string[]> {
-  if (path === undefined)
+  if (path === undefined) {
     throw new OperatorError(
       'BACKUP_IDENTITY_FILE is not set, so this host opens no archive: run the command on the recovery host, where it ' +
         'names the file of an identity',
     );
+  }
 
   const text = await readFile(path, 'utf8').catch(cause => {
     const { code } = cause as NodeJS.ErrnoException;
-    throw new OperatorError(`The file of BACKUP_IDENTITY_FILE, ${path}, cannot be read (${code})`, { cause });
+    throw new OperatorError(`The file of BACKUP_IDENTITY_FILE, ${path}, cannot be read (${code})`, {
+      cause,
+    });
   });
   const lines = text.split('\n').map(line => line.trim());
   const identities = lines.filter(line => line !== '' && !line.startsWith('#'));
-  if (identities.length === 0) throw new OperatorError(`The file of BACKUP_IDENTITY_FILE, ${path}, has no identity`);
+  if (identities.length === 0) {
+    throw new OperatorError(`The file of BACKUP_IDENTITY_FILE, ${path}, has no identity`);
+  }
 
   const wrong = await findWrong(identities);
-  if (wrong !== undefined)
+  if (wrong !== undefined) {
     throw new OperatorError(
       `Line ${lines.indexOf(wrong) + 1} of ${path} is no identity of age: a line is AGE-SECRET-KEY-1…, and the file is ` +
         'not sealed itself',
     );
+  }
 
   return identities;
 }

@@ -15,7 +15,11 @@ export function pageName(migration: string): string {
  * @param number of the table, from 1
  * @param piece from 1
  */
-export function pieceName(number: number, { schema, name }: Pick<ArchivedTable, 'schema' | 'name'>, piece: number) {
+export function pieceName(
+  number: number,
+  { schema, name }: Pick<ArchivedTable, 'schema' | 'name'>,
+  piece: number,
+) {
   return `data/${number}-${encode(schema)}.${encode(name)}.${piece}.csv`;
 }
 
@@ -29,7 +33,8 @@ function encode(text: string): string {
  * The form of each name that a member may have: none leaves the folder into which somebody
  * extracts it.
  */
-const memberName = /^(?:header\.json|manifest\.json|schema\/\d{4}-[a-z0-9-]+\.sql|data\/[1-9]\d*-[\w.%-]+\.csv)$/;
+const memberName =
+  /^(?:header\.json|manifest\.json|schema\/\d{4}-[a-z0-9-]+\.sql|data\/[1-9]\d*-[\w.%-]+\.csv)$/;
 
 /** Returns whether a member of an archive may have this name. */
 export function isMemberName(name: string): boolean {

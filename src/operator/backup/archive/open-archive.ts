@@ -80,7 +80,9 @@ export async function checkArchive(
     }
   }
 
-  if (!header || !manifest) throw new ArchiveFault('damaged', 'it ends before its manifest, so it is no archive');
+  if (!header || !manifest) {
+    throw new ArchiveFault('damaged', 'it ends before its manifest, so it is no archive');
+  }
   requireSameMembers(manifest.members, seen);
   requireConsistent(header, manifest);
 
@@ -108,7 +110,9 @@ export async function* readPieces(
   const replaced = new ArchiveFault('damaged', 'it was replaced while it was read');
   const members = new Map(manifest.members.map(member => [member.name, member]));
   const tables = new Map(
-    manifest.tables.flatMap(({ pieces }, index) => pieces.map(piece => [piece, header.tables[index]] as const)),
+    manifest.tables.flatMap(({ pieces }, index) =>
+      pieces.map(piece => [piece, header.tables[index]] as const),
+    ),
   );
   let left = tables.size;
 
@@ -126,7 +130,9 @@ export async function* readPieces(
   if (left > 0) throw replaced;
 }
 
-/** Returns the header of an archive, and reads no more of it. Nothing proves who has written it. */
+/**
+ * Returns the header of an archive, and reads no more of it. Nothing proves who has written it.
+ */
 export async function readHeader(
   body: AsyncIterable<Uint8Array>,
   identities: readonly string[],
@@ -200,14 +206,19 @@ class MemberOrder {
   add(name: string, type: string | null | undefined): void {
     const shown = JSON.stringify(name);
     if (type !== 'file') throw new ArchiveFault('damaged', `its member ${shown} is no file`);
-    if (!isMemberName(name)) throw new ArchiveFault('damaged', `it has a member ${shown}, as no archive has`);
-    if (this.#names.has(name)) throw new ArchiveFault('damaged', `it has the member ${shown} twice`);
+    if (!isMemberName(name)) {
+      throw new ArchiveFault('damaged', `it has a member ${shown}, as no archive has`);
+    }
+    if (this.#names.has(name)) {
+      throw new ArchiveFault('damaged', `it has the member ${shown} twice`);
+    }
 
     const rank = rankOf(name);
     const mayFollow = rank === this.#last ? rank === 2 || rank === 3 : rank > this.#last;
     const isFirst = this.#names.size === 0;
-    if (!mayFollow || isFirst !== (rank === 1))
+    if (!mayFollow || isFirst !== (rank === 1)) {
       throw new ArchiveFault('damaged', `its member ${shown} is not where it belongs`);
+    }
 
     this.#names.add(name);
     this.#last = rank;
@@ -221,11 +232,12 @@ function rankOf(name: string): number {
 }
 
 function parseManifest(bytes: Buffer, macKeys: readonly Buffer[] | undefined): ArchiveManifest {
-  if (macKeys !== undefined && !checkMac(bytes.toString(), macKeys))
+  if (macKeys !== undefined && !checkMac(bytes.toString(), macKeys)) {
     throw new ArchiveFault(
       'forged',
       'its code is absent, or no key of this installation has made it: nobody knows who has written it',
     );
+  }
 
   return parseDocument(manifestContract, bytes, manifestName);
 }
@@ -236,7 +248,9 @@ function parseDocument<Contract extends z.ZodType>(
   name: string,
 ): z.output<Contract> {
   const result = contract.safeParse(parseJson(bytes));
-  if (!result.success) throw new ArchiveFault('damaged', `its ${name} was changed, or is of a later format`);
+  if (!result.success) {
+    throw new ArchiveFault('damaged', `its ${name} was changed, or is of a later format`);
+  }
 
   return result.data;
 }
@@ -250,25 +264,44 @@ function parseJson(bytes: Buffer): unknown {
 }
 
 function requireExpected(
-  { kind, installation, tenant, name }: Pick<ArchiveHeader, 'kind' | 'installation' | 'tenant' | 'name'>,
+  {
+    kind,
+    installation,
+    tenant,
+    name,
+  }: Pick<ArchiveHeader, 'kind' | 'installation' | 'tenant' | 'name'>,
   expected: ExpectedArchive,
 ): void {
-  if (expected.installation !== undefined && installation !== expected.installation)
-    throw new ArchiveFault('foreign', `installation ${installation} has made it, and this is another one`);
-  if (kind !== expected.kind || (tenant?.guid ?? null) !== expected.tenant)
+  if (expected.installation !== undefined && installation !== expected.installation) {
+    throw new ArchiveFault(
+      'foreign',
+      `installation ${installation} has made it, and this is another one`,
+    );
+  }
+  if (kind !== expected.kind || (tenant?.guid ?? null) !== expected.tenant) {
     throw new ArchiveFault(
       'foreign',
       `it is an archive of ${tenant ? `tenant ${tenant.guid}` : 'the control database'}`,
     );
-  if (name !== expected.name) throw new ArchiveFault('foreign', `it was made under another name: ${name}`);
+  }
+  if (name !== expected.name) {
+    throw new ArchiveFault('foreign', `it was made under another name: ${name}`);
+  }
 }
 
-function requireSameMembers(expected: ArchiveManifest['members'], found: ArchiveManifest['members']): void {
+function requireSameMembers(
+  expected: ArchiveManifest['members'],
+  found: ArchiveManifest['members'],
+): void {
   const isSame =
     expected.length === found.length &&
     expected.every((member, index) => {
       const other = found[index];
-      return member.name === other?.name && member.sha256 === other.sha256 && member.bytes === other.bytes;
+      return (
+        member.name === other?.name &&
+        member.sha256 === other.sha256 &&
+        member.bytes === other.bytes
+      );
     });
   if (!isSame) throw new ArchiveFault('damaged', 'its members are not those of its manifest');
 }
@@ -280,7 +313,9 @@ function requireConsistent(header: ArchiveHeader, manifest: ArchiveManifest): vo
   );
   const pages = header.schema.pages.map(({ name, digest }) => [pageName(name), digest].join());
   const pageMembers = manifest.members.filter(({ name }) => name.startsWith('schema/'));
-  const tables = [header, manifest].map(each => JSON.stringify(each.tables.map(({ schema, name }) => [schema, name])));
+  const tables = [header, manifest].map(each =>
+    JSON.stringify(each.tables.map(({ schema, name }) => [schema, name])),
+  );
   const pieces = manifest.tables.flatMap(table => table.pieces);
   const pieceMembers = manifest.members.filter(({ name }) => name.startsWith('data/'));
   const last = header.schema.pages.at(-1);
@@ -314,7 +349,9 @@ function digestOf(bytes: Uint8Array): { bytes: number; sha256: string } {
   return { bytes: bytes.length, sha256: createHash('sha256').update(bytes).digest('hex') };
 }
 
-async function digestContent(content: AsyncIterable<Uint8Array>): Promise<{ bytes: number; sha256: string }> {
+async function digestContent(
+  content: AsyncIterable<Uint8Array>,
+): Promise<{ bytes: number; sha256: string }> {
   const hash = createHash('sha256');
   let bytes = 0;
 

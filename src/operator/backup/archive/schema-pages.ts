@@ -1,7 +1,11 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
-import { folderUrl, type MigrationFolder, type RecordedMigrations } from '../../../lib/postgres/migration-names.ts';
+import {
+  folderUrl,
+  type MigrationFolder,
+  type RecordedMigrations,
+} from '../../../lib/postgres/migration-names.ts';
 import { loadMigrations } from '../../../lib/postgres/migration-steps.ts';
 import { ArchiveFault } from './archive-fault.ts';
 
@@ -24,7 +28,8 @@ export async function readSchemaPages(folder: MigrationFolder): Promise<SchemaPa
 
   return Promise.all(
     migrations.map(async ({ name, class: Migration, digest }) => {
-      const text = digest === null ? await statementsOf(name, Migration) : await readPage(folder, name);
+      const text =
+        digest === null ? await statementsOf(name, Migration) : await readPage(folder, name);
       return { name, text, digest: createHash('sha256').update(text).digest('hex') };
     }),
   );
@@ -44,7 +49,9 @@ async function statementsOf(name: string, Migration: MigrationClass): Promise<st
   await migration.up();
 
   const statements = migration.getQueries().map(query => {
-    if (typeof query !== 'string') throw new OperatorError(`${name}: write a migration in plain SQL`);
+    if (typeof query !== 'string') {
+      throw new OperatorError(`${name}: write a migration in plain SQL`);
+    }
     return query.trim();
   });
 
@@ -67,11 +74,17 @@ export function pagesOf(
 
   return names.map(name => {
     const page = pages.find(each => each.name === name);
-    if (!page)
-      throw new OperatorError(`database ${database} is at version ${names.at(-1)}, which this build does not know`);
+    if (!page) {
+      throw new OperatorError(
+        `database ${database} is at version ${names.at(-1)}, which this build does not know`,
+      );
+    }
     const digest = recorded?.[name] ?? null;
-    if (digest !== null && digest !== page.digest)
-      throw new OperatorError(`database ${database} has another schema under the name ${name} than this build`);
+    if (digest !== null && digest !== page.digest) {
+      throw new OperatorError(
+        `database ${database} has another schema under the name ${name} than this build`,
+      );
+    }
     return page;
   });
 }
@@ -86,12 +99,17 @@ export function requireKnownPages(
 ): void {
   for (const { name, digest } of archived) {
     const page = pages.find(each => each.name === name);
-    if (!page)
+    if (!page) {
       throw new ArchiveFault(
         'other_schema',
         `its schema is ${name}, which this build does not know: use the newer build`,
       );
-    if (page.digest !== digest)
-      throw new ArchiveFault('other_schema', `an older build has made its schema ${name}, which is no released one`);
+    }
+    if (page.digest !== digest) {
+      throw new ArchiveFault(
+        'other_schema',
+        `an older build has made its schema ${name}, which is no released one`,
+      );
+    }
   }
 }

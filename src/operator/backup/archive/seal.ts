@@ -30,7 +30,9 @@ export function seal(tar: Readable, recipients: readonly string[]): Readable {
         encrypter.addRecipient(recipient);
       }
 
-      yield* (await encrypter.encrypt(Readable.toWeb(zstd) as ReadableStream<Uint8Array>)) as AsyncIterable<Uint8Array>;
+      yield* (await encrypter.encrypt(
+        Readable.toWeb(zstd) as ReadableStream<Uint8Array>,
+      )) as AsyncIterable<Uint8Array>;
     } finally {
       zstd.destroy();
       tar.destroy();
@@ -49,7 +51,10 @@ export function seal(tar: Readable, recipients: readonly string[]): Readable {
  *   missing
  * @throws the error of the body, as it is
  */
-export async function* unseal(body: AsyncIterable<Uint8Array>, identities: readonly string[]): AsyncGenerator<Buffer> {
+export async function* unseal(
+  body: AsyncIterable<Uint8Array>,
+  identities: readonly string[],
+): AsyncGenerator<Buffer> {
   const source = new WatchedSource(body);
   const zstd = createZstdDecompress({ chunkSize: chunkBytes });
 
@@ -115,18 +120,27 @@ class WatchedSource {
 
 function requireMagic(start: Buffer): void {
   if (start.length === 0) throw new ArchiveFault('damaged', 'it is empty');
-  if (!start.subarray(0, ageMagic.length).equals(ageMagic))
+  if (!start.subarray(0, ageMagic.length).equals(ageMagic)) {
     throw new ArchiveFault('damaged', 'it does not begin as a file of age does');
+  }
 }
 
 function toFault(error: unknown): ArchiveFault {
   if (error instanceof ArchiveFault) return error;
 
   const { code, message } = error as NodeJS.ErrnoException;
-  if (message === "no identity matched any of the file's recipients")
-    return new ArchiveFault('sealed', 'no identity in BACKUP_IDENTITY_FILE opens it', { cause: error });
-  if (code?.startsWith('ZSTD_') || code?.startsWith('Z_'))
-    return new ArchiveFault('damaged', 'its compressed data ends too early, or was changed', { cause: error });
+  if (message === "no identity matched any of the file's recipients") {
+    return new ArchiveFault('sealed', 'no identity in BACKUP_IDENTITY_FILE opens it', {
+      cause: error,
+    });
+  }
+  if (code?.startsWith('ZSTD_') || code?.startsWith('Z_')) {
+    return new ArchiveFault('damaged', 'its compressed data ends too early, or was changed', {
+      cause: error,
+    });
+  }
 
-  return new ArchiveFault('damaged', 'a byte of it was changed, or it ends too early', { cause: error });
+  return new ArchiveFault('damaged', 'a byte of it was changed, or it ends too early', {
+    cause: error,
+  });
 }

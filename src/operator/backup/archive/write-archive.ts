@@ -14,7 +14,10 @@ import { seal } from './seal.ts';
 const maxPieceBytes = 16 * 1024 * 1024;
 
 /** What an archive is, and for whom it is sealed. */
-export type ArchiveSubject = Pick<ArchiveHeader, 'kind' | 'installation' | 'tenant' | 'name' | 'time' | 'recipients'>;
+export type ArchiveSubject = Pick<
+  ArchiveHeader,
+  'kind' | 'installation' | 'tenant' | 'name' | 'time' | 'recipients'
+>;
 
 export interface ArchivePlan extends SnapshotFacts {
   /** Without recipients, as an export, it is a plain tar. */
@@ -65,7 +68,16 @@ export function writeArchive(plan: ArchivePlan): WrittenArchive {
 }
 
 async function fill(plan: ArchivePlan, writer: MemberWriter): Promise<ArchiveManifest> {
-  const { subject, server, pages, parts, macKey, snapshot, source, pieceBytes = maxPieceBytes } = plan;
+  const {
+    subject,
+    server,
+    pages,
+    parts,
+    macKey,
+    snapshot,
+    source,
+    pieceBytes = maxPieceBytes,
+  } = plan;
   const { recipients, ...shared } = subject;
   const last = pages.at(-1);
   if (!last) throw new Error('an archive has a schema');
@@ -174,7 +186,9 @@ class MemberWriter {
       pieces.push(member);
       written += piece.rows;
     }
-    if (written !== rows) throw new Error(`table ${name} has sent ${written} rows instead of ${rows}`);
+    if (written !== rows) {
+      throw new Error(`table ${name} has sent ${written} rows instead of ${rows}`);
+    }
 
     return { schema, name, rows, checksum, pieces };
   }

@@ -13,10 +13,13 @@ const defaultDrills = 5;
 
 export const verifyOperation = defineOperation({
   name: 'backup verify',
-  description: 'compare the archives with what the target says of them, or with --open read every byte of them',
+  description:
+    'compare the archives with what the target says of them, or with --open read every byte of them',
   fields: {
     slug: optionalArgument('slug', { description: 'only those of one tenant' }),
-    open: flag('open them, and prove who has written each: on the recovery host', { label: 'Open them' }),
+    open: flag('open them, and prove who has written each: on the recovery host', {
+      label: 'Open them',
+    }),
   },
   examples: ['backup verify', 'backup verify acme --open'],
   help: `Without --open, this host needs no identity, and opens nothing: the last archive of each tenant is there in its size, and
@@ -54,7 +57,8 @@ them, only --open proves.`,
 
 export const drillOperation = defineOperation({
   name: 'backup drill',
-  description: 'restore archives into scratch databases, and compare every table: proves that they can be restored',
+  description:
+    'restore archives into scratch databases, and compare every table: proves that they can be restored',
   fields: {
     count: amount('tenants', 'those that were proved longest ago first', {
       label: 'How many',
@@ -77,7 +81,9 @@ export const drillOperation = defineOperation({
       drillArchives(installation, target, count, observers),
     );
     const failed = outcomes.filter(hasFailed).length;
-    const partly = outcomes.filter(outcome => !hasFailed(outcome) && outcome.notRestored.length > 0).length;
+    const partly = outcomes.filter(
+      outcome => !hasFailed(outcome) && outcome.notRestored.length > 0,
+    ).length;
     const rest = partly > 0 ? ` (${partly} of them without what no restore brings back)` : '';
     output.text(() => `${outcomes.length - failed} proved${rest}, ${failed} failed.`);
 
@@ -85,7 +91,10 @@ export const drillOperation = defineOperation({
   },
 });
 
-async function guidOf(installation: Installation, slug: string | undefined): Promise<string | undefined> {
+async function guidOf(
+  installation: Installation,
+  slug: string | undefined,
+): Promise<string | undefined> {
   return slug === undefined ? undefined : (await readTenant(installation, slug)).guid;
 }
 

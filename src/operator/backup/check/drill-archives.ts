@@ -53,8 +53,11 @@ export async function drillArchives(
     const { em } = await installation.control();
     const tenants = await em.fork().find(Tenant, {}, { populate: ['server'] });
     const chosen = await chooseArchives(control, listing, tenants, count);
-    if (chosen.length === 0)
-      throw new OperatorError('There is no archive of a tenant. Make one: bin/backoffice backup run --all');
+    if (chosen.length === 0) {
+      throw new OperatorError(
+        'There is no archive of a tenant. Make one: bin/backoffice backup run --all',
+      );
+    }
 
     for (const server of new Set(tenants.map(tenant => tenant.server))) {
       await dropScratchDatabases(server, installation.servers.adminUrl(server));
@@ -84,7 +87,8 @@ async function chooseArchives(
   count: number,
 ): Promise<DrilledArchive[]> {
   const proofs = await readProofs(control);
-  const provedAt = ({ archive }: DrilledArchive): number => proofs.get(archive.name)?.provedAt?.getTime() ?? 0;
+  const provedAt = ({ archive }: DrilledArchive): number =>
+    proofs.get(archive.name)?.provedAt?.getTime() ?? 0;
 
   const newest = tenants.flatMap(source => {
     const [archive] = listing.of(source.guid);
@@ -137,10 +141,17 @@ class Drill {
     // Reads the template, if nobody has yet, while few connections of the command are open
     // (`maxNested`).
     await headFingerprint(this.#installation.control, server, adminUrl);
-    await withScratchDatabase(server, adminUrl, data.schemaVersion, database => fill({ server, database }));
+    await withScratchDatabase(server, adminUrl, data.schemaVersion, database =>
+      fill({ server, database }),
+    );
   }
 
-  async #record({ guid }: Tenant, name: string, schemaVersion: string | null, fault: string | null): Promise<void> {
+  async #record(
+    { guid }: Tenant,
+    name: string,
+    schemaVersion: string | null,
+    fault: string | null,
+  ): Promise<void> {
     await recordProof(this.#control, { name, tenant: guid, schemaVersion, fault }, 'proved');
   }
 
@@ -148,12 +159,18 @@ class Drill {
    * Returns what somebody else has made in the database of a tenant, and that has no rows of
    * its own.
    */
-  async #listOthers({ server, databaseName: database, roleName: role }: Tenant): Promise<readonly string[]> {
+  async #listOthers({
+    server,
+    databaseName: database,
+    roleName: role,
+  }: Tenant): Promise<readonly string[]> {
     return namesUnlessAway(async () => {
-      const found = await readForeignObjects(this.#installation, { server, database, role }).catch(error => {
-        if (['3D000', '55000'].includes(sqlState(error) ?? '')) return undefined; // it is lost
-        throw error;
-      });
+      const found = await readForeignObjects(this.#installation, { server, database, role }).catch(
+        error => {
+          if (['3D000', '55000'].includes(sqlState(error) ?? '')) return undefined; // it is lost
+          throw error;
+        },
+      );
       return found?.others ?? [];
     });
   }
@@ -188,7 +205,10 @@ async function withScratchDatabase(
  * Drops the scratch databases that killed drills have left on a server. The caller holds the
  * lock of drills.
  */
-async function dropScratchDatabases(server: Pick<Server, 'prefix'>, adminUrl: string): Promise<void> {
+async function dropScratchDatabases(
+  server: Pick<Server, 'prefix'>,
+  adminUrl: string,
+): Promise<void> {
   await withConnection(adminUrl, async admin => {
     const { rows } = await admin.query<{ name: string }>('select datname as name from pg_database');
 

@@ -53,7 +53,9 @@ export async function openAllArchives(
           throw error;
         },
       );
-      if (fault?.kind === 'missing' && (await isRemoved(control, target, archive))) return removedCheck(archive, slugs);
+      if (fault?.kind === 'missing' && (await isRemoved(control, target, archive))) {
+        return removedCheck(archive, slugs);
+      }
       if (archive.tenant !== null) {
         const found = { name: archive.name, tenant: archive.tenant, schemaVersion: null };
         await recordProof(control, { ...found, fault: fault?.message ?? null }, 'checked');
@@ -99,7 +101,12 @@ async function compare(target: Target, archive: StoredArchive, slugs: ReadonlyMa
     }
     if (bytes === archive.size) return checkOf(archive, slugs, null, null);
 
-    return checkOf(archive, slugs, 'size', `it has ${bytes} bytes, and the target lists ${archive.size}`);
+    return checkOf(
+      archive,
+      slugs,
+      'size',
+      `it has ${bytes} bytes, and the target lists ${archive.size}`,
+    );
   } catch (error) {
     const kind = error instanceof MissingObjectError ? 'missing' : 'unreadable';
     return checkOf(archive, slugs, kind, (error as Error).message);
@@ -107,17 +114,18 @@ async function compare(target: Target, archive: StoredArchive, slugs: ReadonlyMa
 }
 
 /**
- * Returns whether an archive was removed since it was listed, as runs do beside this: the target
- * lists it no more, and it is not the last archive of a tenant.
+ * Returns whether an archive was removed since it was listed, as runs do beside this: the
+ * target lists it no more, and it is not the last archive of a tenant.
  */
 async function isRemoved(
   control: Queryable,
   target: Target,
   { name, installation, tenant }: StoredArchive,
 ): Promise<boolean> {
-  const { rowCount } = await control.query(`select from tenant_databases where archive = $1 and state = 'current'`, [
-    name,
-  ]);
+  const { rowCount } = await control.query(
+    `select from tenant_databases where archive = $1 and state = 'current'`,
+    [name],
+  );
   if (rowCount !== 0) return false;
 
   const listed = await listArchivesOf(target, installation, tenant);
@@ -134,7 +142,12 @@ async function findLost(
   archives: readonly StoredArchive[],
   tenant: string | undefined,
 ): Promise<ArchiveCheck[]> {
-  const { rows } = await control.query<{ guid: string; slug: string; archive: string; bytes: number }>(
+  const { rows } = await control.query<{
+    guid: string;
+    slug: string;
+    archive: string;
+    bytes: number;
+  }>(
     `select t.guid, t.slug, archive, archive_bytes::float8 as bytes
        from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
       where archive is not null and ($1::uuid is null or t.guid = $1) order by slug`,
@@ -146,8 +159,13 @@ async function findLost(
     const size = sizes.get(archive);
     if (size === bytes) return [];
 
-    const message = size === undefined ? 'the target does not list it' : `it has ${size} bytes instead of ${bytes}`;
-    return [{ archive, tenant: guid, slug, bytes, fault: size === undefined ? 'lost' : 'size', message }];
+    const message =
+      size === undefined
+        ? 'the target does not list it'
+        : `it has ${size} bytes instead of ${bytes}`;
+    return [
+      { archive, tenant: guid, slug, bytes, fault: size === undefined ? 'lost' : 'size', message },
+    ];
   });
 }
 
@@ -155,11 +173,17 @@ async function withListing<T>(
   { controlUrl }: Installation,
   target: Target,
   tenant: string | undefined,
-  work: (control: Queryable, archives: StoredArchive[], slugs: ReadonlyMap<string, string>) => Promise<T>,
+  work: (
+    control: Queryable,
+    archives: StoredArchive[],
+    slugs: ReadonlyMap<string, string>,
+  ) => Promise<T>,
 ): Promise<T> {
   return withConnection(controlUrl, async control => {
     const listing = await readListing(control, target, await requireWriter(control, target));
-    const { rows } = await control.query<{ guid: string; slug: string }>('select guid, slug from tenants');
+    const { rows } = await control.query<{ guid: string; slug: string }>(
+      'select guid, slug from tenants',
+    );
     const slugs = new Map(rows.map(({ guid, slug }) => [guid, slug]));
 
     return work(control, tenant === undefined ? listing.all() : listing.of(tenant), slugs);

@@ -62,7 +62,9 @@ export function archivedData(archive: OpenedArchive): EarlierData {
  * than `public`.
  */
 export function membersNotRestored({ manifest }: CheckedArchive): string[] {
-  return manifest.tables.filter(({ schema }) => schema !== 'public').flatMap(({ pieces }) => pieces);
+  return manifest.tables
+    .filter(({ schema }) => schema !== 'public')
+    .flatMap(({ pieces }) => pieces);
 }
 
 /**
@@ -87,7 +89,9 @@ function storedTables({ header, manifest }: CheckedArchive): StoredTable[] {
     const { rows = 0, checksum = null } = manifest.tables[index] ?? {};
     if (schema !== 'public') return [];
 
-    const sequences = manifest.sequences.filter(sequence => sequence.schema === 'public' && sequence.table === name);
+    const sequences = manifest.sequences.filter(
+      sequence => sequence.schema === 'public' && sequence.table === name,
+    );
     return [{ name, columns, types, rows, checksum: checksum ?? '', sequences }];
   });
 }

@@ -17,7 +17,9 @@ export async function listArchivesOf(
     if (archive) found.push(archive);
   }
 
-  return found.sort((one, other) => other.time.getTime() - one.time.getTime() || (one.name < other.name ? 1 : -1));
+  return found.sort(
+    (one, other) => other.time.getTime() - one.time.getTime() || (one.name < other.name ? 1 : -1),
+  );
 }
 
 /**
@@ -26,14 +28,24 @@ export async function listArchivesOf(
  * @param wanted a part of its name; `latest`, or undefined: the newest one
  * @throws {OperatorError} when there is none, or there are several
  */
-export function chooseArchive(archives: readonly ArchiveName[], slug: string, wanted: string | undefined): ArchiveName {
+export function chooseArchive(
+  archives: readonly ArchiveName[],
+  slug: string,
+  wanted: string | undefined,
+): ArchiveName {
   const isNewest = wanted === undefined || wanted === 'latest';
-  const [archive, ...others] = isNewest ? archives.slice(0, 1) : archives.filter(({ name }) => name.includes(wanted));
+  const [archive, ...others] = isNewest
+    ? archives.slice(0, 1)
+    : archives.filter(({ name }) => name.includes(wanted));
   if (archive && others.length === 0) return archive;
-  if (archive)
-    throw new OperatorError(`Several archives of ${slug} have ${wanted} in their names: give more of one`, {
-      usage: true,
-    });
+  if (archive) {
+    throw new OperatorError(
+      `Several archives of ${slug} have ${wanted} in their names: give more of one`,
+      {
+        usage: true,
+      },
+    );
+  }
 
   throw new OperatorError(
     archives.length === 0

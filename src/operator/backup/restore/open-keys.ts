@@ -15,7 +15,9 @@ export interface TenantKeys extends OpenKeys {
 }
 
 /** Returns the id of an installation. */
-export async function readInstallationId({ statements }: Pick<Installation, 'statements'>): Promise<string> {
+export async function readInstallationId({
+  statements,
+}: Pick<Installation, 'statements'>): Promise<string> {
   const [row] = await statements.execute<{ id: string }[]>('select id from installation');
 
   return row?.id ?? '';

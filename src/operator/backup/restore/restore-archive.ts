@@ -32,10 +32,14 @@ export async function findArchive(
   wanted: string | undefined,
   withoutMac: string | undefined,
 ): Promise<FoundArchive> {
-  if (withoutMac !== undefined && withoutMac !== slug)
-    throw new OperatorError(`That is not ${slug}: nothing was changed. Type the slug after --without-mac`, {
-      usage: true,
-    });
+  if (withoutMac !== undefined && withoutMac !== slug) {
+    throw new OperatorError(
+      `That is not ${slug}: nothing was changed. Type the slug after --without-mac`,
+      {
+        usage: true,
+      },
+    );
+  }
 
   const target = await openBackupTarget();
   await target.check();
@@ -59,8 +63,8 @@ interface RestoreOptions {
 
 /**
  * Runs `restore` on the data of an archive of a tenant, every byte of which is checked before.
- * @throws {OperatorError} that names the archive and the tenant, when it cannot be used; or when
- *   this host opens none
+ * @throws {OperatorError} that names the archive and the tenant, when it cannot be used; or
+ *   when this host opens none
  */
 export async function restoreArchive<T>(
   { slug }: Pick<Tenant, 'slug'>,
@@ -75,19 +79,31 @@ export async function restoreArchive<T>(
     const restored = await restore(archivedData(opened));
 
     const left = membersNotRestored(opened);
-    if (left.length > 0)
-      warn(`The archive of ${slug} has rows of other schemas, which are not restored: ${left.join(', ')}.`);
-    const lacking = foreignLeftOut(opened.manifest).map(({ name, reason }) => `${name} (${reason})`);
-    if (lacking.length > 0) warn(`The archive of ${slug} lacks what others have made: ${lacking.join(', ')}.`);
+    if (left.length > 0) {
+      warn(
+        `The archive of ${slug} has rows of other schemas, which are not restored: ${left.join(', ')}.`,
+      );
+    }
+    const lacking = foreignLeftOut(opened.manifest).map(
+      ({ name, reason }) => `${name} (${reason})`,
+    );
+    if (lacking.length > 0) {
+      warn(`The archive of ${slug} lacks what others have made: ${lacking.join(', ')}.`);
+    }
 
     return restored;
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error;
 
-    const subject = isOneOfMany ? '' : `The archive ${archive.name} of ${slug} cannot be restored: `;
-    throw new OperatorError(`${subject}${error.message}. Nothing was restored. ${remedyOf(error, slug, destination)}`, {
-      cause: error,
-    });
+    const subject = isOneOfMany
+      ? ''
+      : `The archive ${archive.name} of ${slug} cannot be restored: `;
+    throw new OperatorError(
+      `${subject}${error.message}. Nothing was restored. ${remedyOf(error, slug, destination)}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

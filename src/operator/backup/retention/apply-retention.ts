@@ -25,7 +25,13 @@ import {
   readDatabaseFacts,
   removeOldRows,
 } from './old-rows.ts';
-import { beginRemoval, endRemoval, type RemovedRows, recordNothingToRemove, recordProgress } from './removals.ts';
+import {
+  beginRemoval,
+  endRemoval,
+  type RemovedRows,
+  recordNothingToRemove,
+  recordProgress,
+} from './removals.ts';
 
 /** The result of a run for one tenant. */
 export interface RetentionOutcome {
@@ -63,8 +69,9 @@ export interface RetentionRequest {
 const maxShare = 0.5;
 
 /**
- * How much later than the newest of the rows an archive must be. Clocks may differ, and a transaction
- * that wrote a row before the time of the archive may have ended after its snapshot.
+ * How much later than the newest of the rows an archive must be. Clocks may differ, and a
+ * transaction that wrote a row before the time of the archive may have ended after its
+ * snapshot.
  */
 const archiveMarginMs = 60 * 60_000;
 
@@ -74,13 +81,14 @@ class LeftOut extends OperatorError {
 }
 
 /**
- * Removes the activities and audit entries that are older than their tenants keep them. A tenant is
- * taken if an archive of it, which the target lists and a drill has restored, was made of its
- * present database, at the schema that it has now, an hour or more after the newest of the rows that
- * go. A tenant that fails does not affect the others. A run can be killed at any point: the next one
- * goes on.
+ * Removes the activities and audit entries that are older than their tenants keep them. A
+ * tenant is taken if an archive of it, which the target lists and a drill has restored, was
+ * made of its present database, at the schema that it has now, an hour or more after the newest
+ * of the rows that go. A tenant that fails does not affect the others. A run can be killed at
+ * any point: the next one goes on.
  * @param target undefined: no archive is asked for
- * @throws {OperatorError} when another run is in progress, a clock is wrong, or a tenant does not exist
+ * @throws {OperatorError} when another run is in progress, a clock is wrong, or a tenant does
+ *   not exist
  */
 export async function applyRetention(
   installation: Installation,
@@ -91,7 +99,12 @@ export async function applyRetention(
   const startedAt = performance.now();
 
   return withBackupLock(installation.controlUrl, 'retention', async control => {
-    const tenants = await findDueTenants(installation, control, request.slugs, await readSafeTime(control));
+    const tenants = await findDueTenants(
+      installation,
+      control,
+      request.slugs,
+      await readSafeTime(control),
+    );
     const archives =
       target && tenants.length > 0
         ? {
@@ -100,8 +113,11 @@ export async function applyRetention(
           }
         : undefined;
     const run = new RetentionRun(control, request, archives, observers.signal);
-    const outcomes = await runFleet(tenants, fleetTasks(request.concurrency), observers, each => run.apply(each));
-    const count = (wanted: RetentionOutcome['state']) => outcomes.filter(({ state }) => state === wanted).length;
+    const outcomes = await runFleet(tenants, fleetTasks(request.concurrency), observers, each =>
+      run.apply(each),
+    );
+    const count = (wanted: RetentionOutcome['state']) =>
+      outcomes.filter(({ state }) => state === wanted).length;
 
     return {
       tenants: tenants.length,
@@ -117,14 +133,18 @@ export async function applyRetention(
 class RetentionRun {
   readonly #control: Queryable;
   readonly #request: RetentionRequest;
-  readonly #archives: { readonly listing: Listing; readonly proofs: ReadonlyMap<string, ArchiveProof> } | undefined;
+  readonly #archives:
+    | { readonly listing: Listing; readonly proofs: ReadonlyMap<string, ArchiveProof> }
+    | undefined;
   readonly #signal: AbortSignal | undefined;
   readonly #requestedBy = operatorName();
 
   constructor(
     control: Queryable,
     request: RetentionRequest,
-    archives: { readonly listing: Listing; readonly proofs: ReadonlyMap<string, ArchiveProof> } | undefined,
+    archives:
+      | { readonly listing: Listing; readonly proofs: ReadonlyMap<string, ArchiveProof> }
+      | undefined,
     signal: AbortSignal | undefined,
   ) {
     this.#control = control;
@@ -133,7 +153,10 @@ class RetentionRun {
     this.#signal = signal;
   }
 
-  /** Applies the retention of one tenant, under a lock with which no migration, move or purge changes its database. */
+  /**
+   * Applies the retention of one tenant, under a lock with which no migration, move or purge
+   * changes its database.
+   */
   async apply(tenant: DueTenant): Promise<RetentionOutcome> {
     const startedAt = performance.now();
     const removed: RemovedRows[] = [];
@@ -149,13 +172,19 @@ class RetentionRun {
       if (this.#signal?.aborted) throw new Error('the run was interrupted before this tenant');
       await withTenantUnchanged(this.#control, tenant.tenantId, async () => {
         const present = await readPresentTenant(this.#control, tenant.tenantId);
-        if (present?.database !== tenant.database)
-          throw new Error('it has got another database meanwhile, or is being purged: run this again');
+        if (present?.database !== tenant.database) {
+          throw new Error(
+            'it has got another database meanwhile, or is being purged: run this again',
+          );
+        }
 
         const work = (client: pg.Client) => this.#removeDue(tenant, present, client, removed);
         await withConnection(tenant.url, work, { settings: canonicalTextSettings });
       });
-      return outcome(removed.length === 0 ? 'nothing' : this.#request.dryRun ? 'planned' : 'removed', null);
+      return outcome(
+        removed.length === 0 ? 'nothing' : this.#request.dryRun ? 'planned' : 'removed',
+        null,
+      );
     } catch (error) {
       return outcome(error instanceof LeftOut ? 'left out' : 'failed', errorText(error));
     }
@@ -172,11 +201,15 @@ class RetentionRun {
     for (const due of tenant.due) {
       const old = await countOldRows(client, due.kind, due.cutoff, facts.now);
       if (old.rows === 0) {
-        if (!this.#request.dryRun) await recordNothingToRemove(this.#control, tenant, due, this.#requestedBy);
+        if (!this.#request.dryRun) {
+          await recordNothingToRemove(this.#control, tenant, due, this.#requestedBy);
+        }
         continue;
       }
 
-      const archive = this.#request.withoutArchive ? null : this.#findProved(tenant, present, old, facts).name;
+      const archive = this.#request.withoutArchive
+        ? null
+        : this.#findProved(tenant, present, old, facts).name;
       if (!this.#request.confirmed) requireSmallShare(tenant, due, old);
       if (!this.#request.dryRun) await this.#remove(tenant, due, old, archive, client);
       removed.push({
@@ -191,8 +224,8 @@ class RetentionRun {
   }
 
   /**
-   * Returns the newest archive of a tenant that a drill has proved, if it has the rows that go, at
-   * the schema of the database.
+   * Returns the newest archive of a tenant that a drill has proved, if it has the rows that go,
+   * at the schema of the database.
    * @throws {LeftOut} when there is none
    */
   #findProved(
@@ -208,19 +241,22 @@ class RetentionRun {
     const remedy = `Archive and prove it: bin/backoffice backup run ${slug}, then bin/backoffice backup drill`;
 
     if (!proved) throw new LeftOut(`no archive of it was restored and compared. ${remedy}`);
-    if (newest && proved.time.getTime() < newest.getTime() + archiveMarginMs)
+    if (newest && proved.time.getTime() < newest.getTime() + archiveMarginMs) {
       throw new LeftOut(
         `its newest proved archive of ${proved.time.toISOString()} is not an hour younger than the rows that go. ${remedy}`,
       );
-    if (currentSince && proved.time <= currentSince)
+    }
+    if (currentSince && proved.time <= currentSince) {
       throw new LeftOut(
         `its newest proved archive of ${proved.time.toISOString()} is of another database than it has since ` +
           `${currentSince.toISOString()}. ${remedy}`,
       );
-    if (proofOf(proved)?.schemaVersion !== schemaVersion)
+    }
+    if (proofOf(proved)?.schemaVersion !== schemaVersion) {
       throw new LeftOut(
         `its newest proved archive has another schema than its database, which is at ${schemaVersion}. ${remedy}`,
       );
+    }
 
     return proved;
   }
@@ -233,7 +269,11 @@ class RetentionRun {
     archive: string | null,
     client: pg.Client,
   ): Promise<void> {
-    const id = await beginRemoval(this.#control, tenant, due, { ...old, archive, requestedBy: this.#requestedBy });
+    const id = await beginRemoval(this.#control, tenant, due, {
+      ...old,
+      archive,
+      requestedBy: this.#requestedBy,
+    });
 
     try {
       await removeOldRows(client, due.kind, due.cutoff, {
@@ -248,8 +288,15 @@ class RetentionRun {
   }
 }
 
-/** @throws {OperatorError} when more than half of the rows would go: the clock or the retention may be wrong */
-function requireSmallShare({ slug }: DueTenant, { kind, cutoff }: DueRemoval, { rows, total }: OldRows): void {
+/**
+ * @throws {OperatorError} when more than half of the rows would go: the clock or the retention
+ *   may be wrong
+ */
+function requireSmallShare(
+  { slug }: DueTenant,
+  { kind, cutoff }: DueRemoval,
+  { rows, total }: OldRows,
+): void {
   if (rows <= total * maxShare) return;
 
   const before = cutoff.toISOString().slice(0, 10);
@@ -266,7 +313,9 @@ function requireSmallShare({ slug }: DueTenant, { kind, cutoff }: DueRemoval, { 
 async function readSafeTime(control: Queryable): Promise<Date> {
   const there = await readTime(control);
   const here = new Date();
-  if (Math.abs(here.getTime() - there.getTime()) <= maxClockDifferenceMs) return here < there ? here : there;
+  if (Math.abs(here.getTime() - there.getTime()) <= maxClockDifferenceMs) {
+    return here < there ? here : there;
+  }
 
   throw new OperatorError(
     `This machine says it is ${here.toISOString()}, the server of the control database ${there.toISOString()}: set the ` +

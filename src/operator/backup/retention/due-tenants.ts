@@ -32,15 +32,18 @@ interface TenantRow extends Record<HistoryKind, string> {
   auditDone: Date | null;
 }
 
-/** SQL for the last cutoff before which the rows of a kind were removed from the present database of a tenant. */
+/**
+ * SQL for the last cutoff before which the rows of a kind were removed from the present
+ * database of a tenant.
+ */
 const lastDone = (kind: HistoryKind): string =>
   `(select max(removed_before) from history_removals r
      where r.tenant_id = t.id and kind = '${kind}' and r.state = 'done' and r.database_name = t.database_name)`;
 
 /**
- * Returns the tenants whose retention asks for a removal. That takes no connection to a tenant: of
- * all tenants, those are left out from which a run has removed the rows before the same cutoff; a
- * named tenant is always examined.
+ * Returns the tenants whose retention asks for a removal. That takes no connection to a tenant:
+ * of all tenants, those are left out from which a run has removed the rows before the same
+ * cutoff; a named tenant is always examined.
  * @param slugs only these tenants; undefined: all
  * @throws {OperatorError} when a tenant does not exist
  */
@@ -74,6 +77,15 @@ export async function findDueTenants(
     if (due.length === 0) return [];
 
     const { id: tenantId, guid, slug, server, adminUrl, database } = row;
-    return [{ tenantId, guid, slug, database, url: servers.adminUrl({ name: server, adminUrl }, database), due }];
+    return [
+      {
+        tenantId,
+        guid,
+        slug,
+        database,
+        url: servers.adminUrl({ name: server, adminUrl }, database),
+        due,
+      },
+    ];
   });
 }

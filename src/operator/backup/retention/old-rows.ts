@@ -12,9 +12,9 @@ export const maxClockDifferenceMs = 5 * 60_000;
 export const batchIds = 5_000;
 
 /**
- * Space is reclaimed after the removal of so many rows. Until then, a list of the oldest rows skips
- * their entries in the index, which takes at most 5 ms. A vacuum for fewer rows would take longer
- * than their removal, because it reads all indexes.
+ * Space is reclaimed after the removal of so many rows. Until then, a list of the oldest rows
+ * skips their entries in the index, which takes at most 5 ms. A vacuum for fewer rows would
+ * take longer than their removal, because it reads all indexes.
  */
 const maxUnreclaimed = 500_000;
 
@@ -28,23 +28,39 @@ export interface DatabaseFacts {
 
 /**
  * Checks a database from which rows are to be removed.
- * @throws {OperatorError} when it is that of another tenant, its schema is older than this build's,
- *   or the clock of its server differs from this machine's
+ * @throws {OperatorError} when it is that of another tenant, its schema is older than this
+ *   build's, or the clock of its server differs from this machine's
  */
-export async function readDatabaseFacts(client: pg.Client, { guid, slug }: DueTenant): Promise<DatabaseFacts> {
-  const { rows } = await client.query<{ guid: string; version: string; now: Date; isReady: boolean }>(
+export async function readDatabaseFacts(
+  client: pg.Client,
+  { guid, slug }: DueTenant,
+): Promise<DatabaseFacts> {
+  const { rows } = await client.query<{
+    guid: string;
+    version: string;
+    now: Date;
+    isReady: boolean;
+  }>(
     `select guid, schema_version as version, clock_timestamp() as now,
             to_regprocedure('remove_old_activities(bigint, bigint, timestamptz)') is not null as "isReady"
        from tenant_identity`,
   );
   const [facts] = rows;
-  if (facts?.guid !== guid)
+  if (facts?.guid !== guid) {
     throw new OperatorError('the database belongs to another tenant: run bin/backoffice doctor');
+  }
 
   const { version, now, isReady } = facts;
-  if (!isReady) throw new OperatorError(`its schema is older than this build: run bin/backoffice migrate ${slug}`);
-  if (Math.abs(now.getTime() - Date.now()) > maxClockDifferenceMs)
-    throw new OperatorError(`its server says it is ${now.toISOString()}, and this machine does not: set the clock`);
+  if (!isReady) {
+    throw new OperatorError(
+      `its schema is older than this build: run bin/backoffice migrate ${slug}`,
+    );
+  }
+  if (Math.abs(now.getTime() - Date.now()) > maxClockDifferenceMs) {
+    throw new OperatorError(
+      `its server says it is ${now.toISOString()}, and this machine does not: set the clock`,
+    );
+  }
 
   return { schemaVersion: version, now };
 }
@@ -63,7 +79,12 @@ export interface OldRows {
  * Counts the rows that are to be removed.
  * @throws {OperatorError} when there are rows from the future: a clock is or was wrong
  */
-export async function countOldRows(client: pg.Client, kind: HistoryKind, cutoff: Date, now: Date): Promise<OldRows> {
+export async function countOldRows(
+  client: pg.Client,
+  kind: HistoryKind,
+  cutoff: Date,
+  now: Date,
+): Promise<OldRows> {
   const { table, noun } = historyKinds[kind];
   const { rows } = await client.query<OldRows & { last: Date | null }>(
     `select count(*) filter (where created_at < $1)::float8 as rows, count(*)::float8 as total,
@@ -76,10 +97,11 @@ export async function countOldRows(client: pg.Client, kind: HistoryKind, cutoff:
   if (!counted) throw new Error('a count has returned nothing');
 
   const { last, ...old } = counted;
-  if (last && last.getTime() > now.getTime() + maxClockDifferenceMs)
+  if (last && last.getTime() > now.getTime() + maxClockDifferenceMs) {
     throw new OperatorError(
       `it has ${noun} of ${last.toISOString()}, which has not come yet: a clock is or was wrong, so nothing is removed`,
     );
+  }
 
   return old;
 }
@@ -93,8 +115,8 @@ export interface RemovalContext {
 }
 
 /**
- * Removes the rows that are older than a cutoff, the lowest ids first, in short transactions of at
- * most `batchIds` rows. A run that was killed is continued by doing the same again.
+ * Removes the rows that are older than a cutoff, the lowest ids first, in short transactions of
+ * at most `batchIds` rows. A run that was killed is continued by doing the same again.
  * @returns how many rows were removed
  * @throws {Error} when it was interrupted
  */
@@ -141,9 +163,9 @@ export async function removeOldRows(
 }
 
 /**
- * Reads the oldest row, by its time and by its id. PostgreSQL marks the index entries of the removed
- * rows before it as dead, and the next reader of the oldest rows does not look each of them up in
- * the table.
+ * Reads the oldest row, by its time and by its id. PostgreSQL marks the index entries of the
+ * removed rows before it as dead, and the next reader of the oldest rows does not look each of
+ * them up in the table.
  */
 async function markRemovedEntries(client: pg.Client, kind: HistoryKind): Promise<void> {
   for (const order of ['created_at, id', 'id']) {
@@ -152,9 +174,9 @@ async function markRemovedEntries(client: pg.Client, kind: HistoryKind): Promise
 }
 
 /**
- * Makes the space of removed rows free for new ones, and removes their entries from the indexes,
- * without waiting for autovacuum, which comes when a fifth of the table is gone. Requests go on: at
- * the pace of autovacuum, and without the step that locks the table.
+ * Makes the space of removed rows free for new ones, and removes their entries from the
+ * indexes, without waiting for autovacuum, which comes when a fifth of the table is gone.
+ * Requests go on: at the pace of autovacuum, and without the step that locks the table.
  */
 async function reclaimSpace(client: pg.Client, kind: HistoryKind): Promise<void> {
   await client.query('set vacuum_cost_delay = 2');

@@ -3,7 +3,10 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { operatorName } from '../../command/operator-name.ts';
 import { noSuchTenant } from '../../records/read-tenants.ts';
 
-/** How long rows are kept (`parseAge`); null: as the default says, or, for the default, for ever. */
+/**
+ * How long rows are kept (`parseAge`); null: as the default says, or, for the default, for
+ * ever.
+ */
 interface RetentionPolicy {
   readonly activity: string | null;
   readonly audit: string | null;
@@ -49,8 +52,13 @@ export async function readDefault({ statements }: ControlStatements): Promise<De
  * Returns the retention of all tenants, or of one.
  * @throws {OperatorError} when there is no tenant with the slug
  */
-export async function readRetention({ statements }: ControlStatements, slug?: string): Promise<TenantRetention[]> {
-  const rows = await statements.execute<(Omit<TenantRetention, 'own'> & { ownActivity: string; ownAudit: string })[]>(
+export async function readRetention(
+  { statements }: ControlStatements,
+  slug?: string,
+): Promise<TenantRetention[]> {
+  const rows = await statements.execute<
+    (Omit<TenantRetention, 'own'> & { ownActivity: string; ownAudit: string })[]
+  >(
     `select t.slug, p.activity as "ownActivity", p.audit as "ownAudit", coalesce(p.activity, d.activity, 'forever') as activity,
             coalesce(p.audit, d.audit, 'forever') as audit, ${removedBefore('activity')} as "activitiesRemovedBefore",
             ${removedBefore('audit')} as "auditRemovedBefore"
@@ -60,23 +68,32 @@ export async function readRetention({ statements }: ControlStatements, slug?: st
     [slug ?? null],
   );
   if (slug !== undefined && rows.length === 0) throw noSuchTenant(slug);
-  return rows.map(({ ownActivity, ownAudit, ...row }) => ({ ...row, own: { activity: ownActivity, audit: ownAudit } }));
+  return rows.map(({ ownActivity, ownAudit, ...row }) => ({
+    ...row,
+    own: { activity: ownActivity, audit: ownAudit },
+  }));
 }
 
 /**
  * Sets how long a tenant keeps its rows. Nothing is removed before the next `retention apply`.
  * @param slug null: the default of all tenants
- * @param change ages as `parseAge` returns them, or `default`; undefined leaves one as it is. `people` belongs to the
- * default alone
+ * @param change ages as `parseAge` returns them, or `default`; undefined leaves one as it is.
+ * `people` belongs to the default alone
  */
 export async function setRetention(
   { statements }: ControlStatements,
   slug: string | null,
-  change: { activity?: string | undefined; audit?: string | undefined; people?: string | undefined },
+  change: {
+    activity?: string | undefined;
+    audit?: string | undefined;
+    people?: string | undefined;
+  },
 ): Promise<void> {
-  if (slug === null && Object.values(change).includes('default'))
+  if (slug === null && Object.values(change).includes('default')) {
     throw new OperatorError('The default itself is an age, or forever', { usage: true });
-  const [tenant] = slug === null ? [{ id: null }] : await statements.execute<{ id: string }[]>(tenantId, [slug]);
+  }
+  const [tenant] =
+    slug === null ? [{ id: null }] : await statements.execute<{ id: string }[]>(tenantId, [slug]);
   if (!tenant) throw noSuchTenant(slug ?? '');
   const ages = [change.activity, change.audit, change.people];
   const values = ages.map(age => (age === undefined || age === 'default' ? null : age));

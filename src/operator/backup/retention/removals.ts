@@ -6,15 +6,20 @@ import type { HistoryKind } from './history-kinds.ts';
 import type { OldRows } from './old-rows.ts';
 
 /**
- * Begins the record of a removal. One that a killed run has begun is stopped: this one goes on with
- * its rows.
+ * Begins the record of a removal. One that a killed run has begun is stopped: this one goes on
+ * with its rows.
  * @returns the id of the record
  */
 export async function beginRemoval(
   control: Queryable,
   { tenantId, database }: DueTenant,
   { kind, cutoff }: DueRemoval,
-  { oldest, newest, archive, requestedBy }: OldRows & { archive: string | null; requestedBy: string },
+  {
+    oldest,
+    newest,
+    archive,
+    requestedBy,
+  }: OldRows & { archive: string | null; requestedBy: string },
 ): Promise<string> {
   const { rows } = await control.query<{ id: string }>(
     `with stopped as (
@@ -29,7 +34,10 @@ export async function beginRemoval(
   return rows[0]?.id ?? '';
 }
 
-/** Records that a tenant has no rows that are old enough, so that it is not opened again for the same cutoff. */
+/**
+ * Records that a tenant has no rows that are old enough, so that it is not opened again for the
+ * same cutoff.
+ */
 export async function recordNothingToRemove(
   control: Queryable,
   { tenantId, database }: DueTenant,
@@ -45,11 +53,18 @@ export async function recordNothingToRemove(
 
 /** Records how many rows are removed so far. */
 export async function recordProgress(control: Queryable, id: string, rows: number): Promise<void> {
-  await control.query('update history_removals set rows = greatest(rows, $2) where id = $1', [id, rows]);
+  await control.query('update history_removals set rows = greatest(rows, $2) where id = $1', [
+    id,
+    rows,
+  ]);
 }
 
 /** Ends a removal: `done`, or `stopped` for an error, after which the next run goes on. */
-export async function endRemoval(control: Queryable, id: string, error: string | null): Promise<void> {
+export async function endRemoval(
+  control: Queryable,
+  id: string,
+  error: string | null,
+): Promise<void> {
   await control.query(
     `update history_removals set state = case when $2::text is null then 'done' else 'stopped' end,
             finished_at = now(), error = $2 where id = $1`,
@@ -58,8 +73,8 @@ export async function endRemoval(control: Queryable, id: string, error: string |
 }
 
 /**
- * Rows of one kind that were removed from a tenant, or would be. Times, in ISO 8601, are those of
- * the first and last row.
+ * Rows of one kind that were removed from a tenant, or would be. Times, in ISO 8601, are those
+ * of the first and last row.
  */
 export interface RemovedRows {
   kind: HistoryKind;

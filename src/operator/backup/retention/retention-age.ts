@@ -3,8 +3,10 @@ const maxYears = 100;
 const dayMs = 86_400_000;
 
 /**
- * Checks how long rows are kept: days, months or years, such as `90d`, `18m` or `2y`, or `forever`.
- * @returns the age without spaces and in lower case; undefined for all other text, and for less than 30 days
+ * Checks how long rows are kept: days, months or years, such as `90d`, `18m` or `2y`, or
+ * `forever`.
+ * @returns the age without spaces and in lower case; undefined for all other text, and for less
+ *   than 30 days
  */
 export function parseAge(text: string): string | undefined {
   const age = text.trim().toLowerCase();
@@ -16,9 +18,9 @@ export function parseAge(text: string): string | undefined {
 }
 
 /**
- * Returns the moment before which rows have reached an age; undefined for `forever`. It is the beginning of a month in
- * UTC, so that rows are removed by whole months: once in a month there is something to do for a tenant, and one archive
- * of each month has what was removed.
+ * Returns the moment before which rows have reached an age; undefined for `forever`. It is the
+ * beginning of a month in UTC, so that rows are removed by whole months: once in a month there
+ * is something to do for a tenant, and one archive of each month has what was removed.
  * @param age as `parseAge` returns it
  */
 export function cutoffOf(age: string, now: Date): Date | undefined {

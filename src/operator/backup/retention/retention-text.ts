@@ -13,7 +13,8 @@ export function retentionRow({
   own,
   activitiesRemovedBefore,
   auditRemovedBefore,
-}: Pick<TenantRetention, 'slug' | 'activity' | 'audit'> & Partial<TenantRetention> & { people?: string }): object {
+}: Pick<TenantRetention, 'slug' | 'activity' | 'audit'> &
+  Partial<TenantRetention> & { people?: string }): object {
   return {
     tenant: slug,
     activities: activity,
@@ -27,7 +28,8 @@ export function retentionRow({
 
 /** Returns a row of `retention log`. */
 export function removalRow(removal: RemovalSummary): object {
-  const { slug, kind, rows, oldest, newest, state, archive, requestedBy, startedAt, error } = removal;
+  const { slug, kind, rows, oldest, newest, state, archive, requestedBy, startedAt, error } =
+    removal;
 
   return {
     tenant: slug,
@@ -44,7 +46,13 @@ export function removalRow(removal: RemovalSummary): object {
 }
 
 /** Formats the result for one tenant, one line for each kind of rows. */
-export function retentionOutcomeText({ slug, state, removed, ms, error }: RetentionOutcome): string {
+export function retentionOutcomeText({
+  slug,
+  state,
+  removed,
+  ms,
+  error,
+}: RetentionOutcome): string {
   const verb = state === 'planned' ? 'would remove' : 'removed';
   const lines = removed.map(({ kind, rows, oldest, newest, archive }) => {
     const proof = archive === null ? 'no archive was asked for' : `which archive ${archive} has`;
@@ -57,7 +65,10 @@ export function retentionOutcomeText({ slug, state, removed, ms, error }: Retent
 }
 
 /** Formats the end of a run. */
-export function retentionReportText({ tenants, leftOut, failed, rows, ms }: RetentionReport, dryRun: boolean): string {
+export function retentionReportText(
+  { tenants, leftOut, failed, rows, ms }: RetentionReport,
+  dryRun: boolean,
+): string {
   const verb = dryRun ? 'to remove' : 'removed';
 
   return (

@@ -1,16 +1,32 @@
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { chosenSlugs } from '../../command/chosen-slugs.ts';
 import { type Context, defineOperation } from '../../command/operation.ts';
-import { amount, argumentList, flag, option, optionalArgument, type Values } from '../../command/operation-fields.ts';
+import {
+  amount,
+  argumentList,
+  flag,
+  option,
+  optionalArgument,
+  type Values,
+} from '../../command/operation-fields.ts';
 import { type FleetObservers, hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { tableText } from '../../command/text-table.ts';
 import { readTenant } from '../../records/read-tenants.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
 import { parseAge } from './retention-age.ts';
-import { removalRow, retentionOutcomeText, retentionReportText, retentionRow } from './retention-text.ts';
+import {
+  removalRow,
+  retentionOutcomeText,
+  retentionReportText,
+  retentionRow,
+} from './retention-text.ts';
 
 const applyFields = {
-  slug: argumentList('slug', { label: 'Tenants', description: 'only from these tenants', unless: ['all'] }),
+  slug: argumentList('slug', {
+    label: 'Tenants',
+    description: 'only from these tenants',
+    unless: ['all'],
+  }),
   all: flag('from every tenant', { unless: ['slug'] }),
   yes: flag('remove also more than half of the rows of the named tenants', {
     label: 'Also more than half of the rows',
@@ -30,7 +46,8 @@ const applyFields = {
 /** A proved archive has what it removes, so it destroys nothing. */
 const applyRetentionOperation = defineOperation({
   name: 'retention apply',
-  description: 'remove the activities and audit entries that are older than their tenants keep them',
+  description:
+    'remove the activities and audit entries that are older than their tenants keep them',
   fields: applyFields,
   examples: ['retention apply --all --dry-run', 'retention apply --all'],
   help: `Removes by whole months, in UTC, so that there is something to do for a tenant once in a month. A tenant is taken if an
@@ -40,7 +57,8 @@ stay in that archive until BACKUP_KEEP removes it.
 
 Refused for a tenant: rows from the future or a wrong clock; more than half of the rows, unless you name the tenant and give
 --yes. Run it again after an interruption of any kind: it goes on.`,
-  exitCodes: '0 when no tenant failed, also if some were left out; 1 when one failed; 2 for wrong usage',
+  exitCodes:
+    '0 when no tenant failed, also if some were left out; 1 when one failed; 2 for wrong usage',
   effect: 'changes',
   isRoutine: true,
   isTraced: true,
@@ -49,19 +67,26 @@ Refused for a tenant: rows from the future or a wrong clock; more than half of t
   interrupt: { text: 'the running batches of rows' },
   async plan(values, context) {
     const outcomes: RetentionOutcome[] = [];
-    const report = await apply(values, context, true, { onOutcome: outcome => outcomes.push(outcome) });
-    const shown = outcomes.filter(isShown).sort((a, b) => Number(hasFailed(a)) - Number(hasFailed(b)));
+    const report = await apply(values, context, true, {
+      onOutcome: outcome => outcomes.push(outcome),
+    });
+    const shown = outcomes
+      .filter(isShown)
+      .sort((a, b) => Number(hasFailed(a)) - Number(hasFailed(b)));
     return {
       document: [...outcomes, report],
-      text: () => [...shown.map(retentionOutcomeText), retentionReportText(report, true)].join('\n'),
+      text: () =>
+        [...shown.map(retentionOutcomeText), retentionReportText(report, true)].join('\n'),
       isLines: true,
       hasFailed: report.failed > 0,
       steady: JSON.stringify(shown.map(({ ms: _, ...outcome }) => outcome)),
     };
   },
   async run(values, context) {
-    const report = await reportOutcomes(context, { hasFailed, isShown, text: retentionOutcomeText }, observers =>
-      apply(values, context, false, observers),
+    const report = await reportOutcomes(
+      context,
+      { hasFailed, isShown, text: retentionOutcomeText },
+      observers => apply(values, context, false, observers),
     );
     context.output.part(report, () => retentionReportText(report, false));
     return report.failed === 0;
@@ -80,7 +105,9 @@ async function apply(
 ): Promise<RetentionReport> {
   const chosen = chosenSlugs(slugs, all);
   if (all && yes) throw new OperatorError('Name the tenants that --yes is for', { usage: true });
-  if (all && withoutArchive) throw new OperatorError('Name the tenants that --without-archive is for', { usage: true });
+  if (all && withoutArchive) {
+    throw new OperatorError('Name the tenants that --without-archive is for', { usage: true });
+  }
 
   const { applyRetention } = await import('./apply-retention.ts');
   const { openBackupTarget } = await import('../target/open-target.ts');
@@ -91,8 +118,15 @@ async function apply(
 }
 
 const fields = {
-  slug: optionalArgument('slug', { description: 'one tenant', otherwise: 'all tenants', unless: ['default'] }),
-  default: flag('the default of all tenants', { label: 'Default of all tenants', unless: ['slug'] }),
+  slug: optionalArgument('slug', {
+    description: 'one tenant',
+    otherwise: 'all tenants',
+    unless: ['default'],
+  }),
+  default: flag('the default of all tenants', {
+    label: 'Default of all tenants',
+    unless: ['slug'],
+  }),
   activity: option('<age>', 'how long activities are kept: 90d, 18m, 2y or forever', {
     label: 'Activities',
     parse: parseAgeField,
@@ -101,11 +135,15 @@ const fields = {
     label: 'Audit entries',
     parse: parseAgeField,
   }),
-  people: option('<age>', 'with --default: how long the audit entries of users and roles are kept', {
-    label: 'Audit entries of users and roles',
-    parse: parseAgeField,
-    unless: ['slug'],
-  }),
+  people: option(
+    '<age>',
+    'with --default: how long the audit entries of users and roles are kept',
+    {
+      label: 'Audit entries of users and roles',
+      parse: parseAgeField,
+      unless: ['slug'],
+    },
+  ),
 };
 
 const retention = defineOperation({
@@ -128,9 +166,18 @@ one removes some that are older; no archive has to have them.`,
     const { readDefault, readRetention } = await import('./policies.ts');
     requireOneScope(values);
     const { slug, default: isDefault, activity, audit, people } = values;
-    const [found] = isDefault ? [await readDefault(installation)] : await readRetention(installation, slug);
-    const kept = { activity: activity ?? found?.activity ?? 'forever', audit: audit ?? found?.audit ?? 'forever' };
-    const planned = { tenant: slug ?? '(default)', ...kept, ...(people !== undefined && { people }) };
+    const [found] = isDefault
+      ? [await readDefault(installation)]
+      : await readRetention(installation, slug);
+    const kept = {
+      activity: activity ?? found?.activity ?? 'forever',
+      audit: audit ?? found?.audit ?? 'forever',
+    };
+    const planned = {
+      tenant: slug ?? '(default)',
+      ...kept,
+      ...(people !== undefined && { people }),
+    };
     return {
       document: { ...planned, state: 'planned' },
       text: () => (isChange(values) ? tableText([planned], '') : 'Nothing would be changed.'),
@@ -140,17 +187,24 @@ one removes some that are older; no archive has to have them.`,
     const { readDefault, readRetention, setRetention } = await import('./policies.ts');
     requireOneScope(values);
     const { slug, default: isDefault, activity, audit, people } = values;
-    if (isChange(values)) await setRetention(installation, slug ?? null, { activity, audit, people });
+    if (isChange(values)) {
+      await setRetention(installation, slug ?? null, { activity, audit, people });
+    }
     const defaults = await readDefault(installation);
     const document = {
       activity: defaults.activity ?? 'forever',
       audit: defaults.audit ?? 'forever',
       people: defaults.people,
     };
-    if (isDefault) return output.result(document, () => tableText([{ tenant: '(default)', ...document }], ''));
+    if (isDefault) {
+      return output.result(document, () => tableText([{ tenant: '(default)', ...document }], ''));
+    }
     const tenants = await readRetention(installation, slug);
     return output.result(slug === undefined ? { default: document, tenants } : tenants[0], () =>
-      tableText([retentionRow({ slug: '(default)', ...document }), ...tenants.map(retentionRow)], ''),
+      tableText(
+        [retentionRow({ slug: '(default)', ...document }), ...tenants.map(retentionRow)],
+        '',
+      ),
     );
   },
 });
@@ -175,19 +229,27 @@ function isChange({ activity, audit, people }: Values<typeof fields>): boolean {
   return activity !== undefined || audit !== undefined || people !== undefined;
 }
 
-/** @throws {OperatorError} unless the fields name one tenant or the default, where they change something */
+/**
+ * @throws {OperatorError} unless the fields name one tenant or the default, where they change
+ *   something
+ */
 function requireOneScope(values: Values<typeof fields>): void {
   const { slug, default: isDefault, people } = values;
-  if (slug !== undefined && isDefault)
+  if (slug !== undefined && isDefault) {
     throw new OperatorError('Name a tenant, or give --default: not both', { usage: true });
-  if (people !== undefined && !isDefault)
+  }
+  if (people !== undefined && !isDefault) {
     throw new OperatorError('--people is for all tenants: give --default with it', { usage: true });
-  if (isChange(values) && slug === undefined && !isDefault)
+  }
+  if (isChange(values) && slug === undefined && !isDefault) {
     throw new OperatorError('Name a tenant, or give --default for all of them', { usage: true });
+  }
 }
 
 function parseAgeField(text: string): string {
   const age = text === 'default' ? text : parseAge(text);
-  if (age === undefined) throw new OperatorError('Give 90d, 18m, 2y or such, at least 30 days, or forever.');
+  if (age === undefined) {
+    throw new OperatorError('Give 90d, 18m, 2y or such, at least 30 days, or forever.');
+  }
   return age;
 }

@@ -23,8 +23,8 @@ const pattern = new RegExp(
 
 /**
  * Makes the name of a new archive, such as
- * `<installation>/tenants/<guid>/20260131T235959.123Z.0a1b2c3d.k3x9qz.tar.zst.age`. No two archives
- * have the same name, and those of one database sort by time.
+ * `<installation>/tenants/<guid>/20260131T235959.123Z.0a1b2c3d.k3x9qz.tar.zst.age`. No two
+ * archives have the same name, and those of one database sort by time.
  * @param parts with the time of the control database
  */
 export function createArchiveName(parts: Omit<ArchiveName, 'name'>): ArchiveName {
@@ -32,7 +32,10 @@ export function createArchiveName(parts: Omit<ArchiveName, 'name'>): ArchiveName
   const random = Array.from({ length: 6 }, () => letters[randomInt(letters.length)]).join('');
   const stamp = at.toISOString().replace(/[-:]/g, '');
 
-  return { ...parts, name: `${archiveFolder(installation, tenant)}${stamp}.${recipients}.${random}.tar.zst.age` };
+  return {
+    ...parts,
+    name: `${archiveFolder(installation, tenant)}${stamp}.${recipients}.${random}.tar.zst.age`,
+  };
 }
 
 /** @returns undefined for a name that no archive has, such as one with an impossible time */
@@ -41,7 +44,9 @@ export function parseArchiveName(name: string): ArchiveName | undefined {
   if (!installation || !stamp || !recipients) return undefined;
 
   const at = new Date(stamp.replace(/^(....)(..)(..T..)(..)(.*)$/, '$1-$2-$3:$4:$5'));
-  if (Number.isNaN(at.getTime()) || at.toISOString().replace(/[-:]/g, '') !== stamp) return undefined;
+  if (Number.isNaN(at.getTime()) || at.toISOString().replace(/[-:]/g, '') !== stamp) {
+    return undefined;
+  }
 
   return { name, installation, tenant, time: at, recipients };
 }

@@ -1,5 +1,16 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises';
+import {
+  type FileHandle,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { Readable } from 'node:stream';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
@@ -24,18 +35,24 @@ const folderMode = 0o700;
 const fileMode = 0o600;
 const unfinished = '.unfinished';
 const readBytes = 256 * 1024;
-/** A file is flushed after each of these, so that no flush of a large one takes as long as a silent call may. */
+/**
+ * A file is flushed after each of these, so that no flush of a large one takes as long as a
+ * silent call may.
+ */
 const flushBytes = 16 * 1024 * 1024;
 /** Files whose size is read at the same time, in a listing. */
 const statsAtOnce = 32;
-/** A lock of a document is held for some milliseconds: one that is older was left by a killed process. */
+/**
+ * A lock of a document is held for some milliseconds: one that is older was left by a killed
+ * process.
+ */
 const maxLockMs = 60_000;
 
 /**
- * Stores archives in a folder, such as a mounted disk. A file is written under another name, flushed
- * to the disk and then renamed, so that a file with its final name is complete also after a power
- * failure. An operation that hangs, as on a mount whose server is away, fails its call. It keeps the
- * process until it ends, or the process is killed.
+ * Stores archives in a folder, such as a mounted disk. A file is written under another name,
+ * flushed to the disk and then renamed, so that a file with its final name is complete also
+ * after a power failure. An operation that hangs, as on a mount whose server is away, fails its
+ * call. It keeps the process until it ends, or the process is killed.
  */
 export class FolderTarget implements Target {
   readonly description: string;
@@ -74,7 +91,10 @@ export class FolderTarget implements Target {
     for await (const paths of this.#filesBelow(join(this.#root, folder), call)) {
       const named = paths
         .map(path => ({ path, name: relative(this.#root, path).split(sep).join('/') }))
-        .filter(({ name }) => name.startsWith(prefix) && !name.endsWith(unfinished) && name !== markerFile);
+        .filter(
+          ({ name }) =>
+            name.startsWith(prefix) && !name.endsWith(unfinished) && name !== markerFile,
+        );
 
       for (let at = 0; at < named.length; at += statsAtOnce) {
         const stats = named.slice(at, at + statsAtOnce).map(async ({ path, name }) => {
@@ -93,7 +113,9 @@ export class FolderTarget implements Target {
   async read(name: string): Promise<Readable> {
     const call = `read ${name}`;
     const path = this.#path(name);
-    const isFile = await this.#wait(call, () => stat(path).then(found => found.isFile(), ignoreMissing));
+    const isFile = await this.#wait(call, () =>
+      stat(path).then(found => found.isFile(), ignoreMissing),
+    );
     if (!isFile) throw new MissingObjectError(this.description, name);
 
     return Readable.from(this.#chunksOf(path, call), { objectMode: false });
@@ -104,7 +126,9 @@ export class FolderTarget implements Target {
     const path = this.#path(name);
     const temporary = unfinishedPath(path);
 
-    const made = await this.#wait(call, () => mkdir(dirname(path), { recursive: true, mode: folderMode }));
+    const made = await this.#wait(call, () =>
+      mkdir(dirname(path), { recursive: true, mode: folderMode }),
+    );
     const file = await this.#openFile(temporary, 'w', call);
 
     try {
@@ -127,7 +151,9 @@ export class FolderTarget implements Target {
   }
 
   async remove(name: string): Promise<void> {
-    await this.#wait(`remove ${name}`, () => rm(this.#path(name), { force: true }).catch(ignoreMissing));
+    await this.#wait(`remove ${name}`, () =>
+      rm(this.#path(name), { force: true }).catch(ignoreMissing),
+    );
   }
 
   async erase(prefix: string): Promise<Erased> {
@@ -145,7 +171,8 @@ export class FolderTarget implements Target {
       }
     }
     await this.removeUnfinished(prefix);
-    if (left.length === 0 && prefix.endsWith('/')) await rmdir(this.#path(prefix)).catch(() => {}); // not needed
+    // not needed
+    if (left.length === 0 && prefix.endsWith('/')) await rmdir(this.#path(prefix)).catch(() => {});
 
     return { removed, left, error };
   }
@@ -161,13 +188,17 @@ export class FolderTarget implements Target {
   }
 
   async readDocument(name: string): Promise<StoredDocument | undefined> {
-    const text = await this.#wait(`read ${name}`, () => readFile(this.#path(name), 'utf8').catch(ignoreMissing));
+    const text = await this.#wait(`read ${name}`, () =>
+      readFile(this.#path(name), 'utf8').catch(ignoreMissing),
+    );
 
     return text === undefined ? undefined : { text, version: versionOf(text) };
   }
 
   async replaceDocument(name: string, text: string, former: string | undefined): Promise<boolean> {
-    await this.#wait(`write ${name}`, () => mkdir(dirname(this.#path(name)), { recursive: true, mode: folderMode }));
+    await this.#wait(`write ${name}`, () =>
+      mkdir(dirname(this.#path(name)), { recursive: true, mode: folderMode }),
+    );
 
     return this.#withLockFile(name, async () => {
       const present = await this.readDocument(name);
@@ -191,7 +222,10 @@ export class FolderTarget implements Target {
     return (await stat(this.#path(name)).catch(ignoreMissing)) !== undefined;
   }
 
-  /** It need not be writable: whoever only reads may mount it so. @throws {OperatorError} when it does not exist */
+  /**
+   * It need not be writable: whoever only reads may mount it so.
+   * @throws {OperatorError} when it does not exist
+   */
   async #checkFolder(): Promise<void> {
     const root = this.#root;
     const found = await this.#wait('check the target', () => stat(root).catch(ignoreMissing));
@@ -220,7 +254,8 @@ export class FolderTarget implements Target {
     let unflushed = 0;
 
     for await (const chunk of body) {
-      await this.#wait(call, () => file.writeFile(chunk)); // continues at the end of what was written before
+      // continues at the end of what was written before
+      await this.#wait(call, () => file.writeFile(chunk));
       size += chunk.length;
       unflushed += chunk.length;
 
@@ -254,7 +289,9 @@ export class FolderTarget implements Target {
 
     try {
       for (;;) {
-        const { bytesRead, buffer } = await this.#wait(call, () => file.read(Buffer.allocUnsafe(readBytes)));
+        const { bytesRead, buffer } = await this.#wait(call, () =>
+          file.read(Buffer.allocUnsafe(readBytes)),
+        );
         if (bytesRead === 0) return;
         yield buffer.subarray(0, bytesRead);
       }
@@ -263,9 +300,14 @@ export class FolderTarget implements Target {
     }
   }
 
-  /** Returns the files of one folder at a time, because a large tree takes longer than a call may be silent. */
+  /**
+   * Returns the files of one folder at a time, because a large tree takes longer than a call
+   * may be silent.
+   */
   async *#filesBelow(folder: string, call: string): AsyncGenerator<string[]> {
-    const entries = await this.#wait(call, () => readdir(folder, { withFileTypes: true }).catch(ignoreMissing));
+    const entries = await this.#wait(call, () =>
+      readdir(folder, { withFileTypes: true }).catch(ignoreMissing),
+    );
     if (!entries) return;
 
     yield entries.filter(entry => entry.isFile()).map(entry => join(folder, entry.name));
@@ -276,8 +318,9 @@ export class FolderTarget implements Target {
   }
 
   /**
-   * Runs `work` while no other process has the lock file of a document. Its age is compared with that
-   * of a file that is made now, because the clock of a mount can differ from this machine's.
+   * Runs `work` while no other process has the lock file of a document. Its age is compared
+   * with that of a file that is made now, because the clock of a mount can differ from this
+   * machine's.
    * @throws {OperatorError} when another process has it
    */
   async #withLockFile<T>(name: string, work: () => Promise<T>): Promise<T> {
@@ -295,10 +338,11 @@ export class FolderTarget implements Target {
         ),
       );
       if (isMine) break;
-      if (attempt > 0 || !(await this.#removeOldLock(path, call)))
+      if (attempt > 0 || !(await this.#removeOldLock(path, call))) {
         throw new OperatorError(
           `Another process writes ${name} in ${this.description}: try again (if none does: rm ${path})`,
         );
+      }
     }
 
     try {
@@ -309,9 +353,9 @@ export class FolderTarget implements Target {
   }
 
   /**
-   * Removes a lock that a killed process has left. Of two processes that do so at the same moment, one
-   * may remove the new lock of the other, so that both write: the last one has the file, which the
-   * other finds when it reads the file again (`Claim.confirm`).
+   * Removes a lock that a killed process has left. Of two processes that do so at the same
+   * moment, one may remove the new lock of the other, so that both write: the last one has the
+   * file, which the other finds when it reads the file again (`Claim.confirm`).
    */
   async #removeOldLock(path: string, call: string): Promise<boolean> {
     const probe = unfinishedPath(path);

@@ -7,7 +7,10 @@ import type { TargetLimits } from './target-calls.ts';
  * Opens the target that `BACKUP_TARGET` names. The client of S3 is loaded for a bucket only.
  * @throws {OperatorError} when it is not set, or half a login is
  */
-export async function openTarget({ target, s3 }: Config['backup'], limits?: TargetLimits): Promise<Target> {
+export async function openTarget(
+  { target, s3 }: Config['backup'],
+  limits?: TargetLimits,
+): Promise<Target> {
   if (!target) {
     const examples = 'a folder (/mnt/backup) or a bucket (s3://bucket/prefix)';
     throw new OperatorError(`BACKUP_TARGET is not set: set it to ${examples}`);
@@ -18,10 +21,11 @@ export async function openTarget({ target, s3 }: Config['backup'], limits?: Targ
   }
 
   const { accessKeyId, secretAccessKey, sessionToken, region, endpoint } = s3;
-  if ((accessKeyId === undefined) !== (secretAccessKey === undefined))
+  if ((accessKeyId === undefined) !== (secretAccessKey === undefined)) {
     throw new OperatorError(
       'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are one login: set both of them, or their _FILE, or none',
     );
+  }
 
   const { openS3Target } = await import('./s3-target.ts');
   const login =

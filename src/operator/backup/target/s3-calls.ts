@@ -18,8 +18,9 @@ interface StoreResponse {
 }
 
 /**
- * Puts every request of a client under the rules of a target: no login goes to another host than
- * that of the store, a body may take long but not be silent, and a store that is silent is given up.
+ * Puts every request of a client under the rules of a target: no login goes to another host
+ * than that of the store, a body may take long but not be silent, and a store that is silent is
+ * given up.
  * @param callOf names the present call, for messages
  */
 export function limitCalls(
@@ -44,10 +45,15 @@ export function limitCalls(
   };
 }
 
-/** Errors of a connection that the store, or a proxy before it, has closed. They are no silence. */
+/**
+ * Errors of a connection that the store, or a proxy before it, has closed. They are no silence.
+ */
 const closedConnection = ['ECONNRESET', 'EPIPE'];
 
-/** The SDK gives one name to a connection that was silent, to one that was not made in time, and to a closed one. */
+/**
+ * The SDK gives one name to a connection that was silent, to one that was not made in time, and
+ * to a closed one.
+ */
 function isSilence(error: unknown): boolean {
   const { name, code } = error as NodeJS.ErrnoException;
 
@@ -66,7 +72,12 @@ function refuseRedirect(description: string, { statusCode, headers }: StoreRespo
 }
 
 /** Only the time in which the store sends nothing counts, not that of a reader who is busy. */
-function limitBody(description: string, response: StoreResponse, calls: TargetCalls, call: string): void {
+function limitBody(
+  description: string,
+  response: StoreResponse,
+  calls: TargetCalls,
+  call: string,
+): void {
   const { body } = response;
   if (!(body instanceof Readable)) return;
 
@@ -93,10 +104,14 @@ async function* chunksOf(
   } catch (error) {
     if (error instanceof OperatorError) throw error;
     const { code, name } = error as NodeJS.ErrnoException;
-    throw new OperatorError(`${description} closed the connection: ${call} (${code ?? name}). Try again`, {
-      cause: error,
-    });
+    throw new OperatorError(
+      `${description} closed the connection: ${call} (${code ?? name}). Try again`,
+      {
+        cause: error,
+      },
+    );
   } finally {
-    body.on('error', () => {}).destroy(); // without effect on a connection whose response is complete
+    // without effect on a connection whose response is complete
+    body.on('error', () => {}).destroy();
   }
 }

@@ -34,16 +34,19 @@ export function refusalCode(error: unknown): string {
 }
 
 /**
- * Explains why a call of the store failed. What the store writes can name keys of the operator, so
- * only its code is printed.
+ * Explains why a call of the store failed. What the store writes can name keys of the operator,
+ * so only its code is printed.
  */
 export function explainStoreError(description: string, call: string, error: unknown): Error {
   if (error instanceof OperatorError) return error;
   const { name, code } = error as StoreError;
   const status = statusOf(error);
 
-  if (/^(CredentialsProviderError|TokenProviderError)$/.test(name))
-    return new OperatorError(`${description} cannot be used without a login: ${noLogin}`, { cause: error });
+  if (/^(CredentialsProviderError|TokenProviderError)$/.test(name)) {
+    return new OperatorError(`${description} cannot be used without a login: ${noLogin}`, {
+      cause: error,
+    });
+  }
   if (status !== undefined && status >= 300) {
     const refusal = refusalCode(error);
     return new OperatorError(
@@ -51,16 +54,18 @@ export function explainStoreError(description: string, call: string, error: unkn
       { cause: error },
     );
   }
-  if (status !== undefined)
+  if (status !== undefined) {
     return new OperatorError(
       `${description} sent what is no response of S3: ${call} (${name}). Check that AWS_ENDPOINT_URL is a store of S3`,
       { cause: error },
     );
-  if (code !== undefined)
+  }
+  if (code !== undefined) {
     return new OperatorError(
       `${description} cannot be reached (${code}): ${call}. Check BACKUP_TARGET and AWS_ENDPOINT_URL`,
       { cause: error },
     );
+  }
 
   return error as Error;
 }

@@ -28,17 +28,29 @@ export interface S3Settings {
   readonly bucket: string;
   /** Without a slash at its ends; may be empty. */
   readonly prefix: string;
-  /** Of a store that is not Amazon's; undefined: as the environment or the profile says, else Amazon's. */
+  /**
+   * Of a store that is not Amazon's; undefined: as the environment or the profile says, else
+   * Amazon's.
+   */
   readonly endpoint: string | undefined;
   /** Undefined: that of the profile or of the machine, else us-east-1. */
   readonly region: string | undefined;
-  /** Undefined: what the chain of the SDK finds, such as a profile, a web identity or the role of a machine. */
+  /**
+   * Undefined: what the chain of the SDK finds, such as a profile, a web identity or the role
+   * of a machine.
+   */
   readonly login:
-    | { readonly accessKeyId: string; readonly secretAccessKey: string; readonly sessionToken?: string }
+    | {
+        readonly accessKeyId: string;
+        readonly secretAccessKey: string;
+        readonly sessionToken?: string;
+      }
     | undefined;
 }
 
-/** Bytes of a part of an upload, above the 5 MiB that S3 demands. At most 10,000 parts: 78 GiB. */
+/**
+ * Bytes of a part of an upload, above the 5 MiB that S3 demands. At most 10,000 parts: 78 GiB.
+ */
 const partBytes = 8 * 1024 * 1024;
 /** Parts of one upload that are sent at the same time, each of which is in memory. */
 const partsAtOnce = 2;
@@ -46,20 +58,29 @@ const partsAtOnce = 2;
 const maxAttempts = 5;
 const connectMs = 10_000;
 const concurrentRemovals = 8;
-/** Refusals in a row after which no further removal is tried: the login may not remove, or a lock holds everything. */
+/**
+ * Refusals in a row after which no further removal is tried: the login may not remove, or a
+ * lock holds everything.
+ */
 const maxRefusals = 16;
 const fallbackRegion = 'us-east-1';
 
-/** Responses to a condition that is not met: another version, a write at the same time, no object. */
+/**
+ * Responses to a condition that is not met: another version, a write at the same time, no
+ * object.
+ */
 const unmet = [404, 409, 412];
 /** Responses of a store that does not know what was asked. */
 const unknownRequest = [400, 405, 501];
 
 /**
- * Opens a bucket of S3, or of a store with its protocol. An object up to 8 MiB is one request, a
- * larger one a multipart upload: both appear whole or not at all.
+ * Opens a bucket of S3, or of a store with its protocol. An object up to 8 MiB is one request,
+ * a larger one a multipart upload: both appear whole or not at all.
  */
-export async function openS3Target(settings: S3Settings, limits: TargetLimits = targetLimits): Promise<Target> {
+export async function openS3Target(
+  settings: S3Settings,
+  limits: TargetLimits = targetLimits,
+): Promise<Target> {
   const client = createClient(settings, limits, settings.region);
   try {
     await client.config.region();
@@ -77,7 +98,10 @@ function createClient(
   return new S3Client({
     forcePathStyle: true,
     maxAttempts,
-    requestHandler: { connectionTimeout: Math.min(connectMs, maxSilenceMs), socketTimeout: maxSilenceMs },
+    requestHandler: {
+      connectionTimeout: Math.min(connectMs, maxSilenceMs),
+      socketTimeout: maxSilenceMs,
+    },
     ...(endpoint !== undefined && { endpoint }),
     ...(region !== undefined && { region }),
     ...(login && { credentials: login }),
@@ -96,12 +120,20 @@ class S3Target implements Target {
     this.#prefix = prefix;
     this.#client = client;
 
-    const calls = new TargetCalls(this.description, 'Check AWS_ENDPOINT_URL and the network', maxSilenceMs);
+    const calls = new TargetCalls(
+      this.description,
+      'Check AWS_ENDPOINT_URL and the network',
+      maxSilenceMs,
+    );
     limitCalls(client, this.description, calls, request => this.#callOf(request));
   }
 
   async check(): Promise<void> {
-    const command = new ListObjectsV2Command({ Bucket: this.#bucket, Prefix: this.#key(''), MaxKeys: 1 });
+    const command = new ListObjectsV2Command({
+      Bucket: this.#bucket,
+      Prefix: this.#key(''),
+      MaxKeys: 1,
+    });
     await this.#explain('check the target', () => this.#client.send(command));
   }
 
@@ -124,20 +156,31 @@ class S3Target implements Target {
 
       for (const { Key, Size, LastModified, ETag } of page.Contents ?? []) {
         if (Key === undefined) continue;
-        const object = { name: this.#name(Key), size: Size ?? 0, modifiedAt: LastModified ?? new Date(0) };
+        const object = {
+          name: this.#name(Key),
+          size: Size ?? 0,
+          modifiedAt: LastModified ?? new Date(0),
+        };
         yield ETag === undefined ? object : { ...object, checksum: ETag };
       }
 
       const former = token;
       token = page.IsTruncated ? page.NextContinuationToken : undefined;
-      if (page.IsTruncated && (token === undefined || token === former))
-        throw new OperatorError(`${this.description} ended a list without its next page: ${call}. Try again`);
+      if (page.IsTruncated && (token === undefined || token === former)) {
+        throw new OperatorError(
+          `${this.description} ended a list without its next page: ${call}. Try again`,
+        );
+      }
     } while (token !== undefined);
   }
 
   async read(name: string): Promise<Readable> {
     const call = `read ${name}`;
-    const command = new GetObjectCommand({ Bucket: this.#bucket, Key: this.#key(name), ChecksumMode: 'ENABLED' });
+    const command = new GetObjectCommand({
+      Bucket: this.#bucket,
+      Key: this.#key(name),
+      ChecksumMode: 'ENABLED',
+    });
     const { Body } = await this.#explain(call, () => this.#client.send(command), name);
 
     return Readable.from(this.#chunksOf(Body as Readable, call), { objectMode: false });
@@ -156,7 +199,11 @@ class S3Target implements Target {
 
     const upload = new Upload({
       client: this.#client,
-      params: { Bucket: this.#bucket, Key: this.#key(name), Body: Readable.from(counted(), { objectMode: false }) },
+      params: {
+        Bucket: this.#bucket,
+        Key: this.#key(name),
+        Body: Readable.from(counted(), { objectMode: false }),
+      },
       partSize: partBytes,
       queueSize: partsAtOnce,
       leavePartsOnError: false,
@@ -180,7 +227,11 @@ class S3Target implements Target {
     let refusals = 0;
     await runConcurrently(found, concurrentRemovals, async ({ name, id }) => {
       if (refusals >= maxRefusals) return;
-      const command = new DeleteObjectCommand({ Bucket: this.#bucket, Key: this.#key(name), VersionId: id });
+      const command = new DeleteObjectCommand({
+        Bucket: this.#bucket,
+        Key: this.#key(name),
+        VersionId: id,
+      });
       try {
         await this.#explain(`remove ${name}`, () => this.#client.send(command));
         removed++;
@@ -193,10 +244,16 @@ class S3Target implements Target {
     await this.removeUnfinished(prefix);
 
     const rest = await this.#withObjects(prefix, versions && (await this.#listVersions(prefix)));
-    const left = rest.map(({ name, id }) => (id === undefined || id === 'null' ? name : `${name} (version ${id})`));
+    const left = rest.map(({ name, id }) =>
+      id === undefined || id === 'null' ? name : `${name} (version ${id})`,
+    );
     if (left.length > 0) error ??= 'the store still lists it';
 
-    return { removed, left, error: error ?? (versions === undefined ? await this.#unseenVersions() : null) };
+    return {
+      removed,
+      left,
+      error: error ?? (versions === undefined ? await this.#unseenVersions() : null),
+    };
   }
 
   async removeUnfinished(prefix: string): Promise<void> {
@@ -208,17 +265,23 @@ class S3Target implements Target {
         Prefix: this.#key(prefix),
         ...markers,
       });
-      // Some stores do not list uploads, and a login may not. A rule of the bucket ends forgotten ones.
-      const page = await this.#unlessRefused([403, ...unknownRequest], 'list unfinished objects', () =>
-        this.#client.send(command),
+      // Some stores do not list uploads, and a login may not. A rule of the bucket ends
+      // forgotten ones.
+      const page = await this.#unlessRefused(
+        [403, ...unknownRequest],
+        'list unfinished objects',
+        () => this.#client.send(command),
       );
 
       for (const { Key, UploadId } of page?.Uploads ?? []) {
         const abort = new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key, UploadId });
-        await this.#unlessRefused([403, 404], `remove the unfinished ${Key}`, () => this.#client.send(abort));
+        await this.#unlessRefused([403, 404], `remove the unfinished ${Key}`, () =>
+          this.#client.send(abort),
+        );
       }
 
-      if (!page?.IsTruncated || page.NextKeyMarker === undefined) return; // without it, it is no list of uploads
+      // without it, it is no list of uploads
+      if (!page?.IsTruncated || page.NextKeyMarker === undefined) return;
       markers = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker };
     }
   }
@@ -280,19 +343,27 @@ class S3Target implements Target {
     } catch (error) {
       const status = statusOf(error) ?? 0;
       const isConditional = Object.keys(condition).length > 0;
-      if (isConditional && unmet.includes(status) && refusalCode(error) !== 'NoSuchBucket') return false;
+      if (isConditional && unmet.includes(status) && refusalCode(error) !== 'NoSuchBucket') {
+        return false;
+      }
       if (isConditional && unknownRequest.includes(status)) return undefined;
       throw explainStoreError(this.description, `write ${name}`, error);
     }
   }
 
   /**
-   * Returns versions, and the objects that are not among them: a store that does not know versions may
-   * answer with an empty list of them.
+   * Returns versions, and the objects that are not among them: a store that does not know
+   * versions may answer with an empty list of them.
    */
-  async #withObjects(prefix: string, versions: readonly ObjectVersion[] = []): Promise<ObjectVersion[]> {
+  async #withObjects(
+    prefix: string,
+    versions: readonly ObjectVersion[] = [],
+  ): Promise<ObjectVersion[]> {
     const names = new Set(versions.map(({ name }) => name));
-    const objects = await Array.fromAsync(this.list(prefix), ({ name }): ObjectVersion => ({ name }));
+    const objects = await Array.fromAsync(
+      this.list(prefix),
+      ({ name }): ObjectVersion => ({ name }),
+    );
 
     return [...versions, ...objects.filter(({ name }) => !names.has(name))];
   }
@@ -303,9 +374,15 @@ class S3Target implements Target {
     let markers: { KeyMarker?: string | undefined; VersionIdMarker?: string | undefined } = {};
 
     for (;;) {
-      const command = new ListObjectVersionsCommand({ Bucket: this.#bucket, Prefix: this.#key(prefix), ...markers });
-      const page = await this.#unlessRefused([403, ...unknownRequest], `list versions of ${prefix}`, () =>
-        this.#client.send(command),
+      const command = new ListObjectVersionsCommand({
+        Bucket: this.#bucket,
+        Prefix: this.#key(prefix),
+        ...markers,
+      });
+      const page = await this.#unlessRefused(
+        [403, ...unknownRequest],
+        `list versions of ${prefix}`,
+        () => this.#client.send(command),
       );
       if (!page) return undefined;
 
@@ -314,17 +391,24 @@ class S3Target implements Target {
       }
 
       if (!page.IsTruncated) return versions;
-      if (page.NextKeyMarker === undefined) return undefined; // without it, it is no list of versions
+      // without it, it is no list of versions
+      if (page.NextKeyMarker === undefined) return undefined;
       markers = { KeyMarker: page.NextKeyMarker, VersionIdMarker: page.NextVersionIdMarker };
     }
   }
 
-  /** Returns what cannot be known of versions that were not listed; null: the store has none. */
+  /**
+   * Returns what cannot be known of versions that were not listed; null: the store has none.
+   */
   async #unseenVersions(): Promise<string | null> {
-    const command = new ListObjectVersionsCommand({ Bucket: this.#bucket, Prefix: this.#key(''), MaxKeys: 1 });
-    const page = await this.#unlessRefused(unknownRequest, 'list versions', () => this.#client.send(command)).catch(
-      () => 'refused' as const,
-    );
+    const command = new ListObjectVersionsCommand({
+      Bucket: this.#bucket,
+      Prefix: this.#key(''),
+      MaxKeys: 1,
+    });
+    const page = await this.#unlessRefused(unknownRequest, 'list versions', () =>
+      this.#client.send(command),
+    ).catch(() => 'refused' as const);
 
     return page === 'refused'
       ? 'this login may not list versions (s3:ListBucketVersions), so the bucket may still have former versions'
@@ -346,19 +430,27 @@ class S3Target implements Target {
     }
   }
 
-  /** @param object that may be missing @throws {MissingObjectError} when it is */
+  /**
+   * @param object that may be missing
+   * @throws {MissingObjectError} when it is
+   */
   async #explain<T>(call: string, send: () => Promise<T>, object?: string): Promise<T> {
     try {
       return await send();
     } catch (error) {
-      if (object !== undefined && refusalCode(error) === 'NoSuchKey')
+      if (object !== undefined && refusalCode(error) === 'NoSuchKey') {
         throw new MissingObjectError(this.description, object);
+      }
       throw explainStoreError(this.description, call, error);
     }
   }
 
   /** @returns undefined for a response with one of the statuses */
-  async #unlessRefused<T>(statuses: readonly number[], call: string, send: () => Promise<T>): Promise<T | undefined> {
+  async #unlessRefused<T>(
+    statuses: readonly number[],
+    call: string,
+    send: () => Promise<T>,
+  ): Promise<T | undefined> {
     try {
       return await send();
     } catch (error) {

@@ -6,18 +6,21 @@ export interface TargetLimits {
 }
 
 /**
- * A run ends less than 60 s after a target falls silent: the second silent call begins at most 18 s
- * after the silence does and ends 18 s later, and a call that begins just before that end is silent
- * as long again.
+ * A run ends less than 60 s after a target falls silent: the second silent call begins at most
+ * 18 s after the silence does and ends 18 s later, and a call that begins just before that end
+ * is silent as long again.
  */
 export const targetLimits: TargetLimits = { maxSilenceMs: 18_000 };
 
-/** Silent calls in a row after which the target is given up. One alone can be a single broken connection. */
+/**
+ * Silent calls in a row after which the target is given up. One alone can be a single broken
+ * connection.
+ */
 const maxSilentCalls = 2;
 
 /**
- * Ends the calls of a target that does not respond. After `maxSilentCalls` in a row all later calls
- * fail at once, so that a run does not wait for each of its archives.
+ * Ends the calls of a target that does not respond. After `maxSilentCalls` in a row all later
+ * calls fail at once, so that a run does not wait for each of its archives.
  */
 export class TargetCalls {
   readonly #description: string;
@@ -62,7 +65,8 @@ export class TargetCalls {
   /**
    * Waits for one step of a call: what it returns or throws, at most as long as a call may be
    * silent.
-   * @throws {OperatorError} when it takes longer; the step itself cannot be ended, so its result is dropped
+   * @throws {OperatorError} when it takes longer; the step itself cannot be ended, so its
+   *   result is dropped
    */
   async wait<T>(call: string, step: () => Promise<T>): Promise<T> {
     this.begin(call);

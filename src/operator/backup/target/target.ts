@@ -9,7 +9,9 @@ export interface StoredObject {
   readonly size: number;
   /** By the clock of the store. */
   readonly modifiedAt: Date;
-  /** What the store has computed of the bytes (S3: its ETag); absent where it computes nothing. */
+  /**
+   * What the store has computed of the bytes (S3: its ETag); absent where it computes nothing.
+   */
   readonly checksum?: string;
 }
 
@@ -34,14 +36,16 @@ export interface Erased {
   readonly removed: number;
   /** Names of the objects, or of versions of them, that the store still has. */
   readonly left: readonly string[];
-  /** Why they are left, as the store has said; null: nothing is left, so far as the store tells. */
+  /**
+   * Why they are left, as the store has said; null: nothing is left, so far as the store tells.
+   */
   readonly error: string | null;
 }
 
 /**
- * Where archives lie. An object that is listed or read is complete: a process that is killed while
- * it writes leaves no object of that name. Every call ends when the store is silent for too long,
- * and throws an `OperatorError` that says what to do.
+ * Where archives lie. An object that is listed or read is complete: a process that is killed
+ * while it writes leaves no object of that name. Every call ends when the store is silent for
+ * too long, and throws an `OperatorError` that says what to do.
  */
 export interface Target {
   /** For messages: `folder /backup`, `s3://bucket/prefix`. */
@@ -53,36 +57,48 @@ export interface Target {
    */
   check(): Promise<void>;
 
-  /** Makes it a target, for `backup init`: a folder gets the file without which `check` refuses it. */
+  /**
+   * Makes it a target, for `backup init`: a folder gets the file without which `check` refuses
+   * it.
+   */
   mark(): Promise<void>;
 
   /** Returns the objects whose names begin with `prefix`, in no particular order. */
   list(prefix: string): AsyncIterable<StoredObject>;
 
   /**
-   * Reads an object. The stream fails when the store ends it early or falls silent, and when the
-   * bytes are not those of the store's own checksum.
+   * Reads an object. The stream fails when the store ends it early or falls silent, and when
+   * the bytes are not those of the store's own checksum.
    * @throws {MissingObjectError} when there is no such object
    */
   read(name: string): Promise<Readable>;
 
   /**
-   * Writes an object, which appears whole or not at all. Holds a few MiB in memory. If `body` fails,
-   * so does this, and nothing is left of the object.
+   * Writes an object, which appears whole or not at all. Holds a few MiB in memory. If `body`
+   * fails, so does this, and nothing is left of the object.
    * @returns its size in bytes
    */
   write(name: string, body: Readable): Promise<{ readonly size: number }>;
 
-  /** Removes an object; does nothing when there is none. Former versions stay where a bucket keeps them. */
+  /**
+   * Removes an object; does nothing when there is none. Former versions stay where a bucket
+   * keeps them.
+   */
   remove(name: string): Promise<void>;
 
   /** Removes all objects below `prefix` and all of their versions, and looks what is left. */
   erase(prefix: string): Promise<Erased>;
 
-  /** Removes what killed writers have left unfinished below `prefix`: another one that writes there fails. */
+  /**
+   * Removes what killed writers have left unfinished below `prefix`: another one that writes
+   * there fails.
+   */
   removeUnfinished(prefix: string): Promise<void>;
 
-  /** Reads a small object. @returns undefined when there is none */
+  /**
+   * Reads a small object.
+   * @returns undefined when there is none
+   */
   readDocument(name: string): Promise<StoredDocument | undefined>;
 
   /**

@@ -21,18 +21,32 @@ export async function capacityPage({ control }: PageRequest) {
     ...server,
     data: bytes.get(server.name),
     findings: open.filter(finding => finding.server === server.name),
-    measured: report?.measured?.find(each => each.server === server.name), // a report of an earlier build has none
+    // a report of an earlier build has none
+    measured: report?.measured?.find(each => each.server === server.name),
   }));
-  const links = [operationLink('server add', 'Add a server'), operationLink('databases', 'Databases beside')];
+  const links = [
+    operationLink('server add', 'Add a server'),
+    operationLink('databases', 'Databases beside'),
+  ];
   const main = html`${table('Servers', servers, 'There is no server.', [
-    ['Server', ({ name }) => html`<a href="${withQuery('/tenants', { server: name })}">${name}</a>`],
-    ['Tenants', ({ tenants, capacity }) => (capacity === null ? tenants : `${tenants} of ${capacity}`)],
+    [
+      'Server',
+      ({ name }) => html`<a href="${withQuery('/tenants', { server: name })}">${name}</a>`,
+    ],
+    [
+      'Tenants',
+      ({ tenants, capacity }) => (capacity === null ? tenants : `${tenants} of ${capacity}`),
+    ],
     ['Data', ({ data }) => size(data?.bytes)],
     ['Measured', ({ data }) => time(data?.measuredAt)],
     ['Databases', ({ measured }) => measured?.databases],
     ['Log archived', ({ measured }) => measured && archived(measured)],
     ['Standbys', ({ measured }) => measured && standbys(measured)],
-    ['Findings', ({ name, findings }) => findingsLink(findings.length, findings.some(isError), { server: name })],
+    [
+      'Findings',
+      ({ name, findings }) =>
+        findingsLink(findings.length, findings.some(isError), { server: name }),
+    ],
     [
       'What to do',
       ({ name, capacity }) =>
@@ -57,9 +71,15 @@ ${table('Processes', processes.slice(0, maxProcesses), 'No process is running.',
 const isError = ({ severity }: ReportedFinding): boolean => severity === 'error';
 
 function archived({ archivedAt, archiveFails }: ServerMeasures) {
-  return archiveFails ? html`${state('failed')}, last ${time(archivedAt)}` : archivedAt ? time(archivedAt) : 'never';
+  return archiveFails
+    ? html`${state('failed')}, last ${time(archivedAt)}`
+    : archivedAt
+      ? time(archivedAt)
+      : 'never';
 }
 
 function standbys({ receivers, lagBytes }: ServerMeasures) {
-  return receivers > 0 && lagBytes !== null ? `${receivers}, at most ${size(lagBytes)} behind` : receivers;
+  return receivers > 0 && lagBytes !== null
+    ? `${receivers}, at most ${size(lagBytes)} behind`
+    : receivers;
 }

@@ -49,14 +49,18 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   const step = given.get('step');
   if (step === 'fill') return formPage(request, found, form);
   const errors = [...checkForm(form), ...otherCommand(form, offered)];
-  if (errors.length > 0 || step === 'command') return formPage(request, found, form, errors, errors.length === 0);
+  if (errors.length > 0 || step === 'command') {
+    return formPage(request, found, form, errors, errors.length === 0);
+  }
   const refuse = (text: string) => formPage(request, found, form, [{ id: formId, text }]);
   const isReader = !isAllowed;
   if (isReader && (step === 'run' || !operation.plan)) return refuse(notRunText(operation.name));
   const isElsewhere = needsRecoveryHost(form);
-  if (isElsewhere && !operation.plan)
+  if (isElsewhere && !operation.plan) {
     return formPage(request, found, form, [{ id: formId, text: recoveryHostText }], true);
-  const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed(operation) || isElsewhere);
+  }
+  const isPlan =
+    operation.plan !== undefined && (step !== 'run' || isConfirmed(operation) || isElsewhere);
   try {
     // Two clicks send the same; a page that is loaded again has another `form`.
     const submission = createHash('sha256').update(given.toString()).digest('base64url');
@@ -78,11 +82,23 @@ function findOperation({ offered, params: { topic, word } }: PageRequest): Offer
   return found;
 }
 
-/** An argument may make another command of its own: `databases` of a tenant `prune` is `databases prune`. */
-function otherCommand({ operation: { name, fields }, texts }: FilledForm, offered: Offer): FormError[] {
-  const values = Object.keys(fields).flatMap(field => (fields[field]?.isArgument ? (texts[field] ?? []) : []));
-  const other = values.map(text => `${name} ${text}`).find(each => offered.has(each) || withheld[each] !== undefined);
-  return other === undefined ? [] : [{ id: formId, text: `${other} is a command of its own: open its form` }];
+/**
+ * An argument may make another command of its own: `databases` of a tenant `prune` is
+ * `databases prune`.
+ */
+function otherCommand(
+  { operation: { name, fields }, texts }: FilledForm,
+  offered: Offer,
+): FormError[] {
+  const values = Object.keys(fields).flatMap(field =>
+    fields[field]?.isArgument ? (texts[field] ?? []) : [],
+  );
+  const other = values
+    .map(text => `${name} ${text}`)
+    .find(each => offered.has(each) || withheld[each] !== undefined);
+  return other === undefined
+    ? []
+    : [{ id: formId, text: `${other} is a command of its own: open its form` }];
 }
 
 /** The page of a run; for everybody but the visitor who has started it, without its result. */
@@ -99,11 +115,14 @@ export function runOutput(request: PageRequest): string {
 export function performPlan(request: PageRequest): Answer {
   const plan = findOwn(request);
   const { name } = plan.form.operation;
-  if (!request.offered.get(name)?.isAllowed) return runView(request, plan, [{ id: 'run', text: notRunText(name) }]);
+  if (!request.offered.get(name)?.isAllowed) {
+    return runView(request, plan, [{ id: 'run', text: notRunText(name) }]);
+  }
   const typed = request.query('typed') ?? '';
   const confirm = plan.last.plan?.confirm;
-  if (confirm && typed !== confirm.name)
+  if (confirm && typed !== confirm.name) {
     return runView(request, plan, [{ id: 'typed', text: `Type ${confirm.name} to confirm` }]);
+  }
   return { to: runPath(request.runs.perform(plan, typed)) };
 }
 

@@ -14,7 +14,10 @@ const pageSize = 40;
 const maxChanges = 100;
 
 /** How many changes operators have made since a moment, which leads to the log. */
-export async function changesSince(control: PageRequest['control'], since: string): Promise<Html | number> {
+export async function changesSince(
+  control: PageRequest['control'],
+  since: string,
+): Promise<Html | number> {
   const { length } = await listActions(control, { since, limit: maxChanges });
   if (length === 0) return 0;
 
@@ -22,8 +25,15 @@ export async function changesSince(control: PageRequest['control'], since: strin
 }
 
 /** The number of open findings, which leads to them. */
-export function findingsLink(count: number, hasErrors: boolean, of: { server: string } | { tenant: string }) {
-  return count && html`<a href="${withQuery('/findings', of)}">${fault(count, hasErrors ? 'bad' : 'warn')}</a>`;
+export function findingsLink(
+  count: number,
+  hasErrors: boolean,
+  of: { server: string } | { tenant: string },
+) {
+  return (
+    count &&
+    html`<a href="${withQuery('/findings', of)}">${fault(count, hasErrors ? 'bad' : 'warn')}</a>`
+  );
 }
 
 /** The last report of doctor; of one server or tenant, if the address names it. */
@@ -33,7 +43,12 @@ export async function findingsPage(request: PageRequest): Promise<ConsolePage> {
   const links = [checkNow(request)];
   const part = partOf(query('page'), pageSize);
   const ids = id === undefined ? undefined : [id];
-  const found = await readFindings(control, { server, tenant: tenant ?? (server && null), ids, ...part });
+  const found = await readFindings(control, {
+    server,
+    tenant: tenant ?? (server && null),
+    ids,
+    ...part,
+  });
   const of = tenant ?? server ?? id;
   const title = of ? `Findings of ${of}` : 'Findings';
   if (!found) return { title, links, main: html`<p class="note">doctor has not looked yet.</p>` };
@@ -44,7 +59,10 @@ export async function findingsPage(request: PageRequest): Promise<ConsolePage> {
     ['Errors', fault(found.errors, 'bad')],
     ['Warnings', fault(found.warnings, 'warn')],
     ['Done since, not checked again', found.done],
-    ['Looked at', `${countText(found.servers, 'server')} and ${countText(found.tenants, 'tenant')}`],
+    [
+      'Looked at',
+      `${countText(found.servers, 'server')} and ${countText(found.tenants, 'tenant')}`,
+    ],
   )}
 ${total === 0 ? html`<p class="note">${id ? 'The last report has no such finding: doctor has looked again since.' : state('Nothing is wrong.', 'good')}</p>` : ''}
 ${findings.map(finding => findingView(finding, offered, found.isOfOtherBuild))}

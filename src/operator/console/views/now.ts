@@ -66,21 +66,31 @@ ${facts(
   ...healthStates.map(health => [healthLabels[health], countLink(health, counts[health])] as const),
 )}
 ${actions(checkNow(request))}
-${table(`Needs attention (${concerns.length})`, concerns, state('Nothing needs attention.', 'good'), [
-  ['What', ({ text }) => text],
-  ['How bad', each => severity(each.severity)],
-  ['Since', ({ since }) => time(since)],
-  ['What to do', ({ remedy }) => remedy],
-])}
-${table(html`The fleet by version and state. This build has ${code(head)}`, fleet, 'There is no tenant.', [
-  ['Schema version', ({ schemaVersion }) => code(schemaVersion ?? 'between versions')],
-  ['State', 'status'],
+${table(
+  `Needs attention (${concerns.length})`,
+  concerns,
+  state('Nothing needs attention.', 'good'),
   [
-    'Tenants',
-    ({ status, schemaVersion, tenants }) =>
-      html`<a href="${withQuery('/tenants', { status, version: schemaVersion ?? 'between' })}">${numberText(tenants)}</a>`,
+    ['What', ({ text }) => text],
+    ['How bad', each => severity(each.severity)],
+    ['Since', ({ since }) => time(since)],
+    ['What to do', ({ remedy }) => remedy],
   ],
-])}`;
+)}
+${table(
+  html`The fleet by version and state. This build has ${code(head)}`,
+  fleet,
+  'There is no tenant.',
+  [
+    ['Schema version', ({ schemaVersion }) => code(schemaVersion ?? 'between versions')],
+    ['State', 'status'],
+    [
+      'Tenants',
+      ({ status, schemaVersion, tenants }) =>
+        html`<a href="${withQuery('/tenants', { status, version: schemaVersion ?? 'between' })}">${numberText(tenants)}</a>`,
+    ],
+  ],
+)}`;
   return { title: 'Now', main };
 }
 
@@ -114,7 +124,8 @@ function tenantConcerns(
   const concerns = troubled.map(({ slug, reasons }): Concern => {
     const shown = reasons.slice(0, maxReasons);
     const left = reasons.length - shown.length;
-    const more = left > 0 ? html`<li><a href="${tenantPath(slug)}#health">and ${left} more</a></li>` : '';
+    const more =
+      left > 0 ? html`<li><a href="${tenantPath(slug)}#health">and ${left} more</a></li>` : '';
 
     return {
       severity: reasons[0]?.severity ?? 'unchecked',
@@ -138,7 +149,10 @@ function tenantConcerns(
 }
 
 /** The remedy of a finding has more to say than a row has room for. */
-function remedyOf({ finding, remedy }: Pick<HealthReason, 'finding' | 'remedy'>, offered: Offer): Html {
+function remedyOf(
+  { finding, remedy }: Pick<HealthReason, 'finding' | 'remedy'>,
+  offered: Offer,
+): Html {
   return finding
     ? html`<a href="${withQuery('/findings', { id: finding })}#${finding}">See the remedy</a>`
     : linkCommands(remedy, offered);
@@ -205,7 +219,14 @@ async function timerConcerns({ control, offered }: PageRequest): Promise<Concern
   return runs.flatMap(({ command, state: is, startedAt, error }): Concern[] => {
     const remedy = operationLink(command, `Open ${command}`);
     if (is === 'failed') {
-      return [{ severity: 'error', text: html`${command} failed: ${shorten(error ?? '')}`, since: startedAt, remedy }];
+      return [
+        {
+          severity: 'error',
+          text: html`${command} failed: ${shorten(error ?? '')}`,
+          since: startedAt,
+          remedy,
+        },
+      ];
     }
 
     const text = html`${command} ran last ${time(startedAt)}: its timer may have stopped`;
@@ -213,4 +234,5 @@ async function timerConcerns({ control, offered }: PageRequest): Promise<Concern
   });
 }
 
-const isLongAgo = (at: string | null): boolean => at !== null && Date.now() - Date.parse(at) > stoppedAfterMs;
+const isLongAgo = (at: string | null): boolean =>
+  at !== null && Date.now() - Date.parse(at) > stoppedAfterMs;

@@ -16,7 +16,9 @@ const maxOwnRuns = 20;
 
 /** The commands that timers run, as their definitions say. */
 export function routineCommands(offered: Offer): string[] {
-  return [...offered.values()].filter(({ operation }) => operation.isRoutine).map(({ operation: { name } }) => name);
+  return [...offered.values()]
+    .filter(({ operation }) => operation.isRoutine)
+    .map(({ operation: { name } }) => name);
 }
 
 /** Who did what, when and why; what runs now; and when timers ran. */
@@ -24,11 +26,17 @@ export async function logPage({ control, offered, runs, query }: PageRequest) {
   const [slug, operator, command, all] = ['slug', 'operator', 'command', 'all'].map(query);
   const [since, until] = ['since', 'until'].map(name => readTime(query(name)));
   const filter = { slug, operator, command, since, until, all: all === 'on' };
-  const page = await pageActions(control, { ...filter, before: readNumber(query('before')), limit: pageSize });
+  const page = await pageActions(control, {
+    ...filter,
+    before: readNumber(query('before')),
+    limit: pageSize,
+  });
   const timers = await lastRoutineRuns(control, routineCommands(offered));
   const own = runs.list.slice(0, maxOwnRuns);
   const [slugs, operators, commands] = await Promise.all(
-    (['slug', 'operator', 'command'] as const).map(kind => readStoredValues(control.statements, kind, '', undefined)),
+    (['slug', 'operator', 'command'] as const).map(kind =>
+      readStoredValues(control.statements, kind, '', undefined),
+    ),
   );
 
   const main = html`${table(
@@ -51,21 +59,29 @@ ${timeInput('since', 'From (UTC)', since)}${timeInput('until', 'to', until)}
 ${filterInput('slug', 'Tenant', slug, slugs)}${filterInput('operator', 'Operator', operator, operators)}${filterInput('command', 'Command', command, commands)}
 <label><input type="checkbox" name="all" value="on"${all === 'on' ? html` checked` : ''}> also refused ones</label>
 <button>Filter</button> <a href="/log">All</a></form>
-${table(`Changes, the newest first: ${pageText(page) ?? `all ${page.total}`}`, page.items, 'There is no such change.', [
-  ['Time', ({ startedAt }) => html`<time datetime="${startedAt}">${utc(startedAt)}</time>`],
-  'operator',
-  'command',
-  'slug',
-  ['Outcome', ({ state: is, error }) => html`${state(is)} ${shorten(error ?? '')}`],
-  'reason',
-  ['With', action => withText(action.arguments)],
-])}
+${table(
+  `Changes, the newest first: ${pageText(page) ?? `all ${page.total}`}`,
+  page.items,
+  'There is no such change.',
+  [
+    ['Time', ({ startedAt }) => html`<time datetime="${startedAt}">${utc(startedAt)}</time>`],
+    'operator',
+    'command',
+    'slug',
+    ['Outcome', ({ state: is, error }) => html`${state(is)} ${shorten(error ?? '')}`],
+    'reason',
+    ['With', action => withText(action.arguments)],
+  ],
+)}
 ${olderLinks('/log', { slug, operator, command, since, until, all }, page)}
 ${table('The last run of each command that timers run', timers, 'No timer has run yet.', ['command', 'state', 'startedAt', 'operator'])}`;
   return { title: 'Log', main };
 }
 
-/** Reads a time of an address: as an input of a browser has it, in UTC, or as the command line takes it. */
+/**
+ * Reads a time of an address: as an input of a browser has it, in UTC, or as the command line
+ * takes it.
+ */
 function readTime(text: string | undefined): string | undefined {
   if (text === undefined) return undefined;
   try {
@@ -96,6 +112,8 @@ function filterInput(
 
 /** What an action was done with: `to=second`. */
 export function withText(values: Readonly<Record<string, unknown>>): string {
-  const texts = Object.entries(values).map(([name, value]) => `${name}=${[value].flat().join(',')}`);
+  const texts = Object.entries(values).map(
+    ([name, value]) => `${name}=${[value].flat().join(',')}`,
+  );
   return shorten(texts.join(' '), 120);
 }

@@ -31,7 +31,13 @@ export async function recoveryPage({ control, query }: PageRequest): Promise<Con
   )}
 ${table('Archives as the last run saw them, the worst first', ages, 'There is no tenant.', [
   ['Tenant', ({ slug }) => html`<a href="${recoveryPath(slug)}">${slug}</a>`],
-  ['State', age => state(age.fault ? 'faulty' : !age.newestAt ? 'missing' : age.provedAt ? 'proved' : 'unproved')],
+  [
+    'State',
+    age =>
+      state(
+        age.fault ? 'faulty' : !age.newestAt ? 'missing' : age.provedAt ? 'proved' : 'unproved',
+      ),
+  ],
   ['Newest archive', 'newestAt'],
   ['Covers until', 'coveredUntil'],
   ['Archives', 'archives'],
@@ -82,7 +88,10 @@ ${table(
     ['Size', archive => size(archive.size)],
     ['Proved', 'provedAt'],
     ['Fault', ({ fault: found }) => found && state(found, 'bad')],
-    ['What to do', archive => operationLink('restore', 'Restore beside', { slug, archive: archive.name })],
+    [
+      'What to do',
+      archive => operationLink('restore', 'Restore beside', { slug, archive: archive.name }),
+    ],
   ],
 )}
 ${await databaseTable(request, slug)}`;
@@ -119,7 +128,9 @@ interface Sought {
 
 /** What has the data of a moment. */
 function momentView({ slug, moment, archives, coveredUntil, recovers }: Sought): Html {
-  const before = archives.find(({ time, fault: found }) => Date.parse(time) <= moment.getTime() && found === null);
+  const before = archives.find(
+    ({ time, fault: found }) => Date.parse(time) <= moment.getTime() && found === null,
+  );
   const isNewest = before !== undefined && before === archives[0];
   const covers = isNewest && coveredUntil !== null && Date.parse(coveredUntil) >= moment.getTime();
   const noLog = 'Recovery to a moment is not set up where this console runs.';
@@ -132,7 +143,11 @@ function momentView({ slug, moment, archives, coveredUntil, recovers }: Sought):
 
   return html`<div class="note" id="moment"><p><strong>${utc(moment)}.</strong> ${text}</p>
 ${actions(
-  before ? operationLink('restore', 'Restore this archive beside', { slug, archive: before.name }) : html``,
-  covers || !recovers ? html`` : operationLink('restore', 'Restore this moment from the log', { slug, at }),
+  before
+    ? operationLink('restore', 'Restore this archive beside', { slug, archive: before.name })
+    : html``,
+  covers || !recovers
+    ? html``
+    : operationLink('restore', 'Restore this moment from the log', { slug, at }),
 )}</div>`;
 }

@@ -2,11 +2,25 @@ import { type Html, html } from '../../../lib/html/html.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { pageText } from '../../command/list-parts.ts';
 import { readFailing } from '../../schema/fleet-status.ts';
-import { failureCauses, pageRuns, type RunOutcome, readRun, runOutcomes, runWaves } from '../../schema/list-runs.ts';
+import {
+  failureCauses,
+  pageRuns,
+  type RunOutcome,
+  readRun,
+  runOutcomes,
+  runWaves,
+} from '../../schema/list-runs.ts';
 import { logText, type MigrationFailure } from '../../schema/migration-failure.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { code, durationText, numberText, state, states, textBlock, time } from '../format.ts';
-import { actions, olderLinks, operationLink, rolloutLink, tenantLink, withQuery } from '../links.ts';
+import {
+  actions,
+  olderLinks,
+  operationLink,
+  rolloutLink,
+  tenantLink,
+  withQuery,
+} from '../links.ts';
 import { facts, pager, partOf, table } from '../view.ts';
 import { readNumber } from './operator-log.ts';
 
@@ -49,20 +63,31 @@ ${table(`Migration runs: ${pageText(newest) ?? `all ${newest.total}`}`, newest.i
 }
 
 /** One migration run: its waves, its failures by cause, and the outcome of each tenant. */
-export async function rolloutPage({ control, runs, params: { id = '' } }: PageRequest): Promise<ConsolePage> {
+export async function rolloutPage({
+  control,
+  runs,
+  params: { id = '' },
+}: PageRequest): Promise<ConsolePage> {
   if (!/^\d{1,15}$/.test(id)) throw new OperatorError(`There is no run ${id}`);
   const run = await readRun(control, Number(id));
   const waves = await runWaves(control, run.id);
   const causes = await failureCauses(control, run.id);
   const tenants = await runOutcomes(control, run.id, maxOutcomes);
   const allDiffer =
-    causes.length > 0 && causes.every(({ failures }) => failures.every(({ failure }) => differs(failure)));
+    causes.length > 0 &&
+    causes.every(({ failures }) => failures.every(({ failure }) => differs(failure)));
   const { pending = 0, running = 0, skipped = 0 } = run.outcomes;
   const done = run.tenants - pending - running - skipped;
-  const own = runs.running.find(({ form, start }) => form.operation.name === 'migrate' && !start.isPlan);
-  const promote = operationLink('migrate', run.state === 'succeeded' ? 'Promote to all' : 'Resume with all', {
-    all: 'on',
-  });
+  const own = runs.running.find(
+    ({ form, start }) => form.operation.name === 'migrate' && !start.isPlan,
+  );
+  const promote = operationLink(
+    'migrate',
+    run.state === 'succeeded' ? 'Promote to all' : 'Resume with all',
+    {
+      all: 'on',
+    },
+  );
   const main = html`${facts(
     ['State', state(run.state)],
     ['To version', code(run.head)],
@@ -80,14 +105,22 @@ ${
       : html`<p class="hint">The operator who started it can end it: in the console that runs it, or with Ctrl-C. ${operationLink('status', 'See whether it still runs')}</p>`
 }
 ${table('Waves', waves, 'No tenant had to be migrated.', [
-  ['Wave', ({ isCanary }) => (isCanary ? 'Canaries' : waves.length > 1 ? 'All others' : 'All at once')],
+  [
+    'Wave',
+    ({ isCanary }) => (isCanary ? 'Canaries' : waves.length > 1 ? 'All others' : 'All at once'),
+  ],
   'tenants',
   'outcomes',
   'startedAt',
   ['Took', took],
 ])}
 ${causes.map(
-  ({ error, tenants, slugs, failures }) => html`<h2>${state('failed')} ${numberText(tenants)} for this cause</h2>
+  ({
+    error,
+    tenants,
+    slugs,
+    failures,
+  }) => html`<h2>${state('failed')} ${numberText(tenants)} for this cause</h2>
 <p>${slugs.map(slug => html`${tenantLink(slug)} `)}${tenants > slugs.length ? '…' : ''}</p>
 ${textBlock(error, 'Error', 'note bad')}
 ${failures.map(({ slug, failure }) => (failure ? failureView(slug, failure) : ''))}`,
@@ -98,15 +131,26 @@ ${table(
     : 'Tenants',
   tenants,
   'It had no tenant.',
-  ['slug', 'state', 'from', 'to', ['Took', 'ms'], ['What to do', outcome => remedies[outcome.state]?.(outcome)]],
+  [
+    'slug',
+    'state',
+    'from',
+    'to',
+    ['Took', 'ms'],
+    ['What to do', outcome => remedies[outcome.state]?.(outcome)],
+  ],
 )}`;
   return { title: `Run ${run.id}`, above: [['/rollouts', 'Rollouts']], main };
 }
 
-const migrateAgain = ({ slug }: { slug: string }): Html => operationLink('migrate', 'Migrate again', { slug });
+const migrateAgain = ({ slug }: { slug: string }): Html =>
+  operationLink('migrate', 'Migrate again', { slug });
 
-/** True for a failure that comes again until somebody has undone the differences of the schema. */
-const differs = (failure: MigrationFailure | null): boolean => failure !== null && failure.differences.length > 0;
+/**
+ * True for a failure that comes again until somebody has undone the differences of the schema.
+ */
+const differs = (failure: MigrationFailure | null): boolean =>
+  failure !== null && failure.differences.length > 0;
 
 const remedies: Readonly<Record<string, (outcome: RunOutcome) => Html>> = {
   failed: outcome =>
@@ -116,11 +160,19 @@ const remedies: Readonly<Record<string, (outcome: RunOutcome) => Html>> = {
   migrated: ({ slug }) => operationLink('rollback', 'Roll back', { slug }),
 };
 
-/** What is known of a failure: the statement, where the server's log has more, and what undoes each difference. */
-function failureView(slug: string, { sqlState, migration, statement, log, differences }: MigrationFailure): Html {
+/**
+ * What is known of a failure: the statement, where the server's log has more, and what undoes
+ * each difference.
+ */
+function failureView(
+  slug: string,
+  { sqlState, migration, statement, log, differences }: MigrationFailure,
+): Html {
   const undo = differences.flatMap(({ text, sql }) => [
     `-- ${text}`,
-    ...(sql?.map(each => `${each};`) ?? ['-- No statement undoes this: restore an archive of the tenant.']),
+    ...(sql?.map(each => `${each};`) ?? [
+      '-- No statement undoes this: restore an archive of the tenant.',
+    ]),
   ]);
   const where = facts(
     ['Tenant', tenantLink(slug)],
@@ -138,6 +190,12 @@ ${actions(operationLink('doctor', 'Check again, and choose what is repaired'), h
 }`;
 }
 
-function took({ startedAt, finishedAt }: { startedAt: string | null; finishedAt: string | null }): string | null {
+function took({
+  startedAt,
+  finishedAt,
+}: {
+  startedAt: string | null;
+  finishedAt: string | null;
+}): string | null {
   return startedAt && finishedAt && durationText(Date.parse(finishedAt) - Date.parse(startedAt));
 }

@@ -1,6 +1,11 @@
 import { type Html, html } from '../../../lib/html/html.ts';
 import { readEmail } from '../../../lib/http/email.ts';
-import { countTenants, listTenants, tenantSorts, tenantStates } from '../../records/read-tenants.ts';
+import {
+  countTenants,
+  listTenants,
+  tenantSorts,
+  tenantStates,
+} from '../../records/read-tenants.ts';
 import { findUsers } from '../../records/read-users.ts';
 import { healthStates } from '../../records/tenant-health.ts';
 import type { PageRequest } from '../console-page.ts';
@@ -30,7 +35,9 @@ export async function tenantsPage({ control, query }: PageRequest) {
   const tenants = await listTenants(control, { ...filter, sort, ...part });
   const { address, error } = readEmail(q);
   const users = address === undefined ? [] : (await findUsers(control, address)).slice(0, pageSize);
-  const noUser = error ? `An e-mail address ${error.message}.` : `No user has the address ${address}.`;
+  const noUser = error
+    ? `An e-mail address ${error.message}.`
+    : `No user has the address ${address}.`;
   const isAddress = q.includes('@');
   const filters = given({
     with: q,
@@ -43,13 +50,18 @@ export async function tenantsPage({ control, query }: PageRequest) {
   const main = html`${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`${name} <strong>${value}</strong> `)}<a href="/tenants">All tenants</a></p>` : ''}
 ${
   isAddress
-    ? table(`Users with the address ${q}`, users, `${noUser} It must be whole: no part of an address is looked for.`, [
-        'tenant',
-        ['State of the tenant', 'status'],
-        'role',
-        'state',
-        ['What to do', user => userLinks(user.tenant, user)],
-      ])
+    ? table(
+        `Users with the address ${q}`,
+        users,
+        `${noUser} It must be whole: no part of an address is looked for.`,
+        [
+          'tenant',
+          ['State of the tenant', 'status'],
+          'role',
+          'state',
+          ['What to do', user => userLinks(user.tenant, user)],
+        ],
+      )
     : ''
 }
 ${
@@ -80,8 +92,15 @@ ${pager('/tenants', { q, status, health, server, version, sort }, part, total)}`
 }
 
 /** A list of words to choose one from, or none. */
-function choice(name: string, label: string, words: readonly string[], chosen: string | undefined): Html {
-  const options = words.map(word => html`<option${word === chosen ? html` selected` : ''}>${word}</option>`);
+function choice(
+  name: string,
+  label: string,
+  words: readonly string[],
+  chosen: string | undefined,
+): Html {
+  const options = words.map(
+    word => html`<option${word === chosen ? html` selected` : ''}>${word}</option>`,
+  );
 
   return html`<label for="by-${name}">${label}</label> <select id="by-${name}" name="${name}"><option value="">any</option>${options}</select>`;
 }

@@ -4,7 +4,12 @@ import { isConfirmed } from '../../command/operation.ts';
 import { listDatabases, served } from '../../databases/list-databases.ts';
 import { listPlaces, type Place } from '../../databases/list-places.ts';
 import { type ActionSummary, listActions } from '../../records/list-actions.ts';
-import { readTenant, showTenant, type TenantSummary, type TenantWithHealth } from '../../records/read-tenants.ts';
+import {
+  readTenant,
+  showTenant,
+  type TenantSummary,
+  type TenantWithHealth,
+} from '../../records/read-tenants.ts';
 import { readUsage } from '../../records/read-usage.ts';
 import { listClients, listUsers, type UserSummary } from '../../records/read-users.ts';
 import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
@@ -28,7 +33,11 @@ export async function tenantPage(request: PageRequest): Promise<ConsolePage> {
   const { slug = '' } = params;
   const tenant = await showTenant(control, slug);
   const within = (ms: number): string => new Date(Date.now() + ms).toISOString();
-  const usage = await readUsage(control, { slug, from: within(-plottedDays * 24 * hourMs), to: within(hourMs) }, 'day');
+  const usage = await readUsage(
+    control,
+    { slug, from: within(-plottedDays * 24 * hourMs), to: within(hourMs) },
+    'day',
+  );
   const measured = usage.findLast(({ databaseBytes }) => databaseBytes !== null);
   const amounts = (field: 'requests' | 'refused' | 'writes' | 'databaseMs') => (day: string) =>
     usage.find(({ period }) => period === day)?.[field] ?? 0;
@@ -66,7 +75,14 @@ ${table(
   users.length > maxShown ? `The first ${maxShown} of ${users.length} users` : 'Users',
   users.slice(0, maxShown),
   html`It has no user. ${operationLink('user add', 'Add one', at)}`,
-  ['email', 'role', 'scope', 'state', ['Last mail', 'mail'], ['What to do', user => userLinks(slug, user)]],
+  [
+    'email',
+    'role',
+    'scope',
+    'state',
+    ['Last mail', 'mail'],
+    ['What to do', user => userLinks(slug, user)],
+  ],
 )}
 <h2>Data</h2>
 ${actions(html`<a class="do" href="${recoveryPath(slug)}">Restore earlier data</a>`, operationLink('move', 'Move to another server', at))}
@@ -89,7 +105,9 @@ ${destructionView(tenant, offered)}`;
   return { title: tenant.name, above: [['/tenants', 'Tenants']], here: slug, main };
 }
 
-/** What was decided about a tenant, and whether it is well, each with what can be done about it. */
+/**
+ * What was decided about a tenant, and whether it is well, each with what can be done about it.
+ */
 function stateView(request: PageRequest, tenant: TenantWithHealth): Html {
   const { offered } = request;
   const { slug, health, reasons, checkedAt } = tenant;
@@ -113,11 +131,19 @@ function destructionView(tenant: TenantSummary, offered: Offer): Html {
 }
 
 /** Every command that takes a tenant, filled in; those that hurt somebody stand apart. */
-export async function tenantCommandsPage({ control, offered, params }: PageRequest): Promise<ConsolePage> {
+export async function tenantCommandsPage({
+  control,
+  offered,
+  params,
+}: PageRequest): Promise<ConsolePage> {
   const { slug = '' } = params;
   const { name } = await readTenant(control, slug);
-  const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
-  const [hurting, others] = [true, false].map(hurts => taking.filter(each => isConfirmed(each.operation) === hurts));
+  const taking = [...offered.values()].filter(
+    ({ operation: { fields } }) => fields.slug?.kind === 'slug',
+  );
+  const [hurting, others] = [true, false].map(hurts =>
+    taking.filter(each => isConfirmed(each.operation) === hurts),
+  );
   const list = (of: readonly Offered[] = []): Html =>
     html`${of.map(({ operation: { name: command } }) => html`${operationLink(command, command, { slug })} `)}`;
   const main = html`${table('Commands', [...Map.groupBy(others ?? [], ({ group }) => group)], '', [
@@ -151,16 +177,23 @@ ${table(
 /** What helps a user who cannot log in, or should not. */
 export function userLinks(slug: string, { email, state }: UserSummary): Html {
   const user = { slug, email };
-  const [verb, text] = state === 'disabled' ? ['user enable', 'Enable'] : ['user disable', 'Disable'];
+  const [verb, text] =
+    state === 'disabled' ? ['user enable', 'Enable'] : ['user disable', 'Disable'];
   return html`${operationLink('user password', 'Reset the password', user)} ${operationLink('session revoke', 'End logins', { slug, user: email })} ${operationLink(verb, text, user)}`;
 }
 
 /** The databases of a tenant, each with the command that comes next. */
-export async function databaseTable({ control, offered }: PageRequest, slug: string): Promise<Html> {
+export async function databaseTable(
+  { control, offered }: PageRequest,
+  slug: string,
+): Promise<Html> {
   return table('Databases', await listDatabases(control, slug), 'It has no database yet.', [
     'database',
     'server',
-    ['State', ({ state: is, why }) => state(is, is === 'current' && why !== served ? 'warn' : undefined)],
+    [
+      'State',
+      ({ state: is, why }) => state(is, is === 'current' && why !== served ? 'warn' : undefined),
+    ],
     ['Filled from', 'origin'],
     ['Kept until', 'keepUntil'],
     ['Why it is there', ({ why }) => linkCommands(why, offered)],
@@ -193,7 +226,8 @@ async function readMoments(
     text: placeText(place),
   }));
   const isBirthKnown =
-    actions.length === maxMoments || actions.some(({ command }) => ['provision', 'clone'].includes(command));
+    actions.length === maxMoments ||
+    actions.some(({ command }) => ['provision', 'clone'].includes(command));
   const birth = isBirthKnown ? [] : [{ kind: 'Tenant', at: createdAt, isBad: false, text: 'made' }];
   const archives = await readNewestArchive(control, guid);
 
@@ -217,7 +251,10 @@ function placeText({ database, server, origin, before }: Place): string {
   return before ? `${what}; before from ${before.database} on ${before.server}` : what;
 }
 
-/** Returns the newest archive of a tenant as the last run saw it: the page *Recovery* lists the others. */
+/**
+ * Returns the newest archive of a tenant as the last run saw it: the page *Recovery* lists the
+ * others.
+ */
 async function readNewestArchive(control: PageRequest['control'], guid: string) {
   const age = await readArchiveAge(control, guid);
   if (!age?.newestAt) return [];

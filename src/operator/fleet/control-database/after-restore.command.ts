@@ -6,7 +6,8 @@ import { countText } from '../../command/texts.ts';
 
 export const afterRestoreOperation = defineOperation({
   name: 'control after-restore',
-  description: 'make a restored control database safe, before the service starts: end sessions, replace keys',
+  description:
+    'make a restored control database safe, before the service starts: end sessions, replace keys',
   fields: {
     laterUrl: optionalSecret(
       'URL of the control database that was replaced',
@@ -28,7 +29,12 @@ export const afterRestoreOperation = defineOperation({
               (select count(*)::int from legacy_tokens where revoked_at is null) as tokens,
               (select count(*)::int from api_clients where revoked_at is null) as clients`,
     );
-    const { sessions, keys, tokens, clients } = rows[0] ?? { sessions: 0, keys: 0, tokens: 0, clients: 0 };
+    const { sessions, keys, tokens, clients } = rows[0] ?? {
+      sessions: 0,
+      keys: 0,
+      tokens: 0,
+      clients: 0,
+    };
     return {
       document: { sessions, keys, tokens, clients, state: 'planned' },
       text: () =>
@@ -47,7 +53,10 @@ export const afterRestoreOperation = defineOperation({
     const { parseServerUrl } = await import('../../records/parse-server-url.ts');
     const { readLaterState, replay, replayedLines } = await import('./replay.ts');
 
-    const later = laterUrl === undefined ? undefined : await withConnection(parseServerUrl(laterUrl), readLaterState);
+    const later =
+      laterUrl === undefined
+        ? undefined
+        : await withConnection(parseServerUrl(laterUrl), readLaterState);
     const report = await afterRestore(installation, later && (client => replay(client, later)));
 
     const { replayed, ...counts } = report;

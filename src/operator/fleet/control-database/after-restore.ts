@@ -10,7 +10,10 @@ import { createTenantKey } from '../../../sales/webhooks/webhook-secret.ts';
 
 /** What was done to a restored control database. */
 export interface AfterRestoreReport<Replayed> {
-  /** The newest change that the control database has, in ISO 8601: later ones are known only if they were replayed. */
+  /**
+   * The newest change that the control database has, in ISO 8601: later ones are known only if
+   * they were replayed.
+   */
   newestChange: string | null;
   sessionsEnded: number;
   keysDisabled: number;
@@ -23,25 +26,28 @@ export interface AfterRestoreReport<Replayed> {
 }
 
 /**
- * The numbers that a lost control database may have given since. They are in tenant databases, and never used again.
+ * The numbers that a lost control database may have given since. They are in tenant databases,
+ * and never used again.
  */
 const skippedNumbers = 1_000_000;
 
 /**
  * Makes a restored control database safe to serve from, in one transaction:
  *
- *   1. Every session ends. One that was ended since does not come back; the refresh token of one that was not is
- *      refused like that of any ended session, and not reported as stolen.
- *   2. Every signing key is disabled, and each tenant gets a new one. So no access token that was issued before is
- *      valid, whichever keys and users were disabled since.
- *   3. Every legacy token and every API client is revoked: its secret may be known to somebody since. Links in mails
- *      that were sent before are withdrawn: one that was used since would work again.
+ *   1. Every session ends. One that was ended since does not come back; the refresh token of
+ *      one that was not is refused like that of any ended session, and not reported as stolen.
+ *   2. Every signing key is disabled, and each tenant gets a new one. So no access token that
+ *      was issued before is valid, whichever keys and users were disabled since.
+ *   3. Every legacy token and every API client is revoked: its secret may be known to somebody
+ *      since. Links in mails that were sent before are withdrawn: one that was used since would
+ *      work again.
  *   4. Sequences go on above all numbers that may have been given since.
- *   5. Users, API clients and tenants that a later control database has as disabled, revoked, suspended or gone become
- *      so (`replay`).
- *   6. No fence is left, and no database of a tenant is dropped before an operator says so: what was reserved or
- *      condemned then may be what the tenant has now.
- *   7. The webhooks of every tenant are served: the first one of a tenant may have been created since.
+ *   5. Users, API clients and tenants that a later control database has as disabled, revoked,
+ *      suspended or gone become so (`replay`).
+ *   6. No fence is left, and no database of a tenant is dropped before an operator says so:
+ *      what was reserved or condemned then may be what the tenant has now.
+ *   7. The webhooks of every tenant are served: the first one of a tenant may have been created
+ *      since.
  *   8. Every process drops its caches.
  *
  * @param replay takes over what a later control database has, if one can still be read
@@ -71,21 +77,32 @@ async function makeSafe<Replayed>(
     `update signing_keys set status = 'disabled', retired_at = coalesce(retired_at, now()) where status <> 'disabled'`,
   );
   await count('delete from tenant_fences');
-  // What was being made then may be what a tenant has now, and what was being dropped is kept until an operator looks.
+  // What was being made then may be what a tenant has now, and what was being dropped is kept
+  // until an operator looks.
   await count(
     `update tenant_databases d set state = 'kept', kept_by = coalesce(kept_by, 'back'), keep_until = null
        from tenants t where t.id = tenant_id and t.purging_at is null
         and (d.state in ('reserved', 'condemned', 'kept') or d.state = 'current' and t.status = 'provisioning')`,
   );
-  const { rows: tenants } = await client.query<{ id: string; guid: string }>('select id, guid from tenants');
+  const { rows: tenants } = await client.query<{ id: string; guid: string }>(
+    'select id, guid from tenants',
+  );
   for (const { id, guid } of tenants) {
     const kid = randomUUID();
     const secret = secrets.seal(randomBytes(signingKeyBytes), owners.signingKey(guid, kid));
-    await client.query('insert into signing_keys (kid, tenant_id, secret) values ($1, $2, $3)', [kid, id, secret]);
+    await client.query('insert into signing_keys (kid, tenant_id, secret) values ($1, $2, $3)', [
+      kid,
+      id,
+      secret,
+    ]);
     await client.query(activateText, [id, createTenantKey(secrets, guid)]);
   }
-  const tokensRevoked = await count('update legacy_tokens set revoked_at = now() where revoked_at is null');
-  const clientsRevoked = await count('update api_clients set revoked_at = now() where revoked_at is null');
+  const tokensRevoked = await count(
+    'update legacy_tokens set revoked_at = now() where revoked_at is null',
+  );
+  const clientsRevoked = await count(
+    'update api_clients set revoked_at = now() where revoked_at is null',
+  );
   const mailsWithdrawn = await count('delete from mail_deliveries');
   await client.query('select pg_notify($1, $2)', [changeChannel, '*:*']);
 
@@ -101,7 +118,9 @@ async function makeSafe<Replayed>(
   };
 }
 
-/** The newest times that the service and the operators write; before the changes of this run. */
+/**
+ * The newest times that the service and the operators write; before the changes of this run.
+ */
 export async function readNewestChange(client: pg.Client): Promise<string | null> {
   const { rows } = await client.query<{ at: Date | null }>(
     `select greatest((select max(updated_at) from tenants), (select max(created_at) from audit_log),
@@ -110,7 +129,10 @@ export async function readNewestChange(client: pg.Client): Promise<string | null
   return rows[0]?.at?.toISOString() ?? null;
 }
 
-/** Sequences of small numbers are left: their numbers are in no other database. @returns how many were moved */
+/**
+ * Sequences of small numbers are left: their numbers are in no other database.
+ * @returns how many were moved
+ */
 async function moveSequences(client: pg.Client): Promise<number> {
   const { rowCount } = await client.query(
     `select setval(quote_ident(sequencename)::regclass, coalesce(last_value, 0) + $1) from pg_sequences

@@ -9,7 +9,11 @@ import { controlMacKeys } from '../../backup/archive/archive-keys.ts';
 import { readIdentities } from '../../backup/archive/identities.ts';
 import type { OpenKeys } from '../../backup/archive/open-archive.ts';
 import { listControlArchives } from '../../backup/lost-control.ts';
-import { loadArchive, type OpenedArchive, openArchive } from '../../backup/restore/archived-data.ts';
+import {
+  loadArchive,
+  type OpenedArchive,
+  openArchive,
+} from '../../backup/restore/archived-data.ts';
 import type { ArchiveName } from '../../backup/target/archive-name.ts';
 import { openBackupTarget } from '../../backup/target/open-target.ts';
 import type { Target } from '../../backup/target/target.ts';
@@ -29,12 +33,18 @@ export interface ControlAccess {
  * @param withoutMac true: also archives of which nobody knows who has written them
  * @throws {OperatorError} when there is no target, or this host opens no archive
  */
-export async function openControlAccess(secrets: SecretBox, withoutMac: boolean): Promise<ControlAccess> {
+export async function openControlAccess(
+  secrets: SecretBox,
+  withoutMac: boolean,
+): Promise<ControlAccess> {
   const target = await openBackupTarget();
   await target.check();
   const identities = await readIdentities(readConfig().backup.identityFile);
 
-  return { target, keys: { identities, macKeys: withoutMac ? undefined : controlMacKeys(secrets) } };
+  return {
+    target,
+    keys: { identities, macKeys: withoutMac ? undefined : controlMacKeys(secrets) },
+  };
 }
 
 /** An archive of the control database that cannot be used, and why. */
@@ -52,10 +62,13 @@ export interface NewestControl {
 }
 
 /**
- * Finds the newest archive of an installation that opens, that is whole, and that this master key
- * has signed.
+ * Finds the newest archive of an installation that opens, that is whole, and that this master
+ * key has signed.
  */
-export async function findNewestControl({ target, keys }: ControlAccess, installation: string): Promise<NewestControl> {
+export async function findNewestControl(
+  { target, keys }: ControlAccess,
+  installation: string,
+): Promise<NewestControl> {
   const refused: RefusedArchive[] = [];
   const archives = await listControlArchives(target);
 
@@ -76,12 +89,20 @@ export async function findNewestControl({ target, keys }: ControlAccess, install
  * Finds an archive of the control database by a part of its name.
  * @throws {OperatorError} when there is none, or several
  */
-export async function findNamedControl({ target }: ControlAccess, wanted: string): Promise<ArchiveName> {
+export async function findNamedControl(
+  { target }: ControlAccess,
+  wanted: string,
+): Promise<ArchiveName> {
   const archives = await listControlArchives(target);
   const [archive, ...others] = archives.filter(({ name }) => name.includes(wanted));
-  if (!archive) throw new OperatorError(`${target.description} has no archive ${wanted} of a control database`);
-  if (others.length > 0)
-    throw new OperatorError(`Several archives have ${wanted} in their names: give more of one`, { usage: true });
+  if (!archive) {
+    throw new OperatorError(`${target.description} has no archive ${wanted} of a control database`);
+  }
+  if (others.length > 0) {
+    throw new OperatorError(`Several archives have ${wanted} in their names: give more of one`, {
+      usage: true,
+    });
+  }
 
   return archive;
 }
@@ -89,26 +110,31 @@ export async function findNamedControl({ target }: ControlAccess, wanted: string
 /**
  * Returns the installation whose control database is restored.
  * @param wanted the begin of its id; undefined: there is only one
- * @throws {OperatorError} when the target has archives of none that is wanted, or of several: of
- *   two that share a target and a master key, only a person knows which one was lost
+ * @throws {OperatorError} when the target has archives of none that is wanted, or of several:
+ *   of two that share a target and a master key, only a person knows which one was lost
  */
-export async function chooseInstallation({ target }: ControlAccess, wanted: string | undefined): Promise<string> {
+export async function chooseInstallation(
+  { target }: ControlAccess,
+  wanted: string | undefined,
+): Promise<string> {
   const archives = await listControlArchives(target);
   const byInstallation = Map.groupBy(archives, ({ installation }) => installation);
   const [found, ...others] = [...byInstallation.keys()].filter(id => id.startsWith(wanted ?? ''));
   if (found !== undefined && others.length === 0) return found;
 
-  if (archives.length === 0)
+  if (archives.length === 0) {
     throw new OperatorError(
       `${target.description} has no archive of a control database: it is not mounted, or not the BACKUP_TARGET of the ` +
         'installation',
     );
+  }
 
   const choices = [...byInstallation].map(
     ([id, [newest, ...older]]) =>
       `--installation ${id} (${countText(older.length + 1, 'archive')}, the newest of ${newest?.time.toISOString()})`,
   );
-  const which = found === undefined ? `none of an installation ${wanted}` : 'those of several installations';
+  const which =
+    found === undefined ? `none of an installation ${wanted}` : 'those of several installations';
   throw new OperatorError(
     `Of control databases, ${target.description} has ${which}. Name the one that is restored: ${choices.join(' or ')}`,
     { usage: true },
@@ -124,7 +150,10 @@ export async function openNamedControl(
   archive: ArchiveName,
 ): Promise<OpenedArchive & ArchiveName> {
   try {
-    return { ...archive, ...(await openArchive(target, archive, { ...keys, installation: archive.installation })) };
+    return {
+      ...archive,
+      ...(await openArchive(target, archive, { ...keys, installation: archive.installation })),
+    };
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error;
     throw new OperatorError(
@@ -141,7 +170,9 @@ export function archivedControl(archive: OpenedArchive & ArchiveName): ControlSo
     at: archive.time,
     load: async url => {
       await createControlSchema(url, archive.manifest.schemaVersion);
-      await withConnection(url, client => loadArchive(client, archive), { settings: canonicalTextSettings });
+      await withConnection(url, client => loadArchive(client, archive), {
+        settings: canonicalTextSettings,
+      });
     },
   };
 }
@@ -153,10 +184,11 @@ export function archivedControl(archive: OpenedArchive & ArchiveName): ControlSo
 export async function createControlSchema(controlUrl: string, version: string): Promise<void> {
   const migrations = await loadMigrations('control');
   const last = migrations.findIndex(({ name }) => name === version);
-  if (last < 0)
+  if (last < 0) {
     throw new OperatorError(
       `The data is of version ${version}, which this build (${await controlHead()}) does not know: use the newer build`,
     );
+  }
 
   await runMigrations(controlUrl, migrations.slice(0, last + 1));
 }

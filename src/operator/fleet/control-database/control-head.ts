@@ -1,5 +1,9 @@
 import type pg from 'pg';
-import { controlHead, controlVersion, isControlCompatible } from '../../../control/control-version.ts';
+import {
+  controlHead,
+  controlVersion,
+  isControlCompatible,
+} from '../../../control/control-version.ts';
 import { requireOwnControlSchema } from '../../../control/foreign-schema.ts';
 import type { InstallationAccess } from '../../../control/installation.ts';
 import { requireMasterKey } from '../../../control/present-key.ts';
@@ -30,7 +34,9 @@ export async function requireControlHead(
   if (embedded && !(await isAtHead(controlUrl, dataFolder))) {
     await requireNoRestoreOnServer(controlUrl);
     await requireNoLost(controlUrl);
-    const { createControlDatabase, migrateControl } = await import('../../schema/migrate-control.ts');
+    const { createControlDatabase, migrateControl } = await import(
+      '../../schema/migrate-control.ts'
+    );
     await createControlDatabase(controlUrl);
     await migrateControl(controlUrl, dataFolder);
   }
@@ -46,7 +52,8 @@ export async function requireControlHead(
     if (isChecked) throw error;
     await requireNoRestoreOnServer(controlUrl);
     await requireNoLost(controlUrl).catch(lost => {
-      if (lost instanceof OperatorError) throw lost; // other failures have the same cause as the first one
+      // other failures have the same cause as the first one
+      if (lost instanceof OperatorError) throw lost;
     });
     return explainFailure(error);
   });
@@ -58,7 +65,8 @@ async function requireNoLost(controlUrl: string): Promise<void> {
 }
 
 /**
- * Returns whether the control database exists and has the schema of this build. Loads no migration, which takes 0.3 s.
+ * Returns whether the control database exists and has the schema of this build. Loads no
+ * migration, which takes 0.3 s.
  * @throws {OperatorError} when its first schema is not that of this build
  */
 async function isAtHead(controlUrl: string, dataFolder: string | undefined): Promise<boolean> {
@@ -76,16 +84,30 @@ async function isAtHead(controlUrl: string, dataFolder: string | undefined): Pro
  * @throws {OperatorError} when the schema of the control database is at a version that does not
  *   fit
  */
-async function requireControlVersion(control: Statements, dataFolder: string | undefined): Promise<void> {
+async function requireControlVersion(
+  control: Statements,
+  dataFolder: string | undefined,
+): Promise<void> {
   await requireOwnControlSchema(control, dataFolder);
   const [version, head] = await Promise.all([controlVersion(control), controlHead()]);
-  if (version === head || (version && version > head && (await isControlCompatible(control, head)))) return;
-  if (version && version > head)
+  if (
+    version === head ||
+    (version && version > head && (await isControlCompatible(control, head)))
+  ) {
+    return;
+  }
+  if (version && version > head) {
     throw new OperatorError(
       `The control database is at version ${version}, with which this build (${head}) cannot work. Use the newer build`,
     );
-  const state = version === undefined ? 'has no schema yet' : `is at version ${version}, this build needs ${head}`;
-  throw new OperatorError(`The control database ${state}. Migrate it: bin/backoffice control migrate`);
+  }
+  const state =
+    version === undefined
+      ? 'has no schema yet'
+      : `is at version ${version}, this build needs ${head}`;
+  throw new OperatorError(
+    `The control database ${state}. Migrate it: bin/backoffice control migrate`,
+  );
 }
 
 /**
@@ -107,25 +129,32 @@ export async function requireUsableControl(
 /** @throws {OperatorError} that says why the control database cannot be used, and what to do */
 export function explainFailure(cause: unknown): never {
   if (cause instanceof OperatorError) throw cause;
-  if (sqlState(cause) === '3D000')
+  if (sqlState(cause) === '3D000') {
     throw new OperatorError(
       'The control database that DATABASE_URL names does not exist. Create it: bin/backoffice control migrate',
       { cause },
     );
+  }
   const known = connectFailure(cause) === undefined ? undefined : postgresCause(cause);
   if (known === undefined) throw cause;
 
   const step = known.step.replaceAll('its URL', 'DATABASE_URL');
   const test = isServerFull(cause) ? '' : `. Then test it: psql "$DATABASE_URL" -c 'select 1'`;
-  throw new OperatorError(`The control database cannot be used: ${known.cause}. ${step}${test}`, { cause });
+  throw new OperatorError(`The control database cannot be used: ${known.cause}. ${step}${test}`, {
+    cause,
+  });
 }
 
 /*
- * While a restore of the control database has begun and not ended, the control database does not exist or has no
- * tenant. Nothing may create or fill it then: a restore takes the place of an empty one only.
+ * While a restore of the control database has begun and not ended, the control database does
+ * not exist or has no tenant. Nothing may create or fill it then: a restore takes the place of
+ * an empty one only.
  */
 
-/** @throws {OperatorError} when the control database has no tenant, and a restore of it has not ended */
+/**
+ * @throws {OperatorError} when the control database has no tenant, and a restore of it has not
+ *   ended
+ */
 async function requireNoRestore(control: Statements, controlUrl: string): Promise<void> {
   const name = restoringName(databaseNameOf(controlUrl));
   const [state] = await control.execute<{ restoring: boolean }[]>(
@@ -136,8 +165,8 @@ async function requireNoRestore(control: Statements, controlUrl: string): Promis
 }
 
 /**
- * As `requireNoRestore`, for a control database that does not exist or has no schema. A server that cannot be used is
- * no restore: the caller reports it.
+ * As `requireNoRestore`, for a control database that does not exist or has no schema. A server
+ * that cannot be used is no restore: the caller reports it.
  */
 async function requireNoRestoreOnServer(controlUrl: string): Promise<void> {
   const name = restoringName(databaseNameOf(controlUrl));

@@ -3,7 +3,12 @@ import { databaseNameOf, databaseUrl } from '../../../control/server-urls.ts';
 import { sqlState } from '../../../lib/postgres/database-error.ts';
 import { defineOperation } from '../../command/operation.ts';
 import { countText } from '../../command/texts.ts';
-import { blockingText, confirmBlocking, despiteRunning, planBlocking } from '../../schema/confirm-blocking.ts';
+import {
+  blockingText,
+  confirmBlocking,
+  despiteRunning,
+  planBlocking,
+} from '../../schema/confirm-blocking.ts';
 import { afterRestoreOperation } from './after-restore.command.ts';
 import { restoreControlOperation } from './restore-control.command.ts';
 
@@ -31,13 +36,17 @@ that has not is not ready from then on, and says so.`,
   async run(_, { installation, output }) {
     const { resealSecrets } = await import('../../records/reseal.ts');
     const secrets = await resealSecrets(installation);
-    output.result({ secrets }, () => `${countText(secrets, 'secret is', 'secrets are')} sealed under MASTER_KEY.`);
+    output.result(
+      { secrets },
+      () => `${countText(secrets, 'secret is', 'secrets are')} sealed under MASTER_KEY.`,
+    );
   },
 });
 
 const migrate = defineOperation({
   name: 'control migrate',
-  description: 'bring the control database to the version of this build; create it if it does not exist',
+  description:
+    'bring the control database to the version of this build; create it if it does not exist',
   fields: { despiteRunning },
   examples: ['control migrate'],
   makesControl: true,
@@ -48,7 +57,10 @@ const migrate = defineOperation({
     const { requireNoLostControl } = await import('../../backup/lost-control.ts');
     await requireUsable(installation);
     await requireNoLostControl(installation.controlUrl);
-    const { exists, pending } = await pendingControl(installation.controlUrl, installation.dataFolder);
+    const { exists, pending } = await pendingControl(
+      installation.controlUrl,
+      installation.dataFolder,
+    );
     const blockedBy = exists ? await processesBlockingControl(installation) : [];
     const { hasFailed, lines } = planBlocking(blockedBy, blockingText, despiteRunning);
     const texts = [
@@ -56,12 +68,18 @@ const migrate = defineOperation({
       pending.length > 0 ? `Would be applied: ${pending.join(', ')}.` : 'Nothing to do.',
       ...lines,
     ];
-    return { document: { exists, pending, blockedBy, state: 'planned' }, text: () => texts.join('\n'), hasFailed };
+    return {
+      document: { exists, pending, blockedBy, state: 'planned' },
+      text: () => texts.join('\n'),
+      hasFailed,
+    };
   },
   async run({ despiteRunning }, context) {
     const { installation, output } = context;
     const { processesBlockingControl } = await import('../../schema/blocking-processes.ts');
-    const { createControlDatabase, migrateControl } = await import('../../schema/migrate-control.ts');
+    const { createControlDatabase, migrateControl } = await import(
+      '../../schema/migrate-control.ts'
+    );
     const { requireMasterKey } = await import('../../../control/present-key.ts');
     const { requireNoLostControl } = await import('../../backup/lost-control.ts');
     const { controlUrl } = installation;
@@ -72,7 +90,9 @@ const migrate = defineOperation({
     await confirmBlocking(blockedBy, blockingText, despiteRunning, context);
     const applied = await migrateControl(controlUrl, installation.dataFolder);
     await requireMasterKey(installation.statements, installation.secrets);
-    output.result({ applied }, () => (applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.'));
+    output.result({ applied }, () =>
+      applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.',
+    );
   },
 });
 
@@ -96,17 +116,22 @@ const serviceLogin = defineOperation({
   name: 'control service-login',
   description:
     'create the login of the service, which can neither create databases nor grant rights, or change its password',
-  examples: ['control service-login', 'control service-login -o url > service-database-url # a file for the service'],
+  examples: [
+    'control service-login',
+    'control service-login -o url > service-database-url # a file for the service',
+  ],
   effect: 'locks out',
   makesUrl: true,
   async plan(_, { installation }) {
     const { findServiceLogin } = await import('../../schema/service-login.ts');
     const { withConnection } = await import('../../../lib/postgres/connection.ts');
     const { name, exists } = await withConnection(installation.controlUrl, findServiceLogin);
-    const consequence = 'exists, and will have a new password: processes of the service connect with the new URL only';
+    const consequence =
+      'exists, and will have a new password: processes of the service connect with the new URL only';
     return {
       document: { login: name, exists, state: 'planned' },
-      text: () => (exists ? `The login ${name} ${consequence}.` : `The login ${name} would be created.`),
+      text: () =>
+        exists ? `The login ${name} ${consequence}.` : `The login ${name} would be created.`,
       confirm: exists ? { name, kind: 'name', consequence } : undefined,
     };
   },
@@ -118,7 +143,13 @@ const serviceLogin = defineOperation({
   },
 });
 
-export const operations = [migrate, serviceLogin, resealOperation, restoreControlOperation, afterRestoreOperation];
+export const operations = [
+  migrate,
+  serviceLogin,
+  resealOperation,
+  restoreControlOperation,
+  afterRestoreOperation,
+];
 
 function serviceLoginText(databaseUrl: string): string {
   return [

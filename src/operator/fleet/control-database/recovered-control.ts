@@ -26,11 +26,18 @@ export async function recoveredControl(url: string, database: string): Promise<R
     const { rows } = await from.query<{ name: string; id: string }>(
       'select (select name from migrations order by id desc limit 1) as name, id from installation',
     );
-    return { version: rows[0]?.name ?? '', id: rows[0]?.id ?? '', newest: await readNewestChange(from) };
+    return {
+      version: rows[0]?.name ?? '',
+      id: rows[0]?.id ?? '',
+      newest: await readNewestChange(from),
+    };
   }).catch(cause => {
     const state = sqlState(cause instanceof OperatorError ? cause.cause : cause);
     if (state !== '3D000' && state !== '42P01') throw cause;
-    throw new OperatorError(`The recovered server has no control database ${database}: nothing was changed`, { cause });
+    throw new OperatorError(
+      `The recovered server has no control database ${database}: nothing was changed`,
+      { cause },
+    );
   });
 
   return {
@@ -40,9 +47,13 @@ export async function recoveredControl(url: string, database: string): Promise<R
     load: target =>
       onRecoveredServer(url, database, async from => {
         await createControlSchema(target, version);
-        await withConnection(target, client => copyTables(from, client, ['migrations', ...machineTables]), {
-          settings: canonicalTextSettings,
-        });
+        await withConnection(
+          target,
+          client => copyTables(from, client, ['migrations', ...machineTables]),
+          {
+            settings: canonicalTextSettings,
+          },
+        );
       }),
   };
 }

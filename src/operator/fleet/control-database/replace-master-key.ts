@@ -22,14 +22,18 @@ export interface LostSecrets {
  *   - signing keys are removed: `afterRestore` makes others;
  *   - keys of webhooks are replaced: the secret of a webhook is as lost as in a clone, and an
  *     administrator of its tenant makes another one;
- *   - the key of archives is forgotten: the next run makes another one, and archives every tenant
- *     anew, because nothing proves the archives that there are;
- *   - passwords of login roles stay until `doctor --fix <id>` replaces them, on their servers too;
+ *   - the key of archives is forgotten: the next run makes another one, and archives every
+ *     tenant anew, because nothing proves the archives that there are;
+ *   - passwords of login roles stay until `doctor --fix <id>` replaces them, on their servers
+ *     too;
  *   - URLs of servers stay until `server add` gives them again.
  *
  * @returns what is lost; undefined: nothing
  */
-export async function replaceLostMasterKey(client: pg.Client, secrets: SecretBox): Promise<LostSecrets | undefined> {
+export async function replaceLostMasterKey(
+  client: pg.Client,
+  secrets: SecretBox,
+): Promise<LostSecrets | undefined> {
   if (await hasMasterKey(client, secrets)) return undefined;
 
   return inTransaction(client, async () => {
@@ -43,7 +47,10 @@ export async function replaceLostMasterKey(client: pg.Client, secrets: SecretBox
       'select w.id, guid from webhook_tenants w join tenants t on t.id = tenant_id',
     );
     for (const { id, guid } of webhooks) {
-      await client.query('update webhook_tenants set sealed = $2 where id = $1', [id, createTenantKey(secrets, guid)]);
+      await client.query('update webhook_tenants set sealed = $2 where id = $1', [
+        id,
+        createTenantKey(secrets, guid),
+      ]);
     }
 
     const { rows } = await client.query<{ tenants: number; servers: string[] }>(

@@ -119,7 +119,9 @@ async function listDifferences(client: pg.Client, later: LaterState): Promise<st
   );
 
   return [
-    ...roles.rows.map(row => `${row.slug}: role ${row.name}: permissions were ${row.later} later, are ${row.now}`),
+    ...roles.rows.map(
+      row => `${row.slug}: role ${row.name}: permissions were ${row.later} later, are ${row.now}`,
+    ),
     ...people.rows.map(({ slug, email, change }) => `${slug}: ${email}: ${change}`),
   ];
 }
@@ -130,10 +132,17 @@ export function replayedLines(replayed: Replayed): string[] {
   const counts = `${countText(usersDisabled, 'user')} disabled, ${countText(clientsRevoked, 'API client')} revoked`;
   const lines = [`Taken away later, and so again: ${counts}.`];
 
-  if (tenantsStopped.length > 0) lines.push(`Suspended or deleted later, and so again: ${tenantsStopped.join(', ')}.`);
-  if (tenantsPurged.length > 0)
-    lines.push(`Purged later, and removed again: ${tenantsPurged.join(', ')}. Their databases, if any, are left.`);
-  if (differences.length > 0) lines.push('Different later, and left as they were restored:', ...differences);
+  if (tenantsStopped.length > 0) {
+    lines.push(`Suspended or deleted later, and so again: ${tenantsStopped.join(', ')}.`);
+  }
+  if (tenantsPurged.length > 0) {
+    lines.push(
+      `Purged later, and removed again: ${tenantsPurged.join(', ')}. Their databases, if any, are left.`,
+    );
+  }
+  if (differences.length > 0) {
+    lines.push('Different later, and left as they were restored:', ...differences);
+  }
 
   return lines;
 }

@@ -13,11 +13,19 @@ import { replayedLines } from './replay.ts';
 import type { RestoredControl } from './restore-control.ts';
 
 const fields = {
-  archive: option('<name>', 'a part of the name of the archive', { otherwise: 'the newest that can be used' }),
-  installation: option('<id>', 'the begin of the id of the installation, where the target has archives of several'),
+  archive: option('<name>', 'a part of the name of the archive', {
+    otherwise: 'the newest that can be used',
+  }),
+  installation: option(
+    '<id>',
+    'the begin of the id of the installation, where the target has archives of several',
+  ),
   from: fromField,
   all: flag('also every tenant whose database is missing'),
-  concurrency: amount('tenants', 'tenants restored at the same time', { label: 'At the same time', default: 4 }),
+  concurrency: amount('tenants', 'tenants restored at the same time', {
+    label: 'At the same time',
+    default: 4,
+  }),
   withoutMac: option(
     '<name>',
     'the master key is lost, and MASTER_KEY is a new one: take an archive although nobody knows who has written it. ' +
@@ -32,7 +40,8 @@ type Fields = Values<typeof fields>;
 
 export const restoreControlOperation = defineOperation({
   name: 'control restore',
-  description: 'restore the control database from an archive into an empty one, and with --all the lost tenants',
+  description:
+    'restore the control database from an archive into an empty one, and with --all the lost tenants',
   fields,
   examples: [
     'control restore # the control database is lost, the tenants are not',
@@ -61,7 +70,13 @@ it continues. Start the service afterwards, with the same MASTER_KEY.`,
       ...(later ? [`What ${later.description} has taken away would stay away.`] : []),
     ];
     return {
-      document: { source: source.description, at: source.at.toISOString(), refused, all, state: 'planned' },
+      document: {
+        source: source.description,
+        at: source.at.toISOString(),
+        refused,
+        all,
+        state: 'planned',
+      },
       text: () => lines.join('\n'),
     };
   },
@@ -76,7 +91,9 @@ it continues. Start the service afterwards, with the same MASTER_KEY.`,
       output.warn(line);
     }
     const isKeyLost = chosen.withoutMac !== undefined;
-    const restored = await restoreControl(installation, { source, later, isKeyLost }, step => progress.step(step));
+    const restored = await restoreControl(installation, { source, later, isKeyLost }, step =>
+      progress.step(step),
+    );
     const span = { from: knownUntil.toISOString(), until: new Date().toISOString() };
     output.part({ ...restored, unknown: span }, () => restoredText(restored));
 
@@ -122,24 +139,30 @@ async function choose(
   { archive, installation, from, withoutMac, withoutReplay }: Omit<Fields, 'all' | 'concurrency'>,
 ): Promise<Choice> {
   const database = databaseNameOf(controlUrl);
-  if ([archive, installation, from].filter(value => value !== undefined).length > 1)
+  if ([archive, installation, from].filter(value => value !== undefined).length > 1) {
     throw new OperatorError('Give one of --from, --archive and --installation', { usage: true });
-  if (withoutReplay !== undefined && from === undefined)
+  }
+  if (withoutReplay !== undefined && from === undefined) {
     throw new OperatorError('Give --without-replay together with --from', { usage: true });
+  }
   for (const typed of [withoutMac, withoutReplay]) {
-    if (typed !== undefined && typed !== database)
+    if (typed !== undefined && typed !== database) {
       throw new OperatorError(`That is not ${database}: nothing was changed`, { usage: true });
+    }
   }
 
   const { recoveredControl } = await import('./recovered-control.ts');
   const { parseServerUrl } = await import('../../records/parse-server-url.ts');
-  const recovered = from === undefined ? undefined : await recoveredControl(parseServerUrl(from), database);
-  if (recovered && withoutReplay !== undefined)
+  const recovered =
+    from === undefined ? undefined : await recoveredControl(parseServerUrl(from), database);
+  if (recovered && withoutReplay !== undefined) {
     return { source: recovered, later: undefined, refused: [], knownUntil: recovered.at };
+  }
 
   const archives = await import('./control-archives.ts');
   const access = await archives.openControlAccess(secrets, withoutMac !== undefined);
-  const named = archive === undefined ? undefined : await archives.findNamedControl(access, archive);
+  const named =
+    archive === undefined ? undefined : await archives.findNamedControl(access, archive);
   const { newest, refused } = await archives.findNewestControl(
     access,
     (recovered ?? named)?.installation ?? (await archives.chooseInstallation(access, installation)),
@@ -149,7 +172,10 @@ async function choose(
   const newestSource = archives.archivedControl(newest);
   const isNewest = named === undefined || named.name === newest.name;
   const source =
-    recovered ?? (isNewest ? newestSource : archives.archivedControl(await archives.openNamedControl(access, named)));
+    recovered ??
+    (isNewest
+      ? newestSource
+      : archives.archivedControl(await archives.openNamedControl(access, named)));
   const isOlder = source.at < newestSource.at;
 
   return {
@@ -160,14 +186,21 @@ async function choose(
   };
 }
 
-/** @param recovered the installation of the recovered control database, if that is the source */
-function noArchive(target: string, refused: NewestControl['refused'], recovered: string | undefined): OperatorError {
+/**
+ * @param recovered the installation of the recovered control database, if that is the source
+ */
+function noArchive(
+  target: string,
+  refused: NewestControl['refused'],
+  recovered: string | undefined,
+): OperatorError {
   const [first] = refused;
-  if (!first)
+  if (!first) {
     return new OperatorError(
       `The control database of the recovered server is of installation ${recovered}, of which ${target} has no archive: ` +
         'nothing was changed',
     );
+  }
 
   return new OperatorError(
     `No archive of a control database in ${target} can be used. The newest, ${first.name}: ${first.reason}. Set the ` +
@@ -192,10 +225,15 @@ function restoredText({ source, report }: RestoredControl): string {
 function lostLines({ tenants, webhookTenants, servers }: LostSecrets): string[] {
   return [
     'MASTER_KEY is the master key from now on. What the lost one has sealed, nobody can open:',
-    ...servers.map(name => `The URL of server ${name}. Give it again: bin/backoffice server add ${name} < url-file`),
+    ...servers.map(
+      name =>
+        `The URL of server ${name}. Give it again: bin/backoffice server add ${name} < url-file`,
+    ),
     `The passwords of the login roles of ${countText(tenants, 'tenant')}. Replace them, with the commands of: bin/backoffice doctor`,
     ...(webhookTenants > 0
-      ? [`The secrets of the webhooks of ${countText(webhookTenants, 'tenant')}. Their administrators rotate them.`]
+      ? [
+          `The secrets of the webhooks of ${countText(webhookTenants, 'tenant')}. Their administrators rotate them.`,
+        ]
       : []),
     'The key of archives. Older archives of tenants are restored with --without-mac. Make new ones: bin/backoffice backup run --all',
   ];

@@ -86,7 +86,8 @@ export async function restoreControl(
       await putInPlace(controlUrl, restoringName(name), () => onStep('rename'));
     }
     onStep('grant rights');
-    await migrateControl(controlUrl); // the login of the service is named after the control database
+    // the login of the service is named after the control database
+    await migrateControl(controlUrl);
 
     return { source: source.description, report };
   });
@@ -112,7 +113,10 @@ async function restoreAside(
 
   const laterState = later && (await readLater(controlUrl, later, onStep));
   onStep('end sessions and replace keys');
-  const report = await afterRestore({ controlUrl: url, secrets }, laterState && (client => replay(client, laterState)));
+  const report = await afterRestore(
+    { controlUrl: url, secrets },
+    laterState && (client => replay(client, laterState)),
+  );
 
   onStep('mark as ready');
   await markReady(url, source.description);
@@ -120,7 +124,11 @@ async function restoreAside(
   return { ...report, lost };
 }
 
-async function readLater(controlUrl: string, later: ControlSource, onStep: OnStep): Promise<LaterState> {
+async function readLater(
+  controlUrl: string,
+  later: ControlSource,
+  onStep: OnStep,
+): Promise<LaterState> {
   const name = restoringName(databaseNameOf(controlUrl), 'later');
   onStep('create database for newer changes');
   const url = await createEmpty(controlUrl, name);

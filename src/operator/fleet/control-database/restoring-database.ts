@@ -9,8 +9,8 @@ import { createPrivate, dropOwned, renameOwned } from '../../schema/owned-databa
 import type { ControlSource } from './control-source.ts';
 
 /*
- * A control database is restored under another name, and gets its own name when it is complete and safe. So no process
- * ever opens a part of it, or one in which revoked sessions are valid.
+ * A control database is restored under another name, and gets its own name when it is complete
+ * and safe. So no process ever opens a part of it, or one in which revoked sessions are valid.
  */
 
 const maxNameBytes = 63;
@@ -22,9 +22,14 @@ export function restoringName(name: string, suffix: 'restoring' | 'later' = 'res
     .toString()}_${suffix}`;
 }
 
-/** Returns the command that ends the restore of a control database. @param restoredFrom `ControlSource.description` */
+/**
+ * Returns the command that ends the restore of a control database.
+ * @param restoredFrom `ControlSource.description`
+ */
 export function repeatCommand(restoredFrom: string): string {
-  const options = /(?:^|\/)control\//.test(restoredFrom) ? `--archive ${restoredFrom}` : '--from < url-file';
+  const options = /(?:^|\/)control\//.test(restoredFrom)
+    ? `--archive ${restoredFrom}`
+    : '--from < url-file';
   return `bin/backoffice control restore ${options}`;
 }
 
@@ -33,7 +38,10 @@ export function restoredFromOf(comment: string | null | undefined): string | und
   return /^restored from (.+)/.exec(comment ?? '')?.[1];
 }
 
-/** Marks a control database as complete and safe: the comment of its table `tenants` says from what it was restored. */
+/**
+ * Marks a control database as complete and safe: the comment of its table `tenants` says from
+ * what it was restored.
+ */
 export async function markReady(url: string, description: string): Promise<void> {
   const comment = quoteLiteral(`restored from ${description}`);
   await withConnection(url, client => client.query(`comment on table tenants is ${comment}`));
@@ -66,14 +74,20 @@ const listTables = `
 /** @returns undefined when the database does not exist */
 export async function readState(url: string): Promise<DatabaseState | undefined> {
   return withConnection(url, async client => {
-    const { rows: found } = await client.query<Pick<DatabaseState, 'tables' | 'hasSchema'>>(listTables);
+    const { rows: found } =
+      await client.query<Pick<DatabaseState, 'tables' | 'hasSchema'>>(listTables);
     const { tables = [], hasSchema = false } = found[0] ?? {};
     if (!hasSchema) return { tenants: 0, restoredFrom: undefined, hasSchema, tables };
 
     const { rows } = await client.query<{ comment: string | null; tenants: number }>(
       `select obj_description('tenants'::regclass, 'pg_class') as comment, (select count(*)::int from tenants) as tenants`,
     );
-    return { tenants: rows[0]?.tenants ?? 0, restoredFrom: restoredFromOf(rows[0]?.comment), hasSchema, tables };
+    return {
+      tenants: rows[0]?.tenants ?? 0,
+      restoredFrom: restoredFromOf(rows[0]?.comment),
+      hasSchema,
+      tables,
+    };
   }).catch(error => {
     if (sqlState(error) === '3D000') return undefined;
     throw error;
@@ -82,21 +96,26 @@ export async function readState(url: string): Promise<DatabaseState | undefined>
 
 /**
  * Returns the state of the control database, in whose place a source may be restored.
- * @throws {OperatorError} when it is in use or somebody else's, or was restored from another source, and that has not
- *   ended
+ * @throws {OperatorError} when it is in use or somebody else's, or was restored from another
+ *   source, and that has not ended
  */
-export async function requireRestorable(controlUrl: string, source: ControlSource): Promise<DatabaseState | undefined> {
+export async function requireRestorable(
+  controlUrl: string,
+  source: ControlSource,
+): Promise<DatabaseState | undefined> {
   const state = await readState(controlUrl);
   const { restoredFrom, tenants } = state ?? {};
-  if (restoredFrom !== undefined && restoredFrom !== source.description)
+  if (restoredFrom !== undefined && restoredFrom !== source.description) {
     throw new OperatorError(
       `The control database was restored from ${restoredFrom}, and that has not ended. End it: ${repeatCommand(restoredFrom)}`,
     );
-  if (restoredFrom === undefined && tenants)
+  }
+  if (restoredFrom === undefined && tenants) {
     throw new OperatorError(
       `The control database has ${countText(tenants, 'tenant')}. Restore into an empty one: stop the service, and ` +
         'rename this one (alter database … rename to …), or name another one in DATABASE_URL',
     );
+  }
   if (state) requireNobodyElses(state, state.hasSchema ? state.tables.filter(isPublic) : []);
   return state;
 }
@@ -120,7 +139,10 @@ function requireNobodyElses({ tables }: DatabaseState, own: readonly string[]): 
   );
 }
 
-/** Creates an empty database, in place of one that a killed run has left. @returns its URL */
+/**
+ * Creates an empty database, in place of one that a killed run has left.
+ * @returns its URL
+ */
 export async function createEmpty(controlUrl: string, name: string): Promise<string> {
   await onServer(controlUrl, async server => {
     await dropOwned(server, name);
@@ -133,11 +155,21 @@ export async function createEmpty(controlUrl: string, name: string): Promise<str
  * Gives the restored database the name of the control database, in place of an empty one.
  * @param onEmptyRemoved called when no database has the name
  */
-export async function putInPlace(controlUrl: string, from: string, onEmptyRemoved: () => void): Promise<void> {
+export async function putInPlace(
+  controlUrl: string,
+  from: string,
+  onEmptyRemoved: () => void,
+): Promise<void> {
   const name = databaseNameOf(controlUrl);
-  const [present, restored] = [await readState(controlUrl), await readState(databaseUrl(controlUrl, from))];
-  if (present?.tenants)
-    throw new OperatorError(`The control database has got tenants meanwhile. The restored one is database ${from}`);
+  const [present, restored] = [
+    await readState(controlUrl),
+    await readState(databaseUrl(controlUrl, from)),
+  ];
+  if (present?.tenants) {
+    throw new OperatorError(
+      `The control database has got tenants meanwhile. The restored one is database ${from}`,
+    );
+  }
   if (present) requireNobodyElses(present, restored?.tables ?? []);
 
   await onServer(controlUrl, async server => {
@@ -151,7 +183,12 @@ export async function dropDatabase(controlUrl: string, name: string): Promise<vo
   await onServer(controlUrl, server => dropOwned(server, name));
 }
 
-/** Runs `work` on the server of the control database, also when that database does not exist. */
-export function onServer<T>(controlUrl: string, work: (server: pg.Client) => Promise<T>): Promise<T> {
+/**
+ * Runs `work` on the server of the control database, also when that database does not exist.
+ */
+export function onServer<T>(
+  controlUrl: string,
+  work: (server: pg.Client) => Promise<T>,
+): Promise<T> {
   return withConnection(databaseUrl(controlUrl, 'postgres'), work);
 }

@@ -17,12 +17,16 @@ export interface AppliedPack {
 }
 
 /**
- * Inserts the missing rows of packs, in one transaction: all of them or none. Rows that the tenant changed or deleted
- * stay as they are. Triggers write an audit entry for each row, without a user.
+ * Inserts the missing rows of packs, in one transaction: all of them or none. Rows that the
+ * tenant changed or deleted stay as they are. Triggers write an audit entry for each row,
+ * without a user.
  * @param client a connection to the tenant's database, as the owner of its tables
  * @throws {OperatorError} when a table would exceed its maximum size
  */
-export async function applyPacks(client: pg.ClientBase, packs: readonly Pack[]): Promise<AppliedPack[]> {
+export async function applyPacks(
+  client: pg.ClientBase,
+  packs: readonly Pack[],
+): Promise<AppliedPack[]> {
   const applied: AppliedPack[] = [];
   await inTransaction(client, async () => {
     for (const pack of packs) applied.push(await applyPack(client, pack));

@@ -4,7 +4,13 @@ import { fieldsText } from '../../command/text-table.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
 import { readTenant } from '../../records/read-tenants.ts';
 import { findTenant } from '../../records/tenants.ts';
-import { fromField, momentField, requireOneChoice, restoreData, withoutMacField } from '../recovery/restore-data.ts';
+import {
+  fromField,
+  momentField,
+  requireOneChoice,
+  restoreData,
+  withoutMacField,
+} from '../recovery/restore-data.ts';
 
 const clone = defineOperation({
   name: 'clone',
@@ -13,15 +19,22 @@ const clone = defineOperation({
   fields: {
     slug: argument('slug'),
     newSlug: argument('text', { label: 'Slug of the copy' }),
-    archive: option('<name>', 'with the data of this archive, in place of the present data; latest: the newest one', {
-      kind: 'archive',
-      isAdvanced: true,
-    }),
+    archive: option(
+      '<name>',
+      'with the data of this archive, in place of the present data; latest: the newest one',
+      {
+        kind: 'archive',
+        isAdvanced: true,
+      },
+    ),
     at: option('<time>', 'with the data of that moment', momentField),
     from: fromField,
     withoutMac: withoutMacField,
   },
-  examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],
+  examples: [
+    'clone acme acme-test',
+    'clone acme acme-old --archive latest # look at archived data over HTTP',
+  ],
   effect: 'changes',
   opensArchives: ({ archive }) => archive !== undefined,
   async plan({ slug, newSlug, ...values }, { installation }) {
@@ -39,15 +52,26 @@ const clone = defineOperation({
     const { createPasswords } = await import('../../../accounts/auth/passwords.ts');
     const { cloneTenant, readLeft } = await import('./clone.ts');
     progress.step(`cloning ${slug}`);
-    const clone = (data?: EarlierData) => cloneTenant(installation, createPasswords(), slug, newSlug, data);
+    const clone = (data?: EarlierData) =>
+      cloneTenant(installation, createPasswords(), slug, newSlug, data);
     const isPresent = Object.values(values).every(value => value === undefined);
     const { restored: _, ...facts } = isPresent
       ? { restored: await clone() }
-      : await restoreData(installation, await findTenant(installation, slug), values, { progress, output }, clone);
+      : await restoreData(
+          installation,
+          await findTenant(installation, slug),
+          values,
+          { progress, output },
+          clone,
+        );
     await recordBirth(newSlug);
     const document = { ...(await readTenant(installation, newSlug)), ...facts };
-    const leaves = isPresent ? await readLeft(installation, await findTenant(installation, slug)) : [];
-    if (leaves.length > 0) output.warn(`The clone does not have: ${leaves.join(', ')}. ${slug} still has it.`);
+    const leaves = isPresent
+      ? await readLeft(installation, await findTenant(installation, slug))
+      : [];
+    if (leaves.length > 0) {
+      output.warn(`The clone does not have: ${leaves.join(', ')}. ${slug} still has it.`);
+    }
     output.result(document, () => fieldsText(document));
   },
 });

@@ -19,10 +19,10 @@ import { checkManifest, type Manifest } from './manifest.ts';
 import { lockProvisioning, provision } from './provision.ts';
 
 /**
- * Creates a tenant with the data, roles and users that another tenant has at one moment. The source is served
- * meanwhile. The clone has its own database, login role and signing key; sessions, API clients and their tokens are
- * not copied. It is isolated: no mail gets from it to the users of the source. It can be run again after it was killed
- * at any point.
+ * Creates a tenant with the data, roles and users that another tenant has at one moment. The
+ * source is served meanwhile. The clone has its own database, login role and signing key;
+ * sessions, API clients and their tokens are not copied. It is isolated: no mail gets from it
+ * to the users of the source. It can be run again after it was killed at any point.
  * @param data earlier data of the source, in place of its present one
  */
 export async function cloneTenant(
@@ -38,15 +38,18 @@ export async function cloneTenant(
   const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
     const copied = data ?? (await presentData(installation, source));
     const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone, copied);
-    return provision(installation, passwords, manifest, fill, { isIsolated: true, version: data?.schemaVersion });
+    return provision(installation, passwords, manifest, fill, {
+      isIsolated: true,
+      version: data?.schemaVersion,
+    });
   });
   if (!created) throw tenantExists(tenant);
   return tenant;
 }
 
 /**
- * Checks that a tenant can be cloned, and returns where its clone would be, and what others have made in its database
- * that no clone has; changes nothing.
+ * Checks that a tenant can be cloned, and returns where its clone would be, and what others
+ * have made in its database that no clone has; changes nothing.
  * @throws {OperatorError} when it is not ready, or the new slug is taken or no slug
  */
 export async function planClone(
@@ -73,14 +76,25 @@ export async function readLeft(installation: Installation, source: Tenant): Prom
 }
 
 /** Returns the manifest of a clone. It has no administrator: the users are copied. */
-function manifestOf({ slug, name, appId, features, server, status }: Tenant, newSlug: string): Manifest {
+function manifestOf(
+  { slug, name, appId, features, server, status }: Tenant,
+  newSlug: string,
+): Manifest {
   if (status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
   const admin = { email: 'nobody@clone' };
-  return checkManifest({ slug: newSlug, name, appId, features, server: server.name, admin }, 'the new slug');
+  return checkManifest(
+    { slug: newSlug, name, appId, features, server: server.name, admin },
+    'the new slug',
+  );
 }
 
 /** Copies users and data into the clone. */
-async function populate(installation: Installation, source: Tenant, clone: Tenant, data: EarlierData): Promise<[]> {
+async function populate(
+  installation: Installation,
+  source: Tenant,
+  clone: Tenant,
+  data: EarlierData,
+): Promise<[]> {
   const users = await copyUsers(installation, source, clone);
   await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
   await connectTenant(installation, clone, client =>
@@ -119,7 +133,11 @@ interface CopiedUser {
 }
 
 /** Copies the roles and users of one moment: in one statement. */
-async function copyUsers({ control }: Installation, source: Tenant, clone: Tenant): Promise<CopiedUser[]> {
+async function copyUsers(
+  { control }: Installation,
+  source: Tenant,
+  clone: Tenant,
+): Promise<CopiedUser[]> {
   const { em } = await control();
 
   return em.fork().transactional(async em => {
@@ -145,14 +163,22 @@ async function copyUsers({ control }: Installation, source: Tenant, clone: Tenan
 }
 
 /**
- * Makes the activities and audit entries of the clone refer to the users of the clone, which have new ids and guids.
+ * Makes the activities and audit entries of the clone refer to the users of the clone, which
+ * have new ids and guids.
  */
 async function makeOwn(client: pg.Client, users: CopiedUser[]): Promise<void> {
   await client.query(
     'create temporary table copied_users (old_id bigint, new_id bigint, new_guid uuid) on commit drop',
   );
-  const columns = [users.map(({ oldId }) => oldId), users.map(({ id }) => id), users.map(({ guid }) => guid)];
-  await client.query('insert into copied_users select * from unnest($1::bigint[], $2::bigint[], $3::uuid[])', columns);
+  const columns = [
+    users.map(({ oldId }) => oldId),
+    users.map(({ id }) => id),
+    users.map(({ guid }) => guid),
+  ];
+  await client.query(
+    'insert into copied_users select * from unnest($1::bigint[], $2::bigint[], $3::uuid[])',
+    columns,
+  );
   await client.query(`
     alter table activities disable trigger user;
     alter table audit_log disable trigger user;

@@ -8,8 +8,8 @@ import type { Manifest } from './manifest.ts';
 import { type Provisioned, populateFrom, provision } from './provision.ts';
 
 /**
- * Provisions the demo tenant with the records of `tenants/demo.sql`, so that every list shows something at the first
- * call. An existing tenant is not changed.
+ * Provisions the demo tenant with the records of `tenants/demo.sql`, so that every list shows
+ * something at the first call. An existing tenant is not changed.
  */
 export async function provisionDemoTenant(
   installation: Installation,
@@ -23,8 +23,15 @@ export async function provisionDemoTenant(
   });
 }
 
-/** Runs `tenants/demo.sql` in one transaction, unless a run that was killed afterwards has done so. */
-async function addDemoRecords(installation: Installation, tenant: Tenant, { admin }: Manifest): Promise<void> {
+/**
+ * Runs `tenants/demo.sql` in one transaction, unless a run that was killed afterwards has done
+ * so.
+ */
+async function addDemoRecords(
+  installation: Installation,
+  tenant: Tenant,
+  { admin }: Manifest,
+): Promise<void> {
   const records = await readFile(new URL('../../../../tenants/demo.sql', import.meta.url), 'utf8');
   const { em } = await installation.control();
   const { id } = await em.fork().findOneOrFail(User, { tenant: tenant.id, email: admin.email });

@@ -36,25 +36,40 @@ const description = z.strictObject({
   features: z.array(text({ max: lengths.code })).default([]),
   /** Without it, the server with the most room. */
   server: name.optional(),
-  admin: z.strictObject({ email: email(), firstName: name.default('First'), lastName: name.default('Administrator') }),
+  admin: z.strictObject({
+    email: email(),
+    firstName: name.default('First'),
+    lastName: name.default('Administrator'),
+  }),
   /** Packs of reference data that the tenant begins with. */
   packs: z.array(z.enum(packNames, `must be one of ${packNames.join(', ')}`)).default([]),
   users: z.array(user).default([]),
-  entities: z.array(z.strictObject({ name, entityType: z.enum(['supplier', 'customer']) })).default([]),
+  entities: z
+    .array(z.strictObject({ name, entityType: z.enum(['supplier', 'customer']) }))
+    .default([]),
 });
 
-/** Adds what a manifest says of one person or entity twice, or of an entity that it does not have. */
+/**
+ * Adds what a manifest says of one person or entity twice, or of an entity that it does not
+ * have.
+ */
 const manifest = description.superRefine(({ admin, users, entities }, { addIssue }) => {
   const refuse = (path: (string | number)[], input: string, message: string) =>
     addIssue({ code: 'custom', path, input, message });
   const names = entities.map(entity => entity.name);
-  for (const [index, input] of names.entries())
-    if (names.indexOf(input) < index) refuse(['entities', index, 'name'], input, 'is the name of two entities');
+  for (const [index, input] of names.entries()) {
+    if (names.indexOf(input) < index) {
+      refuse(['entities', index, 'name'], input, 'is the name of two entities');
+    }
+  }
   const emails = [admin, ...users].map(person => person.email);
   for (const [index, { email, entity }] of users.entries()) {
-    if (emails.indexOf(email) <= index) refuse(['users', index, 'email'], email, 'is the address of two people');
-    if (entity !== undefined && !names.includes(entity))
+    if (emails.indexOf(email) <= index) {
+      refuse(['users', index, 'email'], email, 'is the address of two people');
+    }
+    if (entity !== undefined && !names.includes(entity)) {
       refuse(['users', index, 'entity'], entity, 'is not the name of an entity of the manifest');
+    }
   }
 });
 
@@ -64,20 +79,29 @@ const reserved = new Set(['postgres', 'template0', 'template1', 'template', 'ten
 /** The description of a new tenant. It contains no secrets. */
 export type Manifest = z.output<typeof manifest>;
 
-/** Validates a manifest. @throws {OperatorError} that names every invalid field */
+/**
+ * Validates a manifest.
+ * @throws {OperatorError} that names every invalid field
+ */
 export function checkManifest(value: unknown, source: string): Manifest {
   const parsed = manifest.safeParse(value, { reportInput: true });
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map(
-    issue => `${issue.path.join('.') || 'the manifest'}: ${fieldErrorOf(issue, issue.input).message}`,
+    issue =>
+      `${issue.path.join('.') || 'the manifest'}: ${fieldErrorOf(issue, issue.input).message}`,
   );
   throw new OperatorError(`${source}: ${faults.join('; ')}`, { usage: true });
 }
 
-/** Returns the names of the manifests of a folder, in order. @throws {OperatorError} when it has none */
+/**
+ * Returns the names of the manifests of a folder, in order.
+ * @throws {OperatorError} when it has none
+ */
 export async function listManifests(folder: string): Promise<string[]> {
   const files = (await readdir(folder)).filter(file => file.endsWith('.json')).sort();
-  if (files.length === 0) throw new OperatorError(`There is no manifest in ${folder}`, { usage: true });
+  if (files.length === 0) {
+    throw new OperatorError(`There is no manifest in ${folder}`, { usage: true });
+  }
   return files;
 }
 
@@ -88,7 +112,9 @@ export async function readManifest(path: string): Promise<Manifest> {
   try {
     return checkManifest(JSON.parse(content), path);
   } catch (error) {
-    if (error instanceof SyntaxError) throw new OperatorError(`${path} is not valid JSON`, { usage: true });
+    if (error instanceof SyntaxError) {
+      throw new OperatorError(`${path} is not valid JSON`, { usage: true });
+    }
     throw error;
   }
 }

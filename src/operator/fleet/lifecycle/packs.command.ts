@@ -6,12 +6,16 @@ import { packNames } from './pack-names.ts';
 
 const apply = defineOperation({
   name: 'packs apply',
-  description: 'add the rows of packs that a tenant lacks; rows that it changed or deleted stay as they are',
+  description:
+    'add the rows of packs that a tenant lacks; rows that it changed or deleted stay as they are',
   fields: {
     slug: argument('slug'),
     packs: optionNames('names of packs', packNames, { otherwise: 'all' }),
   },
-  examples: ['packs apply acme --packs countries,units', 'packs apply acme --dry-run # all packs, row by row'],
+  examples: [
+    'packs apply acme --packs countries,units',
+    'packs apply acme --dry-run # all packs, row by row',
+  ],
   dryRun: 'show each row that would be added, and each that the tenant has changed or deleted',
   effect: 'changes',
   async plan({ slug, packs = [] }, { installation }) {
@@ -67,7 +71,8 @@ function countStates(compared: readonly ComparedRow[]): Record<RowState, number>
 
 function differencesText(differences: ComparedRow['differences']): string {
   const texts = Object.entries(differences).map(
-    ([field, { pack, tenant }]) => `${field} ${JSON.stringify(tenant)}, in the pack ${JSON.stringify(pack)}`,
+    ([field, { pack, tenant }]) =>
+      `${field} ${JSON.stringify(tenant)}, in the pack ${JSON.stringify(pack)}`,
   );
   return texts.join('; ') || '–';
 }

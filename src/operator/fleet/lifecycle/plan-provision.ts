@@ -20,7 +20,10 @@ interface PlannedTenant {
  * Returns what `provision` would do with a manifest, and changes nothing.
  * @throws {OperatorError} when it would fail
  */
-export async function planProvision(installation: Installation, manifest: Manifest): Promise<PlannedTenant> {
+export async function planProvision(
+  installation: Installation,
+  manifest: Manifest,
+): Promise<PlannedTenant> {
   const { slug } = manifest;
   await requireNotPurging(installation, slug);
   const { em } = await installation.control();
@@ -30,16 +33,24 @@ export async function planProvision(installation: Installation, manifest: Manife
   return { slug, server: server.name, state: exists ? 'exists' : 'planned', error: null };
 }
 
-/** Returns what `provision` would do with each manifest of a folder, those that would fail last; changes nothing. */
-export async function planFolder(installation: Installation, folder: string): Promise<PlannedTenant[]> {
+/**
+ * Returns what `provision` would do with each manifest of a folder, those that would fail last;
+ * changes nothing.
+ */
+export async function planFolder(
+  installation: Installation,
+  folder: string,
+): Promise<PlannedTenant[]> {
   const planned: PlannedTenant[] = [];
   const failed: PlannedTenant[] = [];
-  for (const file of await listManifests(folder))
+  for (const file of await listManifests(folder)) {
     await readManifest(join(folder, file))
       .then(manifest => planProvision(installation, manifest))
       .then(
         plan => planned.push(plan),
-        error => failed.push({ slug: file, server: null, state: 'failed', error: errorText(error) }),
+        error =>
+          failed.push({ slug: file, server: null, state: 'failed', error: errorText(error) }),
       );
+  }
   return [...planned, ...failed];
 }

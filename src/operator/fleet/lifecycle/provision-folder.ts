@@ -19,8 +19,8 @@ export interface ManifestOutcome {
 const maxPerServer = 2;
 
 /**
- * Provisions every manifest (`*.json`) of a folder, two at a time on each server. A manifest that fails does not stop
- * the others, and existing tenants are not changed.
+ * Provisions every manifest (`*.json`) of a folder, two at a time on each server. A manifest
+ * that fails does not stop the others, and existing tenants are not changed.
  */
 export async function provisionFolder(
   installation: Installation,
@@ -46,10 +46,13 @@ export async function provisionFolder(
       made => onOutcome({ file, made }),
       error => onOutcome({ file, error }),
     );
-  // A manifest without a server may be placed on any server. So these come first, within the limit of a single server.
+  // A manifest without a server may be placed on any server. So these come first, within the
+  // limit of a single server.
   const perServer = fleetTasks(maxPerServer);
   const byServer = Map.groupBy(manifests, ({ manifest }) => manifest.server);
   await runConcurrently(byServer.get(undefined) ?? [], perServer, provisionOne);
   byServer.delete(undefined);
-  await Promise.all([...byServer.values()].map(group => runConcurrently(group, perServer, provisionOne)));
+  await Promise.all(
+    [...byServer.values()].map(group => runConcurrently(group, perServer, provisionOne)),
+  );
 }

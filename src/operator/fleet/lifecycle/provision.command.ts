@@ -2,7 +2,13 @@ import { stat } from 'node:fs/promises';
 import type { Installation } from '../../../control/installation.ts';
 import { explain, OperatorError } from '../../../lib/log/operator-error.ts';
 import { defineOperation, type Output, type RecordBirth } from '../../command/operation.ts';
-import { option, optionalArgument, optionList, optionNames, type Values } from '../../command/operation-fields.ts';
+import {
+  option,
+  optionalArgument,
+  optionList,
+  optionNames,
+  type Values,
+} from '../../command/operation-fields.ts';
 import { fieldsText, tableText } from '../../command/text-table.ts';
 import { countText } from '../../command/texts.ts';
 import { readTenant, type TenantSummary, tenantExists } from '../../records/read-tenants.ts';
@@ -17,13 +23,21 @@ const fields = {
     neededUnless: 'file',
     unless: ['file'],
   }),
-  file: option('<manifest>', 'read everything from a manifest, such as tenants/demo.json, or from a folder of them', {
-    label: 'Manifest on this host',
-    isAdvanced: true,
-  }),
+  file: option(
+    '<manifest>',
+    'read everything from a manifest, such as tenants/demo.json, or from a folder of them',
+    {
+      label: 'Manifest on this host',
+      isAdvanced: true,
+    },
+  ),
   name: option('<name>', 'name of the company', { neededUnless: 'file', unless: ['file'] }),
   appId: option('<id>', 'application identifier', { otherwise: 'the slug', isAdvanced: true }),
-  feature: optionList('<feature>', 'a feature to enable', { label: 'Features', kind: 'feature', isAdvanced: true }),
+  feature: optionList('<feature>', 'a feature to enable', {
+    label: 'Features',
+    kind: 'feature',
+    isAdvanced: true,
+  }),
   server: option('<server>', 'PostgreSQL server to place it on', {
     kind: 'server',
     otherwise: 'the one with the most room',
@@ -55,7 +69,12 @@ const provisionTenant = defineOperation({
     const planned =
       file && (await isFolder(file))
         ? await planFolder(installation, file)
-        : [await planProvision(installation, file ? await readManifest(file) : await manifestOf(values))];
+        : [
+            await planProvision(
+              installation,
+              file ? await readManifest(file) : await manifestOf(values),
+            ),
+          ];
     return {
       document: planned,
       text: () => tableText(planned, ''),
@@ -66,7 +85,9 @@ const provisionTenant = defineOperation({
   async run(values, { installation, output, progress, recordBirth }) {
     const { file } = values;
     requireManifestAlone(values);
-    if (file && (await isFolder(file))) return provisionManifests(installation, file, output, recordBirth);
+    if (file && (await isFolder(file))) {
+      return provisionManifests(installation, file, output, recordBirth);
+    }
     const { createPasswords } = await import('../../../accounts/auth/passwords.ts');
     const { readManifest } = await import('./manifest.ts');
     const { provision } = await import('./provision.ts');
@@ -97,24 +118,33 @@ async function provisionManifests(
   const { provisionFolder } = await import('./provision-folder.ts');
   const failures: string[] = [];
   let [total, logins] = [0, 0];
-  await provisionFolder(installation, createPasswords(), folder, recordBirth, ({ file, made, error }) => {
-    total++;
-    if (made) {
-      logins += made.provisioned.logins.length;
-      const document = documentOf(made.provisioned, made.summary);
-      return output.part({ file, ...document }, () => lineOf(made.provisioned));
-    }
-    const reason = explain(error);
-    failures.push(`${file}: ${reason}`);
-    if (output.wantsDocuments) output.part({ file, error: reason }, () => '');
-  });
+  await provisionFolder(
+    installation,
+    createPasswords(),
+    folder,
+    recordBirth,
+    ({ file, made, error }) => {
+      total++;
+      if (made) {
+        logins += made.provisioned.logins.length;
+        const document = documentOf(made.provisioned, made.summary);
+        return output.part({ file, ...document }, () => lineOf(made.provisioned));
+      }
+      const reason = explain(error);
+      failures.push(`${file}: ${reason}`);
+      if (output.wantsDocuments) output.part({ file, error: reason }, () => '');
+    },
+  );
   const counts = `${countText(total, 'manifest')}, ${failures.length} failed.`;
   const note = logins > 0 ? ' Passwords are shown only this once.' : '';
   output.text(() => ['', ...failures, counts + note].join('\n'));
   return failures.length === 0;
 }
 
-/** Returns a line for a tenant, and one for each of its logins: a folder may have hundreds of manifests. */
+/**
+ * Returns a line for a tenant, and one for each of its logins: a folder may have hundreds of
+ * manifests.
+ */
 function lineOf({ tenant, created, logins }: Provisioned): string {
   if (!created) return unchangedText(tenant);
   const lines = logins.map(({ email, password }) => `  ${email}  ${password}`);
@@ -138,22 +168,33 @@ function unchangedText({ slug }: Provisioned['tenant']): string {
   return `${slug} exists already: nothing was changed.`;
 }
 
-/** @throws {OperatorError} when something stands beside a manifest, which says all that a tenant begins with */
+/**
+ * @throws {OperatorError} when something stands beside a manifest, which says all that a tenant
+ *   begins with
+ */
 function requireManifestAlone({ file, feature, ...others }: Values<typeof fields>): void {
-  if (file && (feature.length > 0 || Object.values(others).some(value => value !== undefined)))
-    throw new OperatorError('Write everything into the manifest, or leave out --file', { usage: true });
+  if (file && (feature.length > 0 || Object.values(others).some(value => value !== undefined))) {
+    throw new OperatorError('Write everything into the manifest, or leave out --file', {
+      usage: true,
+    });
+  }
 }
 
 async function manifestOf(values: Values<typeof fields>): Promise<Manifest> {
   const { slug, name, appId, feature, server, adminEmail, packs } = values;
   if (!slug || !name || !adminEmail) {
-    throw new OperatorError('Give a slug, --name and --admin-email, or give --file', { usage: true });
+    throw new OperatorError('Give a slug, --name and --admin-email, or give --file', {
+      usage: true,
+    });
   }
   const { checkManifest } = await import('./manifest.ts');
   const { checkPackNames } = await import('./read-pack.ts');
   checkPackNames(packs ?? []);
   const admin = { email: adminEmail };
-  return checkManifest({ slug, name, appId, features: feature, server, admin, packs }, 'the arguments');
+  return checkManifest(
+    { slug, name, appId, features: feature, server, admin, packs },
+    'the arguments',
+  );
 }
 
 async function isFolder(path: string): Promise<boolean> {

@@ -24,21 +24,28 @@ export interface Provisioned {
   tenant: Tenant;
   /** False when the tenant existed already; nothing was changed then. */
   created: boolean;
-  /** The users that were added, the first administrator first. Their passwords are not stored anywhere. */
+  /**
+   * The users that were added, the first administrator first. Their passwords are not stored
+   * anywhere.
+   */
   logins: { email: string; password: string }[];
 }
 
 interface FirstDatabase {
   /** True: it sends no mail, and its legacy clients get no access. */
   isIsolated?: boolean;
-  /** The last migration that its first database gets before it is filled; undefined: that of this build. */
+  /**
+   * The last migration that its first database gets before it is filled; undefined: that of
+   * this build.
+   */
   version?: string | undefined;
 }
 
 /**
- * Provisions a tenant: its row, roles and key; its login role and database, which is a copy of the template, with the
- * data of the manifest; then lets it be served. The next run completes one that was killed at any point, with
- * another database, and an incomplete tenant is never served. An existing tenant is not changed.
+ * Provisions a tenant: its row, roles and key; its login role and database, which is a copy of
+ * the template, with the data of the manifest; then lets it be served. The next run completes
+ * one that was killed at any point, with another database, and an incomplete tenant is never
+ * served. An existing tenant is not changed.
  */
 export async function provision(
   installation: Installation,
@@ -52,10 +59,13 @@ export async function provision(
     const em = (await installation.control()).em.fork();
     const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });
     if (found) await requireNotPurging(installation, found.slug);
-    if (found && found.status !== 'provisioning') return { tenant: found, created: false, logins: [] };
+    if (found && found.status !== 'provisioning') {
+      return { tenant: found, created: false, logins: [] };
+    }
 
     const server = found?.server ?? (await placeTenant(installation, manifest.server));
-    const tenant = found ?? (await insertTenant(em, installation, manifest, { server, isIsolated }));
+    const tenant =
+      found ?? (await insertTenant(em, installation, manifest, { server, isIsolated }));
     const { id, guid, slug } = tenant;
     await lockTenant(control, id, slug);
     if (found) await renewTenant(control, found, manifest, isIsolated);
@@ -65,15 +75,18 @@ export async function provision(
       logins = await populate(Object.assign(tenant, { server, databaseName }));
     };
     const placement = { server, origin: 'template', version, fill };
-    await runDatabases({ installation, control, tenant: { id, guid, slug } }, 'provision', { placement });
+    await runDatabases({ installation, control, tenant: { id, guid, slug } }, 'provision', {
+      placement,
+    });
 
     return { tenant: await findTenant(installation, slug), created: true, logins };
   });
 }
 
 /**
- * Adds the packs, entities and users of the manifest. Replaces the users that a killed run has added, because their
- * passwords are lost. A user keeps the id, to which records of the tenant may refer.
+ * Adds the packs, entities and users of the manifest. Replaces the users that a killed run has
+ * added, because their passwords are lost. A user keeps the id, to which records of the tenant
+ * may refer.
  */
 export async function populateFrom(
   installation: Installation,
@@ -83,7 +96,12 @@ export async function populateFrom(
 ): Promise<Provisioned['logins']> {
   await addPacks(installation, tenant, manifest);
   const entityIds = await makeEntities(installation, tenant, manifest);
-  const admin = { ...manifest.admin, role: 'Administrator', scope: 'All' as const, entity: undefined };
+  const admin = {
+    ...manifest.admin,
+    role: 'Administrator',
+    scope: 'All' as const,
+    entity: undefined,
+  };
   const { em } = await installation.control();
 
   return em.fork().transactional(async em => {
@@ -98,7 +116,13 @@ export async function populateFrom(
       const entityId = entity === undefined ? null : (entityIds.get(entity) ?? null);
       const password = generatePassword();
       const id = ids.get(person.email);
-      const { email } = await insertUser(em, passwords, { id, tenant, ...person, entityId, password });
+      const { email } = await insertUser(em, passwords, {
+        id,
+        tenant,
+        ...person,
+        entityId,
+        password,
+      });
       logins.push({ email, password });
     }
     return logins;
@@ -153,22 +177,35 @@ async function renewTenant(
 /** Stands for the name of its database until the tenant has one. */
 const noDatabase = (guid: string): string => `none of ${guid}`;
 
-/** Holds a tenant in its provisioning until the transaction ends. @throws {OperatorError} when it is served already */
+/**
+ * Holds a tenant in its provisioning until the transaction ends.
+ * @throws {OperatorError} when it is served already
+ */
 export async function lockProvisioning(em: EntityManager, { id, slug }: Tenant): Promise<void> {
-  const rows = await em.execute<object[]>(`select from tenants where id = ? and status = 'provisioning' for update`, [
-    id,
-  ]);
-  if (rows.length === 0) throw new OperatorError(`another run has provisioned ${slug} meanwhile: this one has stopped`);
+  const rows = await em.execute<object[]>(
+    `select from tenants where id = ? and status = 'provisioning' for update`,
+    [id],
+  );
+  if (rows.length === 0) {
+    throw new OperatorError(`another run has provisioned ${slug} meanwhile: this one has stopped`);
+  }
 }
 
 /** Applies the packs of the manifest. */
-async function addPacks(installation: Installation, tenant: Tenant, { packs: names }: Manifest): Promise<void> {
+async function addPacks(
+  installation: Installation,
+  tenant: Tenant,
+  { packs: names }: Manifest,
+): Promise<void> {
   if (names.length === 0) return;
   const packs = await Promise.all(names.map(readPack));
   await connectTenant(installation, tenant, client => applyPacks(client, packs));
 }
 
-/** Inserts the entities of the manifest, unless they exist. @returns their ids by name */
+/**
+ * Inserts the entities of the manifest, unless they exist.
+ * @returns their ids by name
+ */
 async function makeEntities(
   installation: Installation,
   tenant: Tenant,
@@ -183,7 +220,9 @@ async function makeEntities(
         [name, entityType],
       );
     }
-    const { rows } = await client.query<{ id: string; name: string }>('select id, name from entities');
+    const { rows } = await client.query<{ id: string; name: string }>(
+      'select id, name from entities',
+    );
     return new Map(rows.map(row => [row.name, Number(row.id)]));
   });
 }

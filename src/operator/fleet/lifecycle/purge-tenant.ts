@@ -2,37 +2,56 @@ import type pg from 'pg';
 import type { Tenant } from '../../../control/control-entities.ts';
 import type { ControlStatements, Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
-import { acquireLock, lockKey, lockSpaces, withLock } from '../../../lib/postgres/advisory-locks.ts';
+import {
+  acquireLock,
+  lockKey,
+  lockSpaces,
+  withLock,
+} from '../../../lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
 import type { DatabaseStep } from '../../databases/database-protocol.ts';
 import { readDatabases } from '../../databases/database-store.ts';
 import { dropCondemned, findLeftRoles, type LeftRole } from '../../databases/drop-database.ts';
-import { namesUnlessAway, readHoldings, readSessionNames } from '../../databases/foreign-objects.ts';
+import {
+  namesUnlessAway,
+  readHoldings,
+  readSessionNames,
+} from '../../databases/foreign-objects.ts';
 import { runDatabases } from '../../databases/run-databases.ts';
 import { requirePurgeable } from '../../records/purging.ts';
 import { readTenant } from '../../records/read-tenants.ts';
 import { findTenant } from '../../records/tenants.ts';
 
-/** A tenant whose databases and rows are gone. Its archives are removed after that (`removePurgedArchives`). */
+/**
+ * A tenant whose databases and rows are gone. Its archives are removed after that
+ * (`removePurgedArchives`).
+ */
 export interface PurgedTenant {
   readonly guid: string;
 }
 
 interface Options {
-  /** True: its archives stay, as the operator wants; false: they are recorded as left until they are removed. */
+  /**
+   * True: its archives stay, as the operator wants; false: they are recorded as left until they
+   * are removed.
+   */
   readonly keepsArchives: boolean;
-  /** Called for each login role that somebody has granted rights in other databases: it stays, without a password. */
+  /**
+   * Called for each login role that somebody has granted rights in other databases: it stays,
+   * without a password.
+   */
   readonly onLeft?: (role: LeftRole) => void;
   /** Called before each step. */
   readonly onStep?: (step: DatabaseStep) => void;
 }
 
 /**
- * Removes a deleted tenant, or one whose provisioning was never completed, permanently: all of its databases and login
- * roles, and its rows in the control database, except for one row in `purged_tenants`; not its archives. It can be run
- * again after it was killed at any point. Afterwards the slug is free; the names of the databases are never used again.
- * From its first step on nothing brings the tenant back.
+ * Removes a deleted tenant, or one whose provisioning was never completed, permanently: all of
+ * its databases and login roles, and its rows in the control database, except for one row in
+ * `purged_tenants`; not its archives. It can be run again after it was killed at any point.
+ * Afterwards the slug is free; the names of the databases are never used again. From its first
+ * step on nothing brings the tenant back.
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
  */
 export function purgeTenant(
@@ -54,10 +73,13 @@ export function purgeTenant(
     const databases = await readDatabases(control, id, ['reserved', 'filled', 'kept', 'current']);
     const condemned = await readDatabases(control, id, ['condemned']);
     const context = { installation, control, tenant: { id, guid: tenant.guid, slug } };
-    for (const target of databases)
+    for (const target of databases) {
       await runDatabases(context, 'drop', { target }, { onStep: (_, step) => onStep(step) });
+    }
     await dropCondemned(installation, control, context.tenant);
-    for (const left of await findLeftRoles(installation, [...databases, ...condemned])) onLeft(left);
+    for (const left of await findLeftRoles(installation, [...databases, ...condemned])) {
+      onLeft(left);
+    }
 
     await forget(control, tenant, keepsArchives);
 
@@ -65,7 +87,10 @@ export function purgeTenant(
   });
 }
 
-/** Removes the rows of a tenant from the control database, except for one row in `purged_tenants`. */
+/**
+ * Removes the rows of a tenant from the control database, except for one row in
+ * `purged_tenants`.
+ */
 async function forget(
   client: pg.Client,
   { id, guid }: Pick<Tenant, 'id' | 'guid'>,
@@ -77,14 +102,22 @@ async function forget(
           select id, guid, slug, name, database_name, created_at, clock_timestamp(), $2 from tenants where id = $1`,
       [id, keepsArchives ? 'kept' : 'left'],
     );
-    await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
-    await client.query(`delete from tenant_databases where tenant_id = $1 and state = 'gone'`, [id]);
+    await client.query(
+      `update operator_actions set arguments = '{}', error = null where tenant_guid = $1`,
+      [guid],
+    );
+    await client.query(`delete from tenant_databases where tenant_id = $1 and state = 'gone'`, [
+      id,
+    ]);
     await client.query('delete from tenants where id = $1', [id]);
   });
 }
 
 /** Returns the tenants with this slug that are purged, and whose archives are left. */
-export async function findLeftArchives({ statements }: ControlStatements, slug: string): Promise<PurgedTenant[]> {
+export async function findLeftArchives(
+  { statements }: ControlStatements,
+  slug: string,
+): Promise<PurgedTenant[]> {
   return statements.execute(
     `select guid from purged_tenants
       where slug = ? and archives = 'left' and not exists (select from tenants t where t.slug = purged_tenants.slug)
@@ -101,7 +134,10 @@ interface PurgePlan {
   database: string | null;
   server: string | null;
   users: number;
-  /** What somebody else has made in its databases, and sessions of others there, each with the name of the database. */
+  /**
+   * What somebody else has made in its databases, and sessions of others there, each with the
+   * name of the database.
+   */
   holds: string[];
   /** Those that the last run saw in the target. */
   archives: number;
@@ -112,8 +148,9 @@ interface PurgePlan {
  * @throws {OperatorError} when `purgeTenant` would refuse it
  */
 export async function planPurge(installation: Installation, slug: string): Promise<PurgePlan> {
-  if ((await findLeftArchives(installation, slug)).length > 0)
+  if ((await findLeftArchives(installation, slug)).length > 0) {
     return { slug, guid: '', database: null, server: null, users: 0, holds: [], archives: 0 };
+  }
   const tenant = await readTenant(installation, slug);
   requirePurgeable(tenant);
   const { guid, id, database, server } = tenant;
@@ -123,13 +160,27 @@ export async function planPurge(installation: Installation, slug: string): Promi
     [id, guid],
   );
   const holds = await listHeld(installation, id);
-  return { slug, guid, database, server, users: counts?.users ?? 0, holds, archives: counts?.archives ?? 0 };
+  return {
+    slug,
+    guid,
+    database,
+    server,
+    users: counts?.users ?? 0,
+    holds,
+    archives: counts?.archives ?? 0,
+  };
 }
 
 async function listHeld(installation: Installation, tenantId: number): Promise<string[]> {
   return withConnection(installation.controlUrl, async control => {
     const held: string[] = [];
-    for (const each of await readDatabases(control, tenantId, ['reserved', 'filled', 'kept', 'current', 'condemned'])) {
+    for (const each of await readDatabases(control, tenantId, [
+      'reserved',
+      'filled',
+      'kept',
+      'current',
+      'condemned',
+    ])) {
       const names = await namesUnlessAway(async () => [
         ...(await readHoldings(installation, each, undefined)).all,
         ...(await readSessionNames(installation, each)),

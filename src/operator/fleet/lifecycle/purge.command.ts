@@ -8,20 +8,25 @@ import type { LeftRole } from '../../databases/drop-database.ts';
 /** The purge that removes the archives of a tenant, too. */
 const purge = defineOperation({
   name: 'purge',
-  description: 'remove a deleted tenant permanently: databases, login roles, keys, users, sessions, and its archives',
+  description:
+    'remove a deleted tenant permanently: databases, login roles, keys, users, sessions, and its archives',
   fields: {
     slug: argument('slug'),
-    keepArchives: flag('its archives stay in the target, and whoever has the identity can read them', {
-      label: 'Keep its archives',
-      isAdvanced: true,
-    }),
+    keepArchives: flag(
+      'its archives stay in the target, and whoever has the identity can read them',
+      {
+        label: 'Keep its archives',
+        isAdvanced: true,
+      },
+    ),
   },
   examples: ['purge acme --reason "30 days after the end of the contract"'],
   help: `Databases and rows go first, then the archives. What the target refuses to remove is named, and doctor lists it until it is
 gone; each run goes on removing it. Run the purge again after an interruption of any kind. Copies that are elsewhere are not
 removed: those that somebody has made of the target, and archives of the control database, which have the names of the people
 until BACKUP_KEEP removes them.`,
-  exitCodes: '0 when nothing of the tenant is left, 1 when the target still has archives of it, 2 for wrong usage',
+  exitCodes:
+    '0 when nothing of the tenant is left, 1 when the target still has archives of it, 2 for wrong usage',
   effect: 'destroys',
   async plan({ slug, keepArchives }, { installation }) {
     const { planPurge } = await import('./purge-tenant.ts');
@@ -60,7 +65,9 @@ until BACKUP_KEEP removes them.`,
     const outcomes: PurgedArchives[] = [];
     for (const { guid } of purged) {
       const isKept = keepArchives && left.length === 0;
-      outcomes.push(isKept ? keptArchives(target) : await removePurgedArchives(installation, target, guid));
+      outcomes.push(
+        isKept ? keptArchives(target) : await removePurgedArchives(installation, target, guid),
+      );
     }
 
     output.result({ slug, status: 'purged', archives: outcomes }, () =>
@@ -76,7 +83,10 @@ function keptArchives(target: Target | undefined): PurgedArchives {
   return { state: 'kept', target: target?.description ?? null, removed: 0, left: [], error: null };
 }
 
-/** @returns undefined when this installation has no target @throws {OperatorError} when its setting is wrong */
+/**
+ * @returns undefined when this installation has no target
+ * @throws {OperatorError} when its setting is wrong
+ */
 async function openConfiguredTarget(): Promise<Target | undefined> {
   const { readConfig } = await import('../../../lib/config/config.ts');
   const { openTarget } = await import('../../backup/target/open-target.ts');
@@ -88,13 +98,19 @@ async function openConfiguredTarget(): Promise<Target | undefined> {
 const maxNamed = 10;
 
 function purgeText(slug: string, { state, target, removed, left, error }: PurgedArchives): string {
-  if (state === 'kept') return `${slug} is purged. Its archives stay in ${target ?? 'their target'}, as you wanted.`;
-  if (state === 'removed' && removed === 0) return `${slug} is purged. ${target ?? 'No target'} has no archive of it.`;
-  if (state === 'removed')
+  if (state === 'kept') {
+    return `${slug} is purged. Its archives stay in ${target ?? 'their target'}, as you wanted.`;
+  }
+  if (state === 'removed' && removed === 0) {
+    return `${slug} is purged. ${target ?? 'No target'} has no archive of it.`;
+  }
+  if (state === 'removed') {
     return `${slug} is purged, and so is what ${target} had of it: ${countText(removed, 'archive')}.`;
+  }
 
   const names =
-    left.slice(0, maxNamed).join(', ') + (left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '');
+    left.slice(0, maxNamed).join(', ') +
+    (left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '');
   return (
     `${slug} is purged, but its archives are not all removed (${error}): ` +
     `${names || `nobody knows what ${target ?? 'the target'} still has`}. Each run goes on removing them, and doctor ` +

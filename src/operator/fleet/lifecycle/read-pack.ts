@@ -31,23 +31,40 @@ export interface Pack {
   readonly key: string;
 }
 
-/** Reads a pack. @throws {OperatorError} when its rows do not have the checksum in the file */
+/**
+ * Reads a pack.
+ * @throws {OperatorError} when its rows do not have the checksum in the file
+ */
 export async function readPack(name: PackName): Promise<Pack> {
-  const content = await readFile(new URL(`../../../../tenants/packs/${name}.json`, import.meta.url), 'utf8');
-  const file = JSON.parse(content) as Pick<Pack, 'title' | 'edition' | 'source' | 'sha256' | 'rows'>;
+  const content = await readFile(
+    new URL(`../../../../tenants/packs/${name}.json`, import.meta.url),
+    'utf8',
+  );
+  const file = JSON.parse(content) as Pick<
+    Pack,
+    'title' | 'edition' | 'source' | 'sha256' | 'rows'
+  >;
   const sha256 = createHash('sha256').update(JSON.stringify(file.rows)).digest('hex');
-  if (sha256 !== file.sha256)
+  if (sha256 !== file.sha256) {
     throw new OperatorError(
       `The rows of tenants/packs/${name}.json have the SHA-256 ${sha256}, and the file says ${file.sha256}. ` +
         'Get the file of this build again',
     );
+  }
   return { name, ...file, ...tables[name] };
 }
 
-/** Checks the names of packs. Without names: all packs. @throws {OperatorError} that lists the packs */
+/**
+ * Checks the names of packs. Without names: all packs.
+ * @throws {OperatorError} that lists the packs
+ */
 export function checkPackNames(names: readonly string[]): PackName[] {
   const unknown = names.find(name => !Object.hasOwn(tables, name));
-  if (unknown !== undefined)
-    throw new OperatorError(`There is no pack "${unknown}". The packs are ${packNames.join(', ')}`, { usage: true });
+  if (unknown !== undefined) {
+    throw new OperatorError(
+      `There is no pack "${unknown}". The packs are ${packNames.join(', ')}`,
+      { usage: true },
+    );
+  }
   return packNames.filter(name => names.length === 0 || names.includes(name));
 }

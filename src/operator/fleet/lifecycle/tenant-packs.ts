@@ -10,7 +10,10 @@ import { type ComparedRow, comparePack } from './compare-pack.ts';
 import type { PackName } from './pack-names.ts';
 import { type Pack, readPack } from './read-pack.ts';
 
-/** Compares packs with the data of a tenant. @throws {OperatorError} when the tenant has no data to compare */
+/**
+ * Compares packs with the data of a tenant.
+ * @throws {OperatorError} when the tenant has no data to compare
+ */
 export async function compareTenantPacks(
   installation: Installation,
   slug: string,
@@ -28,7 +31,8 @@ export async function compareTenantPacks(
 
 /**
  * Adds what a tenant lacks of packs, and makes every process read the tenant's data again.
- * @throws {OperatorError} when the tenant is deleted or not at the version of this build, or a table is full
+ * @throws {OperatorError} when the tenant is deleted or not at the version of this build, or a
+ *   table is full
  */
 export async function applyTenantPacks(
   installation: Installation,
@@ -40,16 +44,25 @@ export async function applyTenantPacks(
   return withLock(installation.controlUrl, lockSpaces.tenant, id, async control => {
     const tenant = await findTenant(installation, slug);
     await requireComparable(tenant);
-    if (tenant.status === 'deleted')
-      throw new OperatorError(`${slug} is deleted. Restore it first: bin/backoffice restore ${slug}`);
+    if (tenant.status === 'deleted') {
+      throw new OperatorError(
+        `${slug} is deleted. Restore it first: bin/backoffice restore ${slug}`,
+      );
+    }
     const applied = await connectTenant(installation, tenant, client => applyPacks(client, packs));
-    await control.query('select pg_notify($1, $2)', [changeChannel, `${changeTopics.responses}:${tenant.guid}`]);
+    await control.query('select pg_notify($1, $2)', [
+      changeChannel,
+      `${changeTopics.responses}:${tenant.guid}`,
+    ]);
     return applied;
   });
 }
 
 async function requireComparable(tenant: Tenant): Promise<void> {
-  if (tenant.status === 'provisioning')
-    throw new OperatorError(`${tenant.slug} is not ready yet. Run its tenant provision command again`);
+  if (tenant.status === 'provisioning') {
+    throw new OperatorError(
+      `${tenant.slug} is not ready yet. Run its tenant provision command again`,
+    );
+  }
   await requireTenantHead(tenant);
 }

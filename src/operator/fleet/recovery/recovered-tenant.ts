@@ -20,18 +20,26 @@ interface RecoveredOptions {
   readonly url: string;
   /** The names that the database may have there. */
   readonly names: readonly string[];
-  /** The moment that the server has been recovered to, in the form of PostgreSQL, if that is known. */
+  /**
+   * The moment that the server has been recovered to, in the form of PostgreSQL, if that is
+   * known.
+   */
   readonly at?: string | undefined;
-  /** What the data is, for people; by default, it names the database and the time of its last change. */
+  /**
+   * What the data is, for people; by default, it names the database and the time of its last
+   * change.
+   */
   readonly description?: string;
   /** Called at the beginning of each step, with its name. */
   readonly onStep: (step: string) => void;
 }
 
 /**
- * Runs `restore` on the data that a tenant has on a recovered server, in one snapshot. Its database is found by its
- * names, and recognised by its stamp, also if a run was exchanging it then.
- * @throws {OperatorError} when the server has no database of the tenant, or was not recovered to the moment
+ * Runs `restore` on the data that a tenant has on a recovered server, in one snapshot. Its
+ * database is found by its names, and recognised by its stamp, also if a run was exchanging it
+ * then.
+ * @throws {OperatorError} when the server has no database of the tenant, or was not recovered
+ *   to the moment
  */
 export async function restoreRecovered<T>(
   source: Tenant,
@@ -46,7 +54,9 @@ export async function restoreRecovered<T>(
     if (at !== undefined) await requireRecoveredTo(from, at, lastChange);
     onStep(`copying ${source.slug} from ${database}`);
     return restore({
-      description: description ?? `recovered ${database}, last change ${lastChange?.toISOString() ?? 'unknown'}`,
+      description:
+        description ??
+        `recovered ${database}, last change ${lastChange?.toISOString() ?? 'unknown'}`,
       schemaVersion: applied.at(-1) ?? '',
       fill: target => copyTables(from, target, identityTables),
     });
@@ -54,11 +64,15 @@ export async function restoreRecovered<T>(
 }
 
 /**
- * Checks what a server shows of the moment that it has been recovered to. A service that recovers servers by itself
- * shows less than PostgreSQL does.
+ * Checks what a server shows of the moment that it has been recovered to. A service that
+ * recovers servers by itself shows less than PostgreSQL does.
  * @throws {OperatorError} when it still recovers, or was recovered to another moment
  */
-export async function requireRecoveredTo(from: pg.Client, at: string, lastChange: Date | undefined): Promise<void> {
+export async function requireRecoveredTo(
+  from: pg.Client,
+  at: string,
+  lastChange: Date | undefined,
+): Promise<void> {
   const { rows } = await from.query<{ recovers: boolean; other: string | null }>(
     `select pg_is_in_recovery() and pg_get_wal_replay_pause_state() <> 'paused' as recovers,
             (select setting from pg_settings
@@ -66,18 +80,26 @@ export async function requireRecoveredTo(from: pg.Client, at: string, lastChange
     [at],
   );
   const wrong = 'The server whose URL RECOVERY_COMMAND has printed';
-  if (rows[0]?.recovers) throw new OperatorError(`${wrong} is still recovering: nothing was changed`);
-  if (rows[0]?.other)
-    throw new OperatorError(`${wrong} was recovered to ${rows[0].other}, not to ${at}: nothing was changed`);
-  if (lastChange && lastChange > parseMoment(at).date)
+  if (rows[0]?.recovers) {
+    throw new OperatorError(`${wrong} is still recovering: nothing was changed`);
+  }
+  if (rows[0]?.other) {
+    throw new OperatorError(
+      `${wrong} was recovered to ${rows[0].other}, not to ${at}: nothing was changed`,
+    );
+  }
+  if (lastChange && lastChange > parseMoment(at).date) {
     throw new OperatorError(
       `${wrong} has a change of ${lastChange.toISOString()}, which is later than ${at}: nothing was changed`,
     );
+  }
 }
 
 /** Returns the time of the newest entry of the audit log: about that of the last change. */
 async function readLastChange(from: pg.Client): Promise<Date | undefined> {
-  const { rows } = await from.query<{ at: Date }>('select created_at as at from audit_log order by id desc limit 1');
+  const { rows } = await from.query<{ at: Date }>(
+    'select created_at as at from audit_log order by id desc limit 1',
+  );
   return rows[0]?.at;
 }
 
@@ -90,8 +112,14 @@ export async function namesOf({ statements }: Installation, { id }: Tenant): Pro
   return rows.map(({ name }) => name);
 }
 
-/** @throws {OperatorError} unless exactly one of the databases with these names is the tenant's */
-async function findRecovered(url: string, { slug, guid }: Tenant, names: readonly string[]): Promise<string> {
+/**
+ * @throws {OperatorError} unless exactly one of the databases with these names is the tenant's
+ */
+async function findRecovered(
+  url: string,
+  { slug, guid }: Tenant,
+  names: readonly string[],
+): Promise<string> {
   const present = await onRecoveredServer(url, 'postgres', async client => {
     const { rows } = await client.query<{ name: string }>(
       'select datname as name from pg_database where datname = any ($1) order by 1',
@@ -104,20 +132,23 @@ async function findRecovered(url: string, { slug, guid }: Tenant, names: readonl
   const [own = '', ...others] = found.open.length > 0 ? found.open : found.closed;
   if (own !== '' && others.length === 0) return own;
   const none = `The recovered server has no database of ${slug} that can be read: nothing was changed`;
-  if (own !== '')
+  if (own !== '') {
     throw new OperatorError(
       `The recovered server has several closed databases of ${slug}, and none that served it: ` +
         `${found.closed.join(', ')}. Recover to another moment`,
     );
-  if (found.foreign.length > 0)
+  }
+  if (found.foreign.length > 0) {
     throw new OperatorError(
       `${none}. Its database ${found.foreign.join(', ')} belongs to another tenant, or to another installation`,
     );
-  if (found.unreadable.length > 0)
+  }
+  if (found.unreadable.length > 0) {
     throw new OperatorError(
       `${none}. Its database ${found.unreadable.join(', ')} accepts no connections: it was being made or dropped at that ` +
         'moment, or was not recovered. Recover to another moment',
     );
+  }
   throw new OperatorError(
     `${none}. It is a copy of another server, or of a moment at which ${slug} was not there. ` +
       `The names that were looked for: ${names.join(', ')}`,
@@ -126,7 +157,9 @@ async function findRecovered(url: string, { slug, guid }: Tenant, names: readonl
 
 type Kind = 'open' | 'closed' | 'foreign' | 'unreadable';
 
-/** SQLSTATEs of a database that is being made or dropped, or whose files are missing or zeros. */
+/**
+ * SQLSTATEs of a database that is being made or dropped, or whose files are missing or zeros.
+ */
 const unreadable = /^(55000|3D000|58...|XX...)$/;
 
 async function kindOf(url: string, name: string, tenant: string): Promise<Kind> {
@@ -144,9 +177,9 @@ async function kindOf(url: string, name: string, tenant: string): Promise<Kind> 
 const readOnlySettings = { ...canonicalTextSettings, default_transaction_read_only: 'on' };
 
 /**
- * Runs `work` on a database of a server on which a recovered copy of a server of the installation runs, in one
- * snapshot. Nothing is written there. The connection does not count against the connection budget: the service does not
- * use that server.
+ * Runs `work` on a database of a server on which a recovered copy of a server of the
+ * installation runs, in one snapshot. Nothing is written there. The connection does not count
+ * against the connection budget: the service does not use that server.
  * @param url of any database of the server, with a login that may read all tables
  * @throws {OperatorError} when the server cannot be used
  */
@@ -155,7 +188,9 @@ export async function onRecoveredServer<T>(
   database: string,
   work: (client: pg.Client) => Promise<T>,
 ): Promise<T> {
-  const client = new SessionClient(connectionConfig(databaseUrl(url, database), 'operator', readOnlySettings));
+  const client = new SessionClient(
+    connectionConfig(databaseUrl(url, database), 'operator', readOnlySettings),
+  );
   client.on('error', () => {}); // the running query rejects
   try {
     await client.connect().catch(cause => {

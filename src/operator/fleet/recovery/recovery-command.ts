@@ -7,8 +7,9 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { errorText } from '../../command/texts.ts';
 
 /**
- * Runs `RECOVERY_COMMAND` with arguments that no shell reads, and `work` on the server whose URL it prints. Then, or
- * when this process ends, however that ends, the standard input of the command closes, and the command cleans up.
+ * Runs `RECOVERY_COMMAND` with arguments that no shell reads, and `work` on the server whose
+ * URL it prints. Then, or when this process ends, however that ends, the standard input of the
+ * command closes, and the command cleans up.
  * @param command path of the program
  * @throws {OperatorError} with the sentence that the command has printed in place of a URL
  */
@@ -33,7 +34,11 @@ export async function withRecoveryCommand<T>(
   }
 }
 
-/** Runs `RECOVERY_COMMAND --list <server>`. @returns the lines that it prints @throws {OperatorError} when it fails */
+/**
+ * Runs `RECOVERY_COMMAND --list <server>`.
+ * @returns the lines that it prints
+ * @throws {OperatorError} when it fails
+ */
 export async function listMoments(command: string, server: string): Promise<string[]> {
   const running = start(command, ['--list', server]);
   running.child.stdin?.end();
@@ -47,7 +52,10 @@ interface Running {
   readonly firstLine: Promise<string>;
   /** Resolves when the command itself has ended, or could not be run. */
   readonly exited: Promise<unknown>;
-  /** Resolves when the command has ended, and every program that it has started and whose output this process reads. */
+  /**
+   * Resolves when the command has ended, and every program that it has started and whose output
+   * this process reads.
+   */
   readonly ended: Promise<unknown>;
   output(): string;
   /** Says why the command did not do what was asked for, without any URL. */
@@ -57,16 +65,20 @@ interface Running {
 const maxOutput = 10_000;
 
 function start(command: string, args: readonly string[]): Running {
-  // In a process group of its own: Ctrl-C in a terminal ends this process, and the command then cleans up.
+  // In a process group of its own: Ctrl-C in a terminal ends this process, and the command then
+  // cleans up.
   const child = spawn(command, args, { stdio: 'pipe', detached: true, env: withoutSecrets() });
   const texts = { stdout: '', stderr: '' };
   let failure: unknown;
   const { promise: firstLine, resolve } = Promise.withResolvers<string>();
-  for (const name of ['stdout', 'stderr'] as const)
+  for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (text: string) => {
       texts[name] = (texts[name] + text).slice(-maxOutput);
-      if (name === 'stdout' && texts.stdout.includes('\n')) resolve(texts.stdout.split('\n')[0]?.trim() ?? '');
+      if (name === 'stdout' && texts.stdout.includes('\n')) {
+        resolve(texts.stdout.split('\n')[0]?.trim() ?? '');
+      }
     });
+  }
   child.stdin.on('error', () => {}); // it has ended
   child.on('error', error => {
     failure = error;
@@ -74,7 +86,10 @@ function start(command: string, args: readonly string[]): Running {
   const outcome = (): string => {
     if (failure) return `${command} cannot be run (${errorText(failure)})`;
     const text = errorText(texts.stdout) || errorText(texts.stderr.trim().split('\n').at(-1) ?? '');
-    return text || `${command} has printed no URL, and has ended with ${child.signalCode ?? `code ${child.exitCode}`}`;
+    return (
+      text ||
+      `${command} has printed no URL, and has ended with ${child.signalCode ?? `code ${child.exitCode}`}`
+    );
   };
   return {
     child,

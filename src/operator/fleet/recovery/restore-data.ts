@@ -5,7 +5,10 @@ import type { Context } from '../../command/operation.ts';
 import { option, optionalSecret } from '../../command/operation-fields.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
 
-/** The field of a command that reads the URL of a recovered server, which holds a password, from stdin. */
+/**
+ * The field of a command that reads the URL of a recovered server, which holds a password, from
+ * stdin.
+ */
 export const fromField = optionalSecret(
   'URL of the recovered server',
   '--from',
@@ -14,32 +17,52 @@ export const fromField = optionalSecret(
 );
 
 /** How the field appears that names a moment of earlier data. */
-export const momentField = { label: 'Moment', kind: 'time', needs: 'RECOVERY_COMMAND', isAdvanced: true } as const;
+export const momentField = {
+  label: 'Moment',
+  kind: 'time',
+  needs: 'RECOVERY_COMMAND',
+  isAdvanced: true,
+} as const;
 
-/** The field of a command that takes an archive although nobody can prove who has written it. */
+/**
+ * The field of a command that takes an archive although nobody can prove who has written it.
+ */
 export const withoutMacField = option(
   '<slug>',
   'its key is lost: nobody knows who has written the archive. Type the slug of the tenant',
   { label: 'Without a proof of its writer', isAdvanced: true },
 );
 
-/** Which data of a tenant is restored (that of an archive, of a recovered server, or of a moment), and where. */
+/**
+ * Which data of a tenant is restored (that of an archive, of a recovered server, or of a
+ * moment), and where.
+ */
 export interface RestoredMoment {
   at: string | undefined;
   archive: string | undefined;
   from: string | undefined;
-  /** The slug, as the operator typed it: also an archive of which nobody knows who has written it. */
+  /**
+   * The slug, as the operator typed it: also an archive of which nobody knows who has written
+   * it.
+   */
   withoutMac?: string | undefined;
   /** True if it takes the place of a lost database. */
   lost?: boolean;
 }
 
 /** @throws {OperatorError} when data are chosen in several ways */
-export function requireOneChoice({ at, archive, from, withoutMac }: Omit<RestoredMoment, 'lost'>): void {
-  if ([at, archive, from].filter(value => value !== undefined).length > 1)
+export function requireOneChoice({
+  at,
+  archive,
+  from,
+  withoutMac,
+}: Omit<RestoredMoment, 'lost'>): void {
+  if ([at, archive, from].filter(value => value !== undefined).length > 1) {
     throw new OperatorError('Give one of --at, --archive and --from', { usage: true });
-  if (withoutMac !== undefined && archive === undefined)
+  }
+  if (withoutMac !== undefined && archive === undefined) {
     throw new OperatorError('Give --without-mac together with --archive', { usage: true });
+  }
 }
 
 /** Data of a tenant that can be restored. */
@@ -57,8 +80,8 @@ interface Told {
 }
 
 /**
- * Returns the chosen data of a tenant; without a choice, that of its newest archive. Neither checks an archive nor
- * recovers a server.
+ * Returns the chosen data of a tenant; without a choice, that of its newest archive. Neither
+ * checks an archive nor recovers a server.
  */
 export async function chooseData(
   installation: Installation,
@@ -78,8 +101,15 @@ export async function chooseData(
   if (from !== undefined) {
     const { namesOf, restoreRecovered } = await import('./recovered-tenant.ts');
     const { parseServerUrl } = await import('../../records/parse-server-url.ts');
-    const options = { url: parseServerUrl(from), names: await namesOf(installation, source), onStep };
-    return { description: 'a recovered server', restore: work => restoreRecovered(source, options, work) };
+    const options = {
+      url: parseServerUrl(from),
+      names: await namesOf(installation, source),
+      onStep,
+    };
+    return {
+      description: 'a recovered server',
+      restore: work => restoreRecovered(source, options, work),
+    };
   }
 
   const { findArchive, restoreArchive } = await import('../../backup/restore/restore-archive.ts');
@@ -111,5 +141,9 @@ export async function restoreData<T>(
     restoredFrom = data.description;
     return restore(data);
   });
-  return { restored, restoredFrom, seconds: Math.round((performance.now() - startedAt) / 10) / 100 };
+  return {
+    restored,
+    restoredFrom,
+    seconds: Math.round((performance.now() - startedAt) / 10) / 100,
+  };
 }

@@ -38,9 +38,10 @@ interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal' | 'tr
 }
 
 /**
- * Restores every tenant, or every tenant of a server, whose database its server does not have, from the newest archive:
- * the login role, the database and the data; and prints what becomes of each. A tenant whose database exists stays as
- * it is. A tenant that fails does not stop the others; the next run takes those that are left.
+ * Restores every tenant, or every tenant of a server, whose database its server does not have,
+ * from the newest archive: the login role, the database and the data; and prints what becomes
+ * of each. A tenant whose database exists stays as it is. A tenant that fails does not stop the
+ * others; the next run takes those that are left.
  */
 export async function restoreLostTenants(
   { installation, ...context }: Reporting,
@@ -50,7 +51,11 @@ export async function restoreLostTenants(
   // Without an identity, all of them would fail with the same sentence.
   if (lost.some(({ found }) => found)) await readTenantKeys(installation, isKeyLost);
 
-  const options = { destination: '--lost', isOneOfMany: true, warn: (text: string) => context.output.warn(text) };
+  const options = {
+    destination: '--lost',
+    isOneOfMany: true,
+    warn: (text: string) => context.output.warn(text),
+  };
   const restore = async ({ tenant, found }: Lost): Promise<LostTenant> => {
     const { ms, error } = await timed(async () => {
       if (!found) throw new OperatorError('it has no archive');
@@ -59,7 +64,12 @@ export async function restoreLostTenants(
       );
     });
 
-    return { ...summaryOf({ tenant, found }), state: error === null ? 'restored' : 'failed', ms, error };
+    return {
+      ...summaryOf({ tenant, found }),
+      state: error === null ? 'restored' : 'failed',
+      ms,
+      error,
+    };
   };
   return reportOutcomes(context, { hasFailed, text: outcomeText }, observers =>
     runFleet(lost, fleetTasks(concurrency), observers, restore),
@@ -72,8 +82,14 @@ function outcomeText({ slug, state, snapshotAt, ms, error }: LostTenant): string
     : `${slug}: failed: ${error}`;
 }
 
-/** Runs `restore --lost` of every tenant, or of those of a server. @returns false when one has failed */
-export async function restoreLostFleet({ server, concurrency }: Options, context: Reporting): Promise<boolean> {
+/**
+ * Runs `restore --lost` of every tenant, or of those of a server.
+ * @returns false when one has failed
+ */
+export async function restoreLostFleet(
+  { server, concurrency }: Options,
+  context: Reporting,
+): Promise<boolean> {
   const startedAt = performance.now();
   const tenants = await restoreLostTenants(context, { concurrency, server });
   const failed = tenants.filter(hasFailed).length;
@@ -84,13 +100,18 @@ export async function restoreLostFleet({ server, concurrency }: Options, context
     tenants.length === 0
       ? 'No database is lost.'
       : `${countText(restored, 'tenant')} restored, ${failed} failed, in ${seconds} s.` +
-        (failed > 0 ? ` Run it again for those that failed: bin/backoffice restore --lost ${scope}` : ''),
+        (failed > 0
+          ? ` Run it again for those that failed: bin/backoffice restore --lost ${scope}`
+          : ''),
   );
   return failed === 0;
 }
 
 /** Returns what `restoreLostFleet` would do, and changes nothing. */
-export async function planLostFleet(installation: Installation, server: string | undefined): Promise<Plan> {
+export async function planLostFleet(
+  installation: Installation,
+  server: string | undefined,
+): Promise<Plan> {
   const planned = (await findLost(installation, server, false)).map(summaryOf);
   return {
     document: planned,
@@ -106,16 +127,32 @@ interface Lost {
   readonly found: FoundArchive | undefined;
 }
 
-function summaryOf({ tenant: { slug }, found }: Lost): Pick<LostTenant, 'slug' | 'archive' | 'snapshotAt'> {
-  return { slug, archive: found?.archive.name ?? null, snapshotAt: found?.archive.time.toISOString() ?? null };
+function summaryOf({
+  tenant: { slug },
+  found,
+}: Lost): Pick<LostTenant, 'slug' | 'archive' | 'snapshotAt'> {
+  return {
+    slug,
+    archive: found?.archive.name ?? null,
+    snapshotAt: found?.archive.time.toISOString() ?? null,
+  };
 }
 
-/** Returns the tenants without a begun purge whose databases are missing, with their newest archives. */
-async function findLost(installation: Installation, server: string | undefined, isKeyLost: boolean): Promise<Lost[]> {
+/**
+ * Returns the tenants without a begun purge whose databases are missing, with their newest
+ * archives.
+ */
+async function findLost(
+  installation: Installation,
+  server: string | undefined,
+  isKeyLost: boolean,
+): Promise<Lost[]> {
   const { control, servers } = installation;
   const em = (await control()).em.fork();
   if (server !== undefined) await findServer(installation, server);
-  const purging = await em.execute<{ id: number }[]>('select id::float8 from tenants where purging_at is not null');
+  const purging = await em.execute<{ id: number }[]>(
+    'select id::float8 from tenants where purging_at is not null',
+  );
   const tenants = await em.find(
     Tenant,
     {
@@ -126,7 +163,7 @@ async function findLost(installation: Installation, server: string | undefined, 
     { populate: ['server'], orderBy: { slug: 'asc' } },
   );
   const existing = new Map<number, Set<string> | undefined>();
-  for (const server of new Set(tenants.map(tenant => tenant.server)))
+  for (const server of new Set(tenants.map(tenant => tenant.server))) {
     existing.set(
       server.id,
       await withConnection(servers.adminUrl(server), async client => {
@@ -136,8 +173,12 @@ async function findLost(installation: Installation, server: string | undefined, 
         return new Set(rows.map(({ name }) => name));
       }).catch(() => undefined),
     );
-  const missing = tenants.filter(tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName));
-  const archives = missing.length > 0 ? await findNewestArchives(installation, missing, isKeyLost) : new Map();
+  }
+  const missing = tenants.filter(
+    tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName),
+  );
+  const archives =
+    missing.length > 0 ? await findNewestArchives(installation, missing, isKeyLost) : new Map();
 
   return missing.map(tenant => ({ tenant, found: archives.get(tenant.guid) }));
 }

@@ -18,8 +18,9 @@ interface MomentOptions {
 }
 
 /**
- * Runs `restore` on the data that a tenant had at a moment: `RECOVERY_COMMAND` recovers its server of then to it. Every
- * transaction that was committed by then is there, and no later one.
+ * Runs `restore` on the data that a tenant had at a moment: `RECOVERY_COMMAND` recovers its
+ * server of then to it. Every transaction that was committed by then is there, and no later
+ * one.
  * @throws {OperatorError} with the reason of the command, when the moment cannot be had
  */
 export async function restoreToMoment<T>(
@@ -34,16 +35,26 @@ export async function restoreToMoment<T>(
   await archiveUntilNow(installation.servers.adminUrl(server));
   onStep(`recovering ${server.name} of ${at}`);
   return withRecoveryCommand(program, [server.name, database, moment.text], url => {
-    return restoreRecovered(source, { url, names: [database], at: moment.text, description: at, onStep }, restore);
+    return restoreRecovered(
+      source,
+      { url, names: [database], at: moment.text, description: at, onStep },
+      restore,
+    );
   });
 }
 
-/** @throws {OperatorError} when the moment is none, or before the tenant, or `RECOVERY_COMMAND` is not set */
+/**
+ * @throws {OperatorError} when the moment is none, or before the tenant, or `RECOVERY_COMMAND`
+ *   is not set
+ */
 export function requireMoment(source: Tenant, at: string) {
   const moment = parseMoment(at);
   const program = recoveryCommand();
-  if (moment.date < source.createdAt)
-    throw new OperatorError(`${source.slug} did not exist then: it was made at ${source.createdAt.toISOString()}`);
+  if (moment.date < source.createdAt) {
+    throw new OperatorError(
+      `${source.slug} did not exist then: it was made at ${source.createdAt.toISOString()}`,
+    );
+  }
   return { moment, program };
 }
 
@@ -53,7 +64,11 @@ interface Place {
 }
 
 /** Returns where the database of a tenant was at a moment. */
-async function placeAt({ control, statements }: Installation, tenant: Tenant, at: string): Promise<Place> {
+async function placeAt(
+  { control, statements }: Installation,
+  tenant: Tenant,
+  at: string,
+): Promise<Place> {
   const [former] = await statements.execute<{ server: number; database: string }[]>(
     `select server_id as server, database_name as database from tenant_databases
       where tenant_id = ? and current_during @> ?::timestamptz`,
@@ -72,10 +87,14 @@ export interface MomentRange {
 }
 
 /**
- * Asks `RECOVERY_COMMAND` to which moments the servers that a tenant is on or was on can be recovered.
+ * Asks `RECOVERY_COMMAND` to which moments the servers that a tenant is on or was on can be
+ * recovered.
  * @throws {OperatorError} with the reason of the command, when it knows none
  */
-export async function readMoments({ statements }: Installation, { id }: Tenant): Promise<MomentRange[]> {
+export async function readMoments(
+  { statements }: Installation,
+  { id }: Tenant,
+): Promise<MomentRange[]> {
   const program = recoveryCommand();
   const servers = await statements.execute<{ name: string }[]>(
     `select name from servers s
@@ -84,17 +103,24 @@ export async function readMoments({ statements }: Installation, { id }: Tenant):
     [id],
   );
   const ranges: MomentRange[] = [];
-  for (const { name: server } of servers)
+  for (const { name: server } of servers) {
     for (const line of await listMoments(program, server)) {
       const [from = '', until = ''] = line.split(' ');
-      if (Number.isNaN(Date.parse(from)) || Number.isNaN(Date.parse(until)))
-        throw new OperatorError(`RECOVERY_COMMAND --list ${server} has printed a line that is not two times`);
+      if (Number.isNaN(Date.parse(from)) || Number.isNaN(Date.parse(until))) {
+        throw new OperatorError(
+          `RECOVERY_COMMAND --list ${server} has printed a line that is not two times`,
+        );
+      }
       ranges.push({ server, from, until });
     }
+  }
   return ranges;
 }
 
-/** Returns the path of the program. @throws {OperatorError} when it is not set */
+/**
+ * Returns the path of the program.
+ * @throws {OperatorError} when it is not set
+ */
 function recoveryCommand(): string {
   const command = readConfig().recoveryCommand;
   if (command !== undefined) return command;
@@ -109,20 +135,27 @@ const maxArchiveMs = 60_000;
 const pollMs = 50;
 
 /**
- * Lets a server archive its write-ahead log up to a transaction that is later than every moment in the past: a recovery
- * must find one to know that it has all earlier ones. Waits for that for 60 s at most. A server that is gone, that does
- * not archive, or whose login may not do it, has in its archive what it has: the recovery says whether that suffices.
+ * Lets a server archive its write-ahead log up to a transaction that is later than every moment
+ * in the past: a recovery must find one to know that it has all earlier ones. Waits for that
+ * for 60 s at most. A server that is gone, that does not archive, or whose login may not do it,
+ * has in its archive what it has: the recovery says whether that suffices.
  * @param url of the server, with the rights of the operator
  */
 async function archiveUntilNow(url: string): Promise<void> {
   await withConnection(databaseUrl(url, 'postgres'), async client => {
-    const { rows } = await client.query<{ mode: string }>(`select current_setting('archive_mode') as mode`);
+    const { rows } = await client.query<{ mode: string }>(
+      `select current_setting('archive_mode') as mode`,
+    );
     if (rows[0]?.mode === 'off') return;
     await client.query('select pg_current_xact_id()');
     const { rows: switched } = await client.query<{ segment: string }>(
       'select pg_walfile_name(pg_switch_wal()) as segment',
     );
-    for (const deadline = performance.now() + maxArchiveMs; performance.now() < deadline; await sleep(pollMs)) {
+    for (
+      const deadline = performance.now() + maxArchiveMs;
+      performance.now() < deadline;
+      await sleep(pollMs)
+    ) {
       // The first 8 digits are the timeline, which a failover changes.
       const { rows: done } = await client.query<{ isArchived: boolean }>(
         `select substr(last_archived_wal, 9, 16) collate "C" >= substr($1, 9) as "isArchived" from pg_stat_archiver`,

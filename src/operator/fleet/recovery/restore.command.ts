@@ -2,20 +2,37 @@ import type { Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { defineList } from '../../command/define-list.ts';
 import { type Context, defineOperation, type Plan } from '../../command/operation.ts';
-import { amount, argument, flag, option, optionalArgument, type Values } from '../../command/operation-fields.ts';
+import {
+  amount,
+  argument,
+  flag,
+  option,
+  optionalArgument,
+  type Values,
+} from '../../command/operation-fields.ts';
 import { fieldsText } from '../../command/text-table.ts';
 import { observeRun } from '../../databases/move-results.ts';
 import { restoredOperations } from '../../databases/restored-database.command.ts';
 import { readTenant } from '../../records/read-tenants.ts';
 import { findTenant } from '../../records/tenants.ts';
-import { chooseData, fromField, momentField, restoreData, withoutMacField } from './restore-data.ts';
+import {
+  chooseData,
+  fromField,
+  momentField,
+  restoreData,
+  withoutMacField,
+} from './restore-data.ts';
 
 const fields = {
   slug: optionalArgument('slug', { neededUnless: 'lost' }),
-  archive: option('<name>', 'the archive to restore, or a part of its name; latest: the newest one', {
-    kind: 'archive',
-    unless: ['at', 'from'],
-  }),
+  archive: option(
+    '<name>',
+    'the archive to restore, or a part of its name; latest: the newest one',
+    {
+      kind: 'archive',
+      unless: ['at', 'from'],
+    },
+  ),
   at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z', {
     ...momentField,
     isAdvanced: false,
@@ -23,10 +40,13 @@ const fields = {
   }),
   from: fromField,
   withoutMac: withoutMacField,
-  lost: flag('the server has lost the database of the tenant: restore it in a new one, and serve it', {
-    label: 'Its database is lost',
-    isAdvanced: true,
-  }),
+  lost: flag(
+    'the server has lost the database of the tenant: restore it in a new one, and serve it',
+    {
+      label: 'Its database is lost',
+      isAdvanced: true,
+    },
+  ),
   server: option('<name>', 'with --lost: every tenant of this server whose database is lost', {
     label: 'All of a server',
     kind: 'server',
@@ -44,7 +64,8 @@ type OneTenant = RestoreFields & { slug: string };
 
 const restore = defineOperation({
   name: 'restore',
-  description: 'bring a deleted tenant back into service, or restore earlier data of a tenant beside the present ones',
+  description:
+    'bring a deleted tenant back into service, or restore earlier data of a tenant beside the present ones',
   fields,
   examples: [
     'restore acme # undo delete: serve the tenant again',
@@ -86,17 +107,27 @@ over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is 
 });
 
 /**
- * @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of all, and no data of one
+ * @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of
+ *   all, and no data of one
  */
 function requireOneScope({ slug, at, archive, from, lost, server, all }: RestoreFields): void {
   const isFleet = server !== undefined || all;
-  if (isFleet && !lost) throw new OperatorError('Give --server and --all together with --lost', { usage: true });
-  if (isFleet && slug !== undefined)
+  if (isFleet && !lost) {
+    throw new OperatorError('Give --server and --all together with --lost', { usage: true });
+  }
+  if (isFleet && slug !== undefined) {
     throw new OperatorError('Give either a tenant, or --server or --all', { usage: true });
-  if (isFleet && [at, archive, from].some(value => value !== undefined))
-    throw new OperatorError('Give --archive, --from and --at together with a tenant', { usage: true });
-  if (slug === undefined && all === (server !== undefined))
-    throw new OperatorError('Name a tenant, or give --lost with either --server or --all', { usage: true });
+  }
+  if (isFleet && [at, archive, from].some(value => value !== undefined)) {
+    throw new OperatorError('Give --archive, --from and --at together with a tenant', {
+      usage: true,
+    });
+  }
+  if (slug === undefined && all === (server !== undefined)) {
+    throw new OperatorError('Name a tenant, or give --lost with either --server or --all', {
+      usage: true,
+    });
+  }
 }
 
 function requireSlug(slug: string | undefined): string {
@@ -122,11 +153,12 @@ async function undelete(slug: string, { installation, output }: Context): Promis
   const { findDatabase } = await import('../../databases/lost-database.ts');
   const { guid, to: status } = await changeState(installation, slug, 'restore');
   const { server, lost } = await findDatabase(installation, guid);
-  if (lost === undefined)
+  if (lost === undefined) {
     output.warn(
       `Server ${server} cannot be queried, so it is not known whether the database of ${slug} exists. ` +
         'Check both: bin/backoffice doctor',
     );
+  }
   output.result({ slug, guid, status, isDatabaseLost: lost ?? null }, () =>
     lost
       ? `${slug} is ${status}, but it is not served: its database does not exist or is incomplete. ` +
@@ -154,17 +186,25 @@ async function planOne({ slug, ...moment }: OneTenant, installation: Installatio
 
 async function restoreOne({ slug, ...values }: OneTenant, context: Context) {
   const { installation, output, progress } = context;
-  const { requireRestorable, restoreDatabase } = await import('../../databases/restored-databases.ts');
+  const { requireRestorable, restoreDatabase } = await import(
+    '../../databases/restored-databases.ts'
+  );
   const source = await findTenant(installation, slug);
   await requireRestorable(installation, source, goalOf(values));
-  const { restored, ...facts } = await restoreData(installation, source, values, { progress, output }, data =>
-    restoreDatabase(installation, slug, data, goalOf(values), observeRun(context)),
+  const { restored, ...facts } = await restoreData(
+    installation,
+    source,
+    values,
+    { progress, output },
+    data => restoreDatabase(installation, slug, data, goalOf(values), observeRun(context)),
   );
   const { database, server } = restored;
   const document = values.lost
     ? { ...(await readTenant(installation, slug)), ...facts }
     : { slug, database, server: server.name, ...facts };
-  const next = values.lost ? [] : ['', `Compare it with the present data: bin/backoffice restore diff ${slug}`];
+  const next = values.lost
+    ? []
+    : ['', `Compare it with the present data: bin/backoffice restore diff ${slug}`];
   output.result(document, () => [fieldsText(document), ...next].join('\n'));
 }
 

@@ -22,8 +22,8 @@ interface DrainObservers extends RunObservers {
 }
 
 /**
- * Moves every tenant of a server to others, each to the one with the most room. A tenant that fails does not stop the
- * others; run it again to go on.
+ * Moves every tenant of a server to others, each to the one with the most room. A tenant that
+ * fails does not stop the others; run it again to go on.
  * @param to the only server that tenants are moved to, if it is given
  * @throws {OperatorError} as `planDrain`, before anything is moved
  */
@@ -36,7 +36,12 @@ export async function drainServer(
   const outcomes: DrainOutcome[] = [];
   for (const move of await planDrain(installation, name, to)) {
     if (observers.signal?.aborted) break;
-    const outcome = await moveTenant(installation, move.slug, { ...request, to: move.to }, observers).then(
+    const outcome = await moveTenant(
+      installation,
+      move.slug,
+      { ...request, to: move.to },
+      observers,
+    ).then(
       ({ pauseMs }): DrainOutcome => ({ ...move, pauseMs, error: null }),
       (error: unknown): DrainOutcome => ({ ...move, pauseMs: null, error: errorText(error) }),
     );
@@ -59,11 +64,13 @@ export async function planDrain(
   const others = (await listServers(installation)).filter(server => server.name !== name);
   if (to !== undefined && others.every(server => server.name !== to)) throw noSuchServer(to);
   return slugs.map(slug => {
-    const receiver = to === undefined ? roomiest(others) : others.find(server => server.name === to);
-    if (!receiver)
+    const receiver =
+      to === undefined ? roomiest(others) : others.find(server => server.name === to);
+    if (!receiver) {
       throw new OperatorError(
         'The other servers do not have room for all tenants. Add one: bin/backoffice server add <name> < url-file',
       );
+    }
     receiver.tenants++;
     return { slug, to: receiver.name };
   });

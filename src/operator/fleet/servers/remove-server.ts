@@ -16,9 +16,15 @@ export interface ServerRemoval {
   name: string;
   /** Databases of tenants on a lost server that are not current: they are forgotten. */
   forgotten: number;
-  /** Tenants that were on the server once: `restore --at` cannot bring back a moment of that time any more. */
+  /**
+   * Tenants that were on the server once: `restore --at` cannot bring back a moment of that
+   * time any more.
+   */
   formerTenants: number;
-  /** Databases with names of this installation that belong to no tenant: they stay. Null when the server is lost. */
+  /**
+   * Databases with names of this installation that belong to no tenant: they stay. Null when
+   * the server is lost.
+   */
   left: string[] | null;
 }
 
@@ -38,15 +44,16 @@ const facts = `
     from servers s where id = ?`;
 
 /**
- * Removes a server from the installation: drops the templates and the group role on it, and deletes its rows in the
- * control database. It can be run again after it was killed.
+ * Removes a server from the installation: drops the templates and the group role on it, and
+ * deletes its rows in the control database. It can be run again after it was killed.
  *
- * No tenant loses its server: a foreign key refuses the removal while a tenant is on it, also one that is placed there
- * at the same time.
- * @param lost true when the server is gone: it is not connected to, and nothing is dropped on it
+ * No tenant loses its server: a foreign key refuses the removal while a tenant is on it, also
+ * one that is placed there at the same time.
+ * @param lost true when the server is gone: it is not connected to, and nothing is dropped on
+ *   it
  * @param isDryRun true to return what the removal ends, and to change nothing
- * @throws {OperatorError} when there is no such server, when tenants are on it, or other databases of tenants that can
- *   still be dropped
+ * @throws {OperatorError} when there is no such server, when tenants are on it, or other
+ *   databases of tenants that can still be dropped
  */
 export async function removeServer(
   installation: Installation,
@@ -57,7 +64,9 @@ export async function removeServer(
   const server = await findServer(installation, name);
   const { forgotten, formerTenants } = await requireUnused(installation, server, lost);
   const url = installation.servers.adminUrl(server);
-  const left = lost ? null : await withConnection(url, admin => databasesLeft(installation, admin, server));
+  const left = lost
+    ? null
+    : await withConnection(url, admin => databasesLeft(installation, admin, server));
   const removal = { name, forgotten, formerTenants, left };
   if (isDryRun) return removal;
   if (!lost) await withConnection(url, admin => dropTemplates(admin, server));
@@ -71,28 +80,39 @@ export async function removeServer(
       );
       await control.query('delete from servers where id = $1', [server.id]).catch(cause => {
         if (sqlState(cause) !== '23503') throw cause;
-        throw new OperatorError(`${name} has got a tenant or a database meanwhile: it was not removed`, { cause });
+        throw new OperatorError(
+          `${name} has got a tenant or a database meanwhile: it was not removed`,
+          { cause },
+        );
       });
     }),
   );
   return removal;
 }
 
-async function requireUnused(installation: Installation, server: Server, lost: boolean): Promise<RemovalFacts> {
+async function requireUnused(
+  installation: Installation,
+  server: Server,
+  lost: boolean,
+): Promise<RemovalFacts> {
   const { name, id } = server;
-  if (!server.adminUrl) throw new OperatorError(`${name} has the control database: it cannot be removed`);
+  if (!server.adminUrl) {
+    throw new OperatorError(`${name} has the control database: it cannot be removed`);
+  }
   const [found] = await installation.statements.execute<RemovalFacts[]>(facts, [id]);
   if (!found) throw noSuchServer(name);
   const { tenants, unfinished } = found;
-  if (tenants.length > 0)
+  if (tenants.length > 0) {
     throw new OperatorError(
       `Tenants are on ${name}: ${named(tenants)}. Move them to other servers, and purge deleted ones: ` +
         `bin/backoffice server drain ${name}`,
     );
-  if (unfinished.length > 0 && !lost)
+  }
+  if (unfinished.length > 0 && !lost) {
     throw new OperatorError(
       `${name} has restored, former or unfinished databases of ${named(unfinished)}. Drop them first: bin/backoffice databases`,
     );
+  }
   return found;
 }
 
@@ -103,8 +123,14 @@ function named(slugs: readonly string[]): string {
   return [...slugs.slice(0, maxNamed), ...(more > 0 ? [`and ${more} more`] : [])].join(', ');
 }
 
-async function databasesLeft({ statements }: Installation, admin: pg.Client, server: Server): Promise<string[]> {
-  const { rows } = await admin.query<{ name: string }>('select datname as name from pg_database order by datname');
+async function databasesLeft(
+  { statements }: Installation,
+  admin: pg.Client,
+  server: Server,
+): Promise<string[]> {
+  const { rows } = await admin.query<{ name: string }>(
+    'select datname as name from pg_database order by datname',
+  );
   const own = rows.map(({ name }) => name).filter(name => isPhysicalName(server, name));
   const tenants = await statements.execute<{ name: string }[]>(
     `select database_name as name from tenant_databases where state <> 'gone'`,
@@ -119,7 +145,9 @@ async function dropTemplates(admin: pg.Client, server: Server): Promise<void> {
     'select datname as name from pg_database where starts_with(datname, $1) and not datallowconn',
     [`${server.prefix}_template_`],
   );
-  for (const { name } of rows) await admin.query(`drop database if exists ${quoteIdentifier(name)}`);
+  for (const { name } of rows) {
+    await admin.query(`drop database if exists ${quoteIdentifier(name)}`);
+  }
   await admin.query(`drop role if exists ${quoteIdentifier(tenantGroup(server))}`).catch(error => {
     if (sqlState(error) !== '2BP01') throw error; // another database or role depends on it
   });

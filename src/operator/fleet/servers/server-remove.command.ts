@@ -8,9 +8,15 @@ export const removeServerOperation = defineChange({
   description: 'remove a server on which no tenant is, with its templates; drain it first',
   fields: {
     name: argument('server', { label: 'Server' }),
-    lost: flag('the server is gone: drop nothing on it', { label: 'The server is lost', isAdvanced: true }),
+    lost: flag('the server is gone: drop nothing on it', {
+      label: 'The server is lost',
+      isAdvanced: true,
+    }),
   },
-  examples: ['server remove second --dry-run', 'server remove second --reason "machine is replaced"'],
+  examples: [
+    'server remove second --dry-run',
+    'server remove second --reason "machine is replaced"',
+  ],
   effect: 'destroys',
   async change({ name, lost }, { installation }, isDryRun) {
     const { removeServer } = await import('./remove-server.ts');
@@ -28,11 +34,15 @@ export const removeServerOperation = defineChange({
 function lossText({ forgotten, formerTenants, left }: ServerRemoval): string {
   return [
     left === null ? 'Nothing is dropped on it.' : 'Its templates are dropped.',
-    forgotten > 0 ? `${countText(forgotten, 'restored, former or unfinished database')} on it are forgotten.` : '',
+    forgotten > 0
+      ? `${countText(forgotten, 'restored, former or unfinished database')} on it are forgotten.`
+      : '',
     formerTenants > 0
       ? `No moment of the time is found any more that ${countText(formerTenants, 'tenant')} spent there.`
       : '',
-    left && left.length > 0 ? `These databases stay there, and belong to no tenant: ${left.join(', ')}.` : '',
+    left && left.length > 0
+      ? `These databases stay there, and belong to no tenant: ${left.join(', ')}.`
+      : '',
   ]
     .filter(Boolean)
     .join(' ');

@@ -2,10 +2,22 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { defineChange } from '../../command/define-change.ts';
 import { defineList } from '../../command/define-list.ts';
 import { defineOperation } from '../../command/operation.ts';
-import { amount, argument, option, requiredOption, secret } from '../../command/operation-fields.ts';
+import {
+  amount,
+  argument,
+  option,
+  requiredOption,
+  secret,
+} from '../../command/operation-fields.ts';
 import { tableText } from '../../command/text-table.ts';
 import { countText } from '../../command/texts.ts';
-import { moveFields, moveInterrupt, moveJson, moveRequest, observeMoves } from '../../databases/move-results.ts';
+import {
+  moveFields,
+  moveInterrupt,
+  moveJson,
+  moveRequest,
+  observeMoves,
+} from '../../databases/move-results.ts';
 import type { PlannedDrain } from './drain-server.ts';
 import { removeServerOperation } from './server-remove.command.ts';
 
@@ -24,20 +36,27 @@ const add = defineChange({
   effect: 'changes',
   async change({ name, capacity = null, url: text }, { installation, output }, isDryRun) {
     const { addServer } = await import('../../records/servers.ts');
-    const { unverifiedHost, unverifiedText } = await import('../../../lib/postgres/unverified-host.ts');
+    const { unverifiedHost, unverifiedText } = await import(
+      '../../../lib/postgres/unverified-host.ts'
+    );
     const url = text.trim();
     const wasThere = await addServer(installation, name, url, capacity, isDryRun);
     const host = unverifiedHost(url);
-    if (host !== undefined)
+    if (host !== undefined) {
       output.warn(
         `${unverifiedText(host)}. Turn TLS on there, and add the server again with sslmode=verify-full in its URL: ` +
           `bin/backoffice server add ${name}`,
       );
+    }
     return {
       document: { name, capacity },
       facts: { isThere: wasThere },
-      plan: wasThere ? `The URL of ${name} would be changed.` : `${name} would be added. It can be used.`,
-      done: wasThere ? `Changed the URL of ${name}.` : `Added ${name}. Tenants can now be placed on it.`,
+      plan: wasThere
+        ? `The URL of ${name} would be changed.`
+        : `${name} would be added. It can be used.`,
+      done: wasThere
+        ? `Changed the URL of ${name}.`
+        : `Added ${name}. Tenants can now be placed on it.`,
     };
   },
 });
@@ -93,14 +112,22 @@ const drain = defineOperation({
     }),
     ...moveFields,
   },
-  examples: ['server drain second --dry-run', 'server drain second', 'server drain second --to third'],
+  examples: [
+    'server drain second --dry-run',
+    'server drain second',
+    'server drain second --to third',
+  ],
   effect: 'changes',
   isTraced: true,
   json: moveJson,
   interrupt: moveInterrupt,
   async plan({ name, to, leaveSchemas }, { installation }) {
     const { planDrain, planDrained } = await import('./drain-server.ts');
-    const moves = await planDrained(installation, await planDrain(installation, name, to), leaveSchemas);
+    const moves = await planDrained(
+      installation,
+      await planDrain(installation, name, to),
+      leaveSchemas,
+    );
     return {
       document: moves,
       text: () => drainText(moves, `There is no tenant on ${name}.`),
@@ -129,9 +156,10 @@ function drainText(moves: readonly PlannedDrain[], whenEmpty: string): string {
   const isRefused = moves.some(({ error }) => error !== null);
   const rows = moves.map(({ slug, to, error }) => (isRefused ? { slug, to, error } : { slug, to }));
   const left = moves.filter(({ leaves }) => leaves.length > 0);
-  return [tableText(rows, whenEmpty), ...left.map(({ slug, leaves }) => `${slug} leaves: ${leaves.join(', ')}.`)].join(
-    '\n',
-  );
+  return [
+    tableText(rows, whenEmpty),
+    ...left.map(({ slug, leaves }) => `${slug} leaves: ${leaves.join(', ')}.`),
+  ].join('\n');
 }
 
 function capacityText(capacity: number | null): string {

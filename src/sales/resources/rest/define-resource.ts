@@ -8,7 +8,13 @@ import type { Prepare } from '../../../tenancy/connections/tenant-driver.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import { requireScopeAll } from '../../../tenancy/require-manager.ts';
 import { listRoute, readRoutes } from './read-routes.ts';
-import { keyCondition, lockRecord, updateRecord, visibleTo, writeRecord } from './resource-access.ts';
+import {
+  keyCondition,
+  lockRecord,
+  updateRecord,
+  visibleTo,
+  writeRecord,
+} from './resource-access.ts';
 import {
   changeProblems,
   createDefinition,
@@ -28,8 +34,9 @@ export interface Resource {
 }
 
 /**
- * Defines the REST routes of one table: list, read, look up by code, create, replace and delete, and where the options
- * say so, patch and restore. A trigger of the database writes the audit entry of every change.
+ * Defines the REST routes of one table: list, read, look up by code, create, replace and
+ * delete, and where the options say so, patch and restore. A trigger of the database writes the
+ * audit entry of every change.
  * @throws when `options.entity` is not an entity of MikroORM
  */
 export function defineResource<
@@ -53,7 +60,10 @@ export function defineResource<
   return { name, path, entity, routes, definition };
 }
 
-/** POST of the collection: creates a record, which gets its audit entry from a trigger of the database. */
+/**
+ * POST of the collection: creates a record, which gets its audit entry from a trigger of the
+ * database.
+ */
 function createRoute(resource: ResourceDefinition): TenantRoute {
   const { name, path, key, access, table, view, create, example, scopedBy, validate } = resource;
   return defineRoute({
@@ -71,27 +81,39 @@ function createRoute(resource: ResourceDefinition): TenantRoute {
     problems: changeProblems(resource, 'create'),
     location: record => hrefOf(resource, record['id' in key ? 'Id' : pascalCase(key.code)]),
     handler: async ({ body }, context) => {
-      if (scopedBy) requireScopeAll(context.caller); // the scope Self refers to one of these records
+      // the scope Self refers to one of these records
+      if (scopedBy) requireScopeAll(context.caller);
       const row = toRow(body);
       const validated: Prepare = async transaction => {
         await validate?.(row, transaction.em, {});
         return table.insert(row);
       };
-      const [created] = await writeRecord(resource, context, validate ? validated : table.insert(row), body);
+      const [created] = await writeRecord(
+        resource,
+        context,
+        validate ? validated : table.insert(row),
+        body,
+      );
       return created;
     },
   });
 }
 
-/** PUT of one record: replaces all fields, or changes the fields that are sent if the resource defines `update`. */
+/**
+ * PUT of one record: replaces all fields, or changes the fields that are sent if the resource
+ * defines `update`.
+ */
 function updateRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, path, recordPath, key, access, view, create, update, example, replacement } = resource;
+  const { name, path, recordPath, key, access, view, create, update, example, replacement } =
+    resource;
   return defineRoute({
     ...documentation(resource),
     method: 'PUT',
     path: 'id' in key ? recordPath : path,
     access: access.write,
-    summary: update ? `Change one ${name} record: the fields that are sent` : `Replace one ${name} record`,
+    summary: update
+      ? `Change one ${name} record: the fields that are sent`
+      : `Replace one ${name} record`,
     body: update ?? create,
     example: replacement ?? example,
     response: view,
@@ -109,7 +131,9 @@ function noFieldSent(contract: z.ZodObject): Problem {
   const names = Object.keys(contract.shape);
   const message = `at least one of ${names.join(', ')} is needed`;
   const error: FieldError = { message, code: 'required' };
-  return problem('validation_failed', { errors: Object.fromEntries(names.map(name => [name, [error]])) });
+  return problem('validation_failed', {
+    errors: Object.fromEntries(names.map(name => [name, [error]])),
+  });
 }
 
 /** PATCH of one record: a JSON merge patch (RFC 7396) of the fields of POST. */
@@ -137,7 +161,8 @@ function patchRoute(resource: ResourceDefinition): TenantRoute {
 
 /** DELETE of one record: removes the row, or marks it as deleted. */
 function deleteRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, recordPath, access, table, scopedBy, softDelete, onMissing, isReferenced } = resource;
+  const { name, recordPath, access, table, scopedBy, softDelete, onMissing, isReferenced } =
+    resource;
   return defineRoute({
     ...documentation(resource),
     method: 'DELETE',
@@ -147,7 +172,8 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
     takesIfMatch: true,
     problems: changeProblems(resource, 'delete'),
     handler: async ({ params, precondition }, context) => {
-      if (scopedBy) requireScopeAll(context.caller); // the scope Self refers to one of these records
+      // the scope Self refers to one of these records
+      if (scopedBy) requireScopeAll(context.caller);
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);
       const conditions = [condition, ...visibleTo(resource, context.caller)];
@@ -162,7 +188,10 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
   });
 }
 
-/** POST …/restore of one record: removes the mark that DELETE set. A record without the mark stays as it is. */
+/**
+ * POST …/restore of one record: removes the mark that DELETE set. A record without the mark
+ * stays as it is.
+ */
 function restoreRoute(resource: ResourceDefinition): TenantRoute {
   const { name, recordPath, access, table, view, onMissing } = resource;
   return defineRoute({

@@ -5,7 +5,8 @@ import { describeShape } from '../../../lib/http/fields.ts';
 const commonFields = {
   Id: 'The number of the record, which the service chooses.',
   CreatedAt: 'When the record was created.',
-  IsDeleted: 'Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true.',
+  IsDeleted:
+    'Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true.',
   DeletedAt: 'When the record was marked as deleted; null if it is not.',
 };
 
@@ -18,6 +19,9 @@ export type FieldDescriptions<View extends z.ZodObject, Create extends z.ZodObje
 type FieldOf<Schema extends z.ZodObject> = keyof z.input<Schema> & string;
 
 /** Returns the view or the contract of a resource with the descriptions of its fields. */
-export function describeContract(schema: z.ZodObject, fields: Readonly<Record<string, string>>): z.ZodObject {
+export function describeContract(
+  schema: z.ZodObject,
+  fields: Readonly<Record<string, string>>,
+): z.ZodObject {
   return schema.extend(describeShape(schema.shape, { ...commonFields, ...fields }));
 }

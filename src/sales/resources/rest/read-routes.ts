@@ -31,9 +31,13 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
         return readPage(list, { table, conditions, reads: context });
       }
       const page = query as { limit?: number; after?: number; includeDeleted?: boolean };
-      const after: Condition | undefined = page.after === undefined ? undefined : ['id > ?', page.after];
+      const after: Condition | undefined =
+        page.after === undefined ? undefined : ['id > ?', page.after];
       const select = () =>
-        table.selectJson([...visibleTo(resource, context.caller, page), after], { orderBy, limit: page.limit });
+        table.selectJson([...visibleTo(resource, context.caller, page), after], {
+          orderBy,
+          limit: page.limit,
+        });
       return respondWith(resource, context, page.includeDeleted ? 'all' : 'list', select, rows => {
         if (rows.length === 0 && !paged) throw problem('not_found');
         return Representation.ofRows(rows);
@@ -42,13 +46,19 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
   });
 }
 
-function listOf({ view, key, orderBy, search, computed, longTexts }: ResourceDefinition, query?: z.ZodObject) {
+function listOf(
+  { view, key, orderBy, search, computed, longTexts }: ResourceDefinition,
+  query?: z.ZodObject,
+) {
   const fields = Object.keys(view.shape);
-  const fieldOf = (property: string) => fields.find(field => camelCase(field) === property) ?? property;
+  const fieldOf = (property: string) =>
+    fields.find(field => camelCase(field) === property) ?? property;
   return listContract({
     view,
     query,
-    order: Object.fromEntries(Object.entries(orderBy).map(([property, direction]) => [fieldOf(property), direction])),
+    order: Object.fromEntries(
+      Object.entries(orderBy).map(([property, direction]) => [fieldOf(property), direction]),
+    ),
     key: 'id' in key ? 'Id' : fieldOf(key.code),
     search: search.map(fieldOf),
     computed: computed?.map(fieldOf),
@@ -68,7 +78,9 @@ export function readRoutes(resource: ResourceDefinition): TenantRoute[] {
   if (lookup) {
     const { property, param } = lookup;
     const byCode = (params: PathParams) => codeCondition(property, params[param]);
-    routes.push(readRoute(resource, `${path}/code/:${param}`, `One ${name} record by its code`, byCode));
+    routes.push(
+      readRoute(resource, `${path}/code/:${param}`, `One ${name} record by its code`, byCode),
+    );
   }
   return routes;
 }
@@ -92,7 +104,8 @@ function readRoute(
     handler: async ({ params, query }, context) => {
       const condition = find(params);
       if (!condition) throw problem('not_found');
-      const select = () => table.selectRecord([condition, ...visibleTo(resource, context.caller, query)]);
+      const select = () =>
+        table.selectRecord([condition, ...visibleTo(resource, context.caller, query)]);
       const cacheKey = `${query.includeDeleted ? 'any ' : ''}${condition.join(' ')}`;
       return respondWith(resource, context, cacheKey, select, ([row]) => {
         if (!row) throw problem('not_found');
@@ -102,7 +115,10 @@ function readRoute(
   });
 }
 
-/** The query parameter `includeDeleted`, for resources whose DELETE only marks a record as deleted. */
+/**
+ * The query parameter `includeDeleted`, for resources whose DELETE only marks a record as
+ * deleted.
+ */
 function includeDeleted({ softDelete }: ResourceDefinition) {
   return softDelete ? z.object({ includeDeleted: flag() }) : undefined;
 }

@@ -13,7 +13,10 @@ import type { ResourceDefinition } from './resource-definition.ts';
 
 export type PathParams = RouteInput<never>['params'];
 
-/** Conditions for the records that a caller may see, without deleted ones unless the query includes them. */
+/**
+ * Conditions for the records that a caller may see, without deleted ones unless the query
+ * includes them.
+ */
 export function visibleTo(
   { softDelete, scopedBy }: ResourceDefinition,
   caller: Caller,
@@ -21,11 +24,16 @@ export function visibleTo(
 ): (Condition | undefined)[] {
   return [
     softDelete && !query.includeDeleted ? ['not is_deleted'] : undefined,
-    scopedBy && caller.scope === 'Self' ? [`${snakeCase(scopedBy)} = ?`, caller.entityId ?? 0] : undefined,
+    scopedBy && caller.scope === 'Self'
+      ? [`${snakeCase(scopedBy)} = ?`, caller.entityId ?? 0]
+      : undefined,
   ];
 }
 
-/** The condition for the record that a path or a body names; undefined when no record can have that key. */
+/**
+ * The condition for the record that a path or a body names; undefined when no record can have
+ * that key.
+ */
 export function keyCondition(
   { key }: ResourceDefinition,
   params: PathParams,
@@ -37,8 +45,9 @@ export function keyCondition(
 }
 
 /**
- * Returns the response of a resource: from the response cache if the resource is cached, otherwise as `toResponse`
- * makes it of the selected rows, which have exactly the fields of the view.
+ * Returns the response of a resource: from the response cache if the resource is cached,
+ * otherwise as `toResponse` makes it of the selected rows, which have exactly the fields of the
+ * view.
  *
  * @param cacheKey names the response among those of the resource
  */
@@ -55,8 +64,10 @@ export async function respondWith(
 }
 
 /**
- * Runs a change in a transaction and invalidates the cached responses. Returns the rows of the statement.
- * @param body the fields that the client sent, one of which may be a code that another record has
+ * Runs a change in a transaction and invalidates the cached responses. Returns the rows of the
+ * statement.
+ * @param body the fields that the client sent, one of which may be a code that another record
+ *   has
  * @throws {Problem} `duplicate`, which names the field of the code
  */
 export async function writeRecord(
@@ -74,8 +85,9 @@ export async function writeRecord(
 }
 
 /**
- * Locks the record of a change until its transaction ends, and returns all its properties. In `prepare` of
- * `writeRecord`, which runs before the change is announced, so that a change of a missing record invalidates nothing.
+ * Locks the record of a change until its transaction ends, and returns all its properties. In
+ * `prepare` of `writeRecord`, which runs before the change is announced, so that a change of a
+ * missing record invalidates nothing.
  * @throws {Problem} `onMissing` when there is no such record; `precondition_failed`
  */
 export async function lockRecord(
@@ -107,20 +119,26 @@ async function duplicateProblem(
   const deleted = taker?.IsDeleted === true;
   const message = deleted ? 'is taken by a record that is marked as deleted' : 'is taken';
   return problem('duplicate', {
-    ...(deleted ? { detail: 'The record with this code is marked as deleted. It can be restored.' } : {}),
+    ...(deleted
+      ? { detail: 'The record with this code is marked as deleted. It can be restored.' }
+      : {}),
     errors: { [field]: [{ message, code: 'taken', ...(deleted ? { deleted } : {}) }] },
     cause,
   });
 }
 
 /**
- * Changes the fields of one record that a body has, and returns the record. The path names the record, or a code in the
- * body.
+ * Changes the fields of one record that a body has, and returns the record. The path names the
+ * record, or a code in the body.
  * @throws {Problem} `onMissing`, `precondition_failed`, `duplicate`, and those of `validate`
  */
 export async function updateRecord(
   resource: ResourceDefinition,
-  { body, params, precondition }: Pick<RouteInput<Record<string, unknown>>, 'body' | 'params' | 'precondition'>,
+  {
+    body,
+    params,
+    precondition,
+  }: Pick<RouteInput<Record<string, unknown>>, 'body' | 'params' | 'precondition'>,
   context: RequestContext,
 ): Promise<RowValues | undefined> {
   const { key, table, create, update, onMissing, validate } = resource;
@@ -137,7 +155,8 @@ export async function updateRecord(
       const before = await lockRecord(resource, transaction, conditions, precondition);
       const row = { ...before, ...changes };
       await validate?.(row, transaction.em, before);
-      return table.update(pick(row, properties), conditions); // always the same columns: one prepared statement
+      // always the same columns: one prepared statement
+      return table.update(pick(row, properties), conditions);
     },
     body,
   );

@@ -8,9 +8,9 @@ import { describeContract } from './field-descriptions.ts';
 import type { CommonOptions, ResourceOptions } from './resource-options.ts';
 
 /**
- * The data that all route builders of a resource use: its options and its table. The options no longer carry the type
- * of the entity, because the compiler has checked by then that entity, view and contracts agree: a row is an object of
- * values.
+ * The data that all route builders of a resource use: its options and its table. The options no
+ * longer carry the type of the entity, because the compiler has checked by then that entity,
+ * view and contracts agree: a row is an object of values.
  */
 export interface ResourceDefinition extends CommonOptions {
   readonly entity: EntityClass<object>;
@@ -34,8 +34,8 @@ export interface ResourceDefinition extends CommonOptions {
   /** The path of one record. */
   readonly recordPath: string;
   /**
-   * True when responses are the same for every caller, and may come from the cache. The view then must read no other
-   * table: only writes of this resource drop its responses.
+   * True when responses are the same for every caller, and may come from the cache. The view
+   * then must read no other table: only writes of this resource drop its responses.
    */
   readonly isCached: boolean;
 }
@@ -49,7 +49,8 @@ export function createDefinition<
 >(options: ResourceOptions<Row, View, Create, Update>): ResourceDefinition {
   const { name, path, key, scopedBy, fields } = options;
   const entity = options.entity as EntityClass<object>;
-  const describe = (schema: unknown): z.ZodObject => describeContract(schema as z.ZodObject, fields);
+  const describe = (schema: unknown): z.ZodObject =>
+    describeContract(schema as z.ZodObject, fields);
   const view = describe(options.view).meta({ title: name });
   return {
     ...(options as unknown as ResourceDefinition),
@@ -64,7 +65,10 @@ export function createDefinition<
 }
 
 /** The path of the record with a key: an id or a code. */
-export function hrefOf({ recordPath }: Pick<ResourceDefinition, 'recordPath'>, key: unknown): string {
+export function hrefOf(
+  { recordPath }: Pick<ResourceDefinition, 'recordPath'>,
+  key: unknown,
+): string {
   return recordPath.replace(/:\w+$/, encodeURIComponent(String(key)));
 }
 
@@ -75,7 +79,10 @@ export function documentation({ name, path, key, description }: ResourceDefiniti
   return { tag: name, description: `${description} ${replaced}; its own path has no PUT.` };
 }
 
-/** The problems of a change of a record, for the documentation. @param change the verb of the route */
+/**
+ * The problems of a change of a record, for the documentation.
+ * @param change the verb of the route
+ */
 export function changeProblems(
   { key, onMissing, paged, unique, validate, softDelete, isReferenced }: ResourceDefinition,
   change: 'create' | 'update' | 'delete' | 'restore',
@@ -86,6 +93,8 @@ export function changeProblems(
     ...(change === 'create' ? [] : [onMissing]),
     ...(change !== 'delete' && !paged ? (['limit_reached'] as const) : []),
     ...(setsCode && unique ? (['duplicate'] as const) : []),
-    ...((change === 'delete' ? !softDelete || isReferenced : refersToOthers) ? (['in_use'] as const) : []),
+    ...((change === 'delete' ? !softDelete || isReferenced : refersToOthers)
+      ? (['in_use'] as const)
+      : []),
   ];
 }

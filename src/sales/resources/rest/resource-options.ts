@@ -12,16 +12,26 @@ export interface CommonOptions {
   path: string;
   description: string;
   access: { read: Permission | 'user'; write: Permission };
-  /** The list is served in pages and may be empty. Other lists are complete, and an empty one is a 404. */
+  /**
+   * The list is served in pages and may be empty. Other lists are complete, and an empty one is
+   * a 404.
+   */
   paged?: boolean;
-  /** The problem of PUT and DELETE when the record does not exist: `not_found` is a 404, `unknown_record` a 400. */
+  /**
+   * The problem of PUT and DELETE when the record does not exist: `not_found` is a 404,
+   * `unknown_record` a 400.
+   */
   onMissing: 'not_found' | 'unknown_record';
-  /** Records have PATCH. Without it PATCH is 405: such a record is only replaced as a whole, by PUT. */
+  /**
+   * Records have PATCH. Without it PATCH is 405: such a record is only replaced as a whole, by
+   * PUT.
+   */
   takesPatch?: boolean;
   /** DELETE marks the row and keeps it. The entity has `isDeleted` and `deletedAt`. */
   softDelete?: boolean;
   /**
-   * True when something without a foreign key refers to the record, which is locked; DELETE then refuses with `in_use`.
+   * True when something without a foreign key refers to the record, which is locked; DELETE
+   * then refuses with `in_use`.
    */
   isReferenced?: (id: number, context: RequestContext) => Promise<boolean>;
   /** Endpoints of this resource beside the standard ones. */
@@ -37,8 +47,9 @@ export interface ResourceOptions<
 > extends CommonOptions {
   entity: EntityClass<Row>;
   /**
-   * How PUT and DELETE find a record: by the numeric id in the path (`id` is the largest value that the column holds),
-   * or by a code, which PUT takes from the body and DELETE from the path.
+   * How PUT and DELETE find a record: by the numeric id in the path (`id` is the largest value
+   * that the column holds), or by a code, which PUT takes from the body and DELETE from the
+   * path.
    */
   key: { id: number } | { code: keyof Row & string };
   /** The property that `GET …/code/{param}` searches, without regard to letter case. */
@@ -48,7 +59,10 @@ export interface ResourceOptions<
   orderBy: QueryOrderMap<Row>;
   /** The properties that the list parameter `q` searches: codes and names. */
   search: readonly (keyof Row & string)[];
-  /** The properties that are read from another table. A list that is sorted or filtered by them is read alone. */
+  /**
+   * The properties that are read from another table. A list that is sorted or filtered by them
+   * is read alone.
+   */
   computed?: readonly (keyof Row & string)[];
   /** The properties with texts of up to 4,000 characters. The list cannot be sorted by them. */
   longTexts?: readonly (keyof Row & string)[];
@@ -56,41 +70,66 @@ export interface ResourceOptions<
   view: ViewOf<Row, View>;
   /** The fields that POST accepts. */
   create: ContractOf<Row, Create>;
-  /** The meaning of each field, in a sentence; fields such as `Id` have a description already. */
+  /**
+   * The meaning of each field, in a sentence; fields such as `Id` have a description already.
+   */
   fields: FieldDescriptions<View, Create>;
   /** A body of POST for the documentation: of a record that the demo tenant does not have. */
   example: z.input<Create>;
-  /** A body of PUT for the documentation, if records have codes: that of the first record of the demo tenant. */
+  /**
+   * A body of PUT for the documentation, if records have codes: that of the first record of the
+   * demo tenant.
+   */
   replacement?: z.input<Create>;
-  /** The fields of a PUT that changes only the fields that are sent. Without it, PUT accepts the fields of POST. */
+  /**
+   * The fields of a PUT that changes only the fields that are sent. Without it, PUT accepts the
+   * fields of POST.
+   */
   update?: ContractOf<Row, Update>;
   /** The properties with ids of other records. */
   references?: readonly (keyof Row & string)[];
-  /** The property with the id of the owning business entity: a caller of scope `Self` reaches only its own records. */
+  /**
+   * The property with the id of the owning business entity: a caller of scope `Self` reaches
+   * only its own records.
+   */
   scopedBy?: keyof Row & string;
   /**
-   * Checks references and rules across fields against the database, before a record is written. Throws a problem.
-   * `before` is the stored record, empty on POST. A reference that does not change is not checked again.
+   * Checks references and rules across fields against the database, before a record is written.
+   * Throws a problem. `before` is the stored record, empty on POST. A reference that does not
+   * change is not checked again.
    */
   validate?: (record: Row, em: EntityManager, before: Partial<Row>) => Promise<void>;
 }
 
 /**
- * The type of a view whose fields all agree with the entity: each field is a property of the entity and accepts every
- * value of it. For any other view, an object type that no view matches. Its keys name the fields that disagree, so that
- * the compiler prints them.
+ * The type of a view whose fields all agree with the entity: each field is a property of the
+ * entity and accepts every value of it. For any other view, an object type that no view
+ * matches. Its keys name the fields that disagree, so that the compiler prints them.
  */
 type ViewOf<Row, View extends z.ZodObject> = [UnreadableFields<Row, View>] extends [never]
   ? View
-  : { [Field in UnreadableFields<Row, View> as `the view does not agree with the entity in ${Field}`]: never };
+  : {
+      [Field in UnreadableFields<
+        Row,
+        View
+      > as `the view does not agree with the entity in ${Field}`]: never;
+    };
 
 /**
- * The type of a contract whose fields all agree with the entity: each field is a property of the entity, which takes
- * every value of the field. For any other contract, an object type as in `ViewOf`.
+ * The type of a contract whose fields all agree with the entity: each field is a property of
+ * the entity, which takes every value of the field. For any other contract, an object type as
+ * in `ViewOf`.
  */
-type ContractOf<Row, Contract extends z.ZodObject> = [UnwritableFields<Row, Contract>] extends [never]
+type ContractOf<Row, Contract extends z.ZodObject> = [UnwritableFields<Row, Contract>] extends [
+  never,
+]
   ? Contract
-  : { [Field in UnwritableFields<Row, Contract> as `the contract does not agree with the entity in ${Field}`]: never };
+  : {
+      [Field in UnwritableFields<
+        Row,
+        Contract
+      > as `the contract does not agree with the entity in ${Field}`]: never;
+    };
 
 type UnreadableFields<Row, View extends z.ZodObject> = {
   [Field in keyof z.input<View> & string]-?: Field extends keyof Stored<Row>
@@ -108,7 +147,9 @@ type UnwritableFields<Row, Contract extends z.ZodObject> = {
     : Field;
 }[keyof z.output<Contract> & string];
 
-/** The properties of an entity as JSON has them: names in PascalCase, dates as ISO 8601 strings. */
+/**
+ * The properties of an entity as JSON has them: names in PascalCase, dates as ISO 8601 strings.
+ */
 type Stored<Row> = {
   [Key in keyof Row & string as Capitalize<Key>]: Row[Key] extends Date
     ? string

@@ -9,7 +9,10 @@ describe('history that no retention has asked to remove', () => {
   const world = useWorld();
 
   before(() =>
-    sql(world.acme, `insert into activities (activity_code, recorded_by, recorded_from) values (7, 1, '::1')`),
+    sql(
+      world.acme,
+      `insert into activities (activity_code, recorded_by, recorded_from) values (7, 1, '::1')`,
+    ),
   );
 
   it('neither the login of a tenant nor an operator with psql can remove rows, whatever they set', async () => {
@@ -23,15 +26,29 @@ describe('history that no retention has asked to remove', () => {
       );
     const own = databaseUrl(adminUrl, database, { user: database, password });
     const lift = `set app.removal = 'activities'; `;
-    for (const text of [`${lift} delete from activities`, 'delete from audit_log', 'truncate activities'])
+    for (const text of [
+      `${lift} delete from activities`,
+      'delete from audit_log',
+      'truncate activities',
+    ]) {
       expect(await attempt(own, text)).to.match(/^permission denied for table/);
-    for (const name of ['remove_old_activities', 'remove_old_audit_entries'])
-      expect(await attempt(own, `select ${name}(1, 9, '2020-01-01')`)).to.match(/^permission denied for function/);
+    }
+    for (const name of ['remove_old_activities', 'remove_old_audit_entries']) {
+      expect(await attempt(own, `select ${name}(1, 9, '2020-01-01')`)).to.match(
+        /^permission denied for function/,
+      );
+    }
     await sql(world.acme, `grant delete on activities to ${database}`);
-    expect(await attempt(own, `${lift} delete from activities`)).to.equal('activities is append-only');
+    expect(await attempt(own, `${lift} delete from activities`)).to.equal(
+      'activities is append-only',
+    );
     expect(await attempt(adminUrl, 'delete from activities')).to.equal('activities is append-only');
-    expect(await attempt(adminUrl, `${lift} update activities set screen = 'x'`)).to.equal('activities is append-only');
-    expect(await attempt(adminUrl, `select remove_old_activities(1, 9, now())`)).to.include('28 days');
+    expect(await attempt(adminUrl, `${lift} update activities set screen = 'x'`)).to.equal(
+      'activities is append-only',
+    );
+    expect(await attempt(adminUrl, `select remove_old_activities(1, 9, now())`)).to.include(
+      '28 days',
+    );
   });
 });
 
@@ -41,11 +58,25 @@ describe('age of a retention', () => {
     const cutoffs = ['30d', '90d', '1m', '18m', '2y', 'forever'].map(age =>
       cutoffOf(age, now)?.toISOString().slice(0, 10),
     );
-    expect(cutoffs).to.deep.equal(['2026-03-01', '2025-12-01', '2026-02-01', '2024-09-01', '2024-03-01', undefined]);
+    expect(cutoffs).to.deep.equal([
+      '2026-03-01',
+      '2025-12-01',
+      '2026-02-01',
+      '2024-09-01',
+      '2024-03-01',
+      undefined,
+    ]);
   });
 
   it('an age is at least 30 days and at most 100 years', () => {
-    expect(['29d', '0y', '101y', '2', 'y', '1.5y', '-2y'].map(parseAge)).to.deep.equal(Array(7).fill(undefined));
-    expect(['30d', ' 2Y ', '18m', 'Forever'].map(parseAge)).to.deep.equal(['30d', '2y', '18m', 'forever']);
+    expect(['29d', '0y', '101y', '2', 'y', '1.5y', '-2y'].map(parseAge)).to.deep.equal(
+      Array(7).fill(undefined),
+    );
+    expect(['30d', ' 2Y ', '18m', 'Forever'].map(parseAge)).to.deep.equal([
+      '30d',
+      '2y',
+      '18m',
+      'forever',
+    ]);
   });
 });

@@ -19,7 +19,11 @@ describe('clones of tenants', () => {
     await controlSql(world, `update tenants set features = '{legacyTokens}' where slug = 'acme'`);
     await admin.post('/api/v1/EntityStatus', { Title: 'Lead' });
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
-    await admin.post('/api/v1/Entities', { Name: 'Northwind', EntityType: 'customer', CurrencyId: 1 });
+    await admin.post('/api/v1/Entities', {
+      Name: 'Northwind',
+      EntityType: 'customer',
+      CurrencyId: 1,
+    });
     await admin.post('/api/v1/Promotions', {
       PromoCode: 'P',
       Name: 'P',
@@ -40,13 +44,28 @@ describe('clones of tenants', () => {
     );
     expect(code, stderr).to.equal(0);
     const { id, guid, slug, database } = JSON.parse(stdout);
-    clone = { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin: world.acme.admin };
+    clone = {
+      id,
+      guid,
+      slug,
+      database,
+      adminUrl: databaseUrl(postgresUrl(), database),
+      admin: world.acme.admin,
+    };
   });
 
   it('a clone has the data of its source, and its sequences continue', async () => {
     const copy = await world.login(clone);
-    for (const path of ['EntityStatus', 'Currency', 'Entities', 'Promotions', 'Promotions/1/entity/1/used']) {
-      expect((await copy.get(`/api/v1/${path}`)).body, path).to.deep.equal((await admin.get(`/api/v1/${path}`)).body);
+    for (const path of [
+      'EntityStatus',
+      'Currency',
+      'Entities',
+      'Promotions',
+      'Promotions/1/entity/1/used',
+    ]) {
+      expect((await copy.get(`/api/v1/${path}`)).body, path).to.deep.equal(
+        (await admin.get(`/api/v1/${path}`)).body,
+      );
     }
     const [activity] = (await copy.get('/api/v1/Activity')).body;
     expect(activity).to.include({ ActivityCode: 7, Comment: 'Copied' });
@@ -72,21 +91,33 @@ describe('clones of tenants', () => {
 
   it('a clone has the roles and users of its source, with passwords, but with other ids and guids', async () => {
     const copy = await world.login(clone);
-    const shown = ({ Id: _, Guid: __, CreatedAt: ___, LastLoginAt: ____, ...person }: Record<string, unknown>) =>
-      person;
-    for (const path of ['/api/v1/Users', '/api/v1/Roles'])
-      expect((await copy.get(path)).body.map(shown), path).to.deep.equal((await admin.get(path)).body.map(shown));
+    const shown = ({
+      Id: _,
+      Guid: __,
+      CreatedAt: ___,
+      LastLoginAt: ____,
+      ...person
+    }: Record<string, unknown>) => person;
+    for (const path of ['/api/v1/Users', '/api/v1/Roles']) {
+      expect((await copy.get(path)).body.map(shown), path).to.deep.equal(
+        (await admin.get(path)).body.map(shown),
+      );
+    }
   });
 
   it('a clone sends no mail and refuses legacy clients, until its isolation is ended', async () => {
     const { email } = world.acme.admin;
     const client = await addClient(world.installation, 'copy', email, 'Test program');
-    const headers = { Authorization: `Basic ${Buffer.from(`${client.id}:${client.secret}`).toString('base64')}` };
+    const headers = {
+      Authorization: `Basic ${Buffer.from(`${client.id}:${client.secret}`).toString('base64')}`,
+    };
     const requestToken = () => world.anonymous.get('/api/Data/GenerateToken', headers);
     const requestMail = () =>
       world.anonymous.post('/api/v1/auth/reset-password', { email }, { 'X-Tenant': clone.guid });
     expect((await requestMail()).status).to.equal(202);
-    await eventually(() => world.logs.some(line => line.includes('mail_withheld') && line.includes(clone.guid)));
+    await eventually(() =>
+      world.logs.some(line => line.includes('mail_withheld') && line.includes(clone.guid)),
+    );
     expect(mails.messages).to.have.length(0);
     expect(world.logs.join('')).not.to.include(email);
     expect((await requestToken()).status).to.equal(410);
@@ -110,7 +141,9 @@ describe('clones of tenants', () => {
   });
 
   it('a clone has no session, API client or token of its source, and has its own signing key', async () => {
-    expect((await admin.get('/api/v1/EntityStatus', { 'X-Tenant': clone.guid })).body).to.have.length(4);
+    expect(
+      (await admin.get('/api/v1/EntityStatus', { 'X-Tenant': clone.guid })).body,
+    ).to.have.length(4);
     const refreshed = await world.anonymous.post(
       '/api/v1/auth/refresh',
       { refreshToken: admin.tokens?.refreshToken },
@@ -145,7 +178,10 @@ describe('clones of tenants', () => {
       ['clone', 'nobody', 'other'],
       ['clone', 'acme', 'copy'],
     ]) {
-      expect((await runCommand('scripts/tenant.ts', args, world.environment)).code, args.join(' ')).to.equal(1);
+      expect(
+        (await runCommand('scripts/tenant.ts', args, world.environment)).code,
+        args.join(' '),
+      ).to.equal(1);
     }
   });
 });

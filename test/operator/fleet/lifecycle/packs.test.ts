@@ -17,7 +17,8 @@ describe('packs of reference data', () => {
   const world = useWorld();
   const admin = useLogin(world, 'acme');
 
-  const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
+  const tenant = (...args: string[]) =>
+    runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
 
   async function packs(...args: string[]) {
     const { code, stdout, stderr } = await tenant('packs', ...args);
@@ -35,11 +36,20 @@ describe('packs of reference data', () => {
 
   it('packs apply adds what is missing, keeps what the tenant changed or deleted, and writes audit entries', async () => {
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Our euro', DecimalPlaces: 4 });
-    const { body: dollar } = await admin.post('/api/v1/Currency', { Code: 'USD', Name: 'US Dollar' });
+    const { body: dollar } = await admin.post('/api/v1/Currency', {
+      Code: 'USD',
+      Name: 'US Dollar',
+    });
     await admin.delete(`/api/v1/Currency/${dollar.Id}`);
-    const { body: kilo } = await admin.post('/api/v1/UnitsOfMeasure', { Code: 'kgm', Name: 'Kilo' });
+    const { body: kilo } = await admin.post('/api/v1/UnitsOfMeasure', {
+      Code: 'kgm',
+      Name: 'Kilo',
+    });
     await admin.delete(`/api/v1/UnitsOfMeasure/${kilo.Id}`);
-    const { body: metre } = await admin.post('/api/v1/UnitsOfMeasure', { Code: 'MTR', Name: 'Metre' });
+    const { body: metre } = await admin.post('/api/v1/UnitsOfMeasure', {
+      Code: 'MTR',
+      Name: 'Metre',
+    });
     await admin.put(`/api/v1/UnitsOfMeasure/${metre.Id}`, { Code: 'M', Name: 'Metre' });
     // The empty list is cached, and must not be returned once the pack is applied.
     expect((await admin.get('/api/v1/Countries')).status).to.equal(404);
@@ -50,24 +60,27 @@ describe('packs of reference data', () => {
       { pack: 'currencies', added: 153, same: 0, changed: 1, deleted: 1 },
       { pack: 'units', added: 111, same: 0, changed: 0, deleted: 2 },
     ]);
-    await eventually(async () => (await admin.get('/api/v1/Countries')).body.length === counts.countries, announcedMs);
+    await eventually(
+      async () => (await admin.get('/api/v1/Countries')).body.length === counts.countries,
+      announcedMs,
+    );
     const { body: currencies } = await admin.get('/api/v1/Currency');
     const euro = currencies.find(({ Code }: { Code: string }) => Code === 'EUR');
     expect(euro).to.include({ Name: 'Our euro', DecimalPlaces: 4 });
     expect(currencies.map(({ Code }: { Code: string }) => Code))
       .to.include('JPY')
       .and.not.include('USD');
-    for (const code of ['KGM', 'MTR'])
+    for (const code of ['KGM', 'MTR']) {
       expect((await admin.get(`/api/v1/UnitsOfMeasure/code/${code}`)).status, code).to.equal(404);
+    }
     const [entry] = (await admin.get('/api/v1/AuditLog?resource=Country&key=CH')).body;
     expect(entry).to.include({ Action: 'create', UserId: null, Before: null });
     expect(entry.After).to.include({ CountryName: 'Switzerland' });
 
     const { rows: differing } = await packs('apply', 'acme', '--packs', 'currencies', '--dry-run');
-    expect(differing.map(({ code, state }: Record<string, string>) => `${code} ${state}`)).to.deep.equal([
-      'EUR changed',
-      'USD deleted',
-    ]);
+    expect(
+      differing.map(({ code, state }: Record<string, string>) => `${code} ${state}`),
+    ).to.deep.equal(['EUR changed', 'USD deleted']);
     expect(differing[0].differences.DecimalPlaces).to.deep.equal({ pack: 2, tenant: 4 });
     const again = await packs('apply', 'acme', '--packs', 'units,currencies,countries');
     expect(again.map(({ added }: { added: number }) => added)).to.deep.equal([0, 0, 0]);
@@ -117,7 +130,11 @@ describe('packs of reference data', () => {
       `insert into currencies (code, name, is_deleted, deleted_at)
         select 'X' || n, repeat(md5(n::text), 300), true, now() from generate_series(1, 40) n`,
     );
-    const { code, stderr } = await runCommand('scripts/tenant.ts', ['packs', 'apply', 'small'], world.environment);
+    const { code, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['packs', 'apply', 'small'],
+      world.environment,
+    );
     expect(code).to.equal(1);
     expect(stderr).to.match(/^The pack currencies has 155 rows .* Nothing was added\.\n$/);
     expect(await sql(tenant, 'select from countries')).to.have.length(0);
@@ -126,7 +143,12 @@ describe('packs of reference data', () => {
   it('a tenant begins with the packs of its manifest or of --packs, and with none unless they are named', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-packs-'));
     const file = join(folder, 'packed.json');
-    const manifest = { slug: 'packed', name: 'Packed', admin: { email: 'admin@packed.test' }, packs: ['countries'] };
+    const manifest = {
+      slug: 'packed',
+      name: 'Packed',
+      admin: { email: 'admin@packed.test' },
+      packs: ['countries'],
+    };
     await writeFile(file, JSON.stringify(manifest));
     for (const args of [
       ['--file', file],
@@ -142,7 +164,9 @@ describe('packs of reference data', () => {
       );
       const none = { countries: 0, currencies: 0, units: 0 };
       const { countries, ...others } = counts;
-      expect(row).to.deep.equal(args[0] === '--file' ? { ...none, countries } : { ...none, ...others });
+      expect(row).to.deep.equal(
+        args[0] === '--file' ? { ...none, countries } : { ...none, ...others },
+      );
     }
     await rm(folder, { recursive: true });
   });

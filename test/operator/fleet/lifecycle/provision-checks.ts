@@ -37,7 +37,10 @@ export const argumentsOf = (slug: string): string[] => [
   `admin@${slug}.test`,
 ];
 
-/** Moments of a provision: when it waits for this lock with this statement. `status` is that of its tenant then. */
+/**
+ * Moments of a provision: when it waits for this lock with this statement. `status` is that of
+ * its tenant then.
+ */
 export const killMoments = [
   {
     name: 'before it writes its row',
@@ -85,16 +88,24 @@ export function provisionChecks(world: () => World) {
     runScript('scripts/tenant.ts', provisionArguments(args), world().environment);
 
   /** Provisions a tenant and returns the printed document. */
-  const provision = async (...args: string[]): Promise<PrintedTenant> => documentOf(await runProvision(...args));
-  const provisionAlone = async (...args: string[]): Promise<PrintedTenant> => documentOf(await startProvision(...args));
+  const provision = async (...args: string[]): Promise<PrintedTenant> =>
+    documentOf(await runProvision(...args));
+  const provisionAlone = async (...args: string[]): Promise<PrintedTenant> =>
+    documentOf(await startProvision(...args));
 
   function documentOf({ code, stdout, stderr }: ScriptResult): PrintedTenant {
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
     return JSON.parse(stdout) as PrintedTenant;
   }
 
-  /** Expects that the administrator of the tenant logs in and reads the three statuses of every new tenant. */
-  async function expectServed({ guid, admin }: Pick<PrintedTenant, 'guid' | 'admin'>): Promise<void> {
+  /**
+   * Expects that the administrator of the tenant logs in and reads the three statuses of every
+   * new tenant.
+   */
+  async function expectServed({
+    guid,
+    admin,
+  }: Pick<PrintedTenant, 'guid' | 'admin'>): Promise<void> {
     const login = await world().anonymous.post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
     expect(login.status).to.equal(200);
     const { status, body } = await new Client(world().url, login.body).get(path);
@@ -109,11 +120,14 @@ export function provisionChecks(world: () => World) {
   const tenantsOf = (slug: string): Promise<{ guid: string; status: string; database: string }[]> =>
     world()
       .control.em.fork()
-      .execute('select guid, status, database_name as database from tenants where slug = ?', [slug]);
+      .execute('select guid, status, database_name as database from tenants where slug = ?', [
+        slug,
+      ]);
 
   /**
-   * Returns the databases and roles on the server that are of this world and of no other tenant than this one. Their
-   * names have the numbers that the control database of this world has given, also for provisions that failed.
+   * Returns the databases and roles on the server that are of this world and of no other tenant
+   * than this one. Their names have the numbers that the control database of this world has
+   * given, also for provisions that failed.
    */
   async function listServer(slug: string): Promise<{ databases: string[]; roles: string[] }> {
     const em = world().control.em.fork();
@@ -121,7 +135,9 @@ export function provisionChecks(world: () => World) {
       `select slug, d.database_name as name from tenant_databases d join tenants t on t.id = tenant_id
         union all select slug, database_name from tenants`,
     );
-    const [sequence] = await em.execute<{ last: string }[]>('select last_value as last from tenants_id_seq');
+    const [sequence] = await em.execute<{ last: string }[]>(
+      'select last_value as last from tenants_id_seq',
+    );
     const last = Number(sequence?.last); // of each world in a range of its own
     const others = new Set(tenants.filter(tenant => tenant.slug !== slug).map(({ name }) => name));
     const isListed = (name: string): boolean => {
@@ -139,7 +155,10 @@ export function provisionChecks(world: () => World) {
     });
   }
 
-  /** Expects one active tenant with one database, one role, one user, one signing key and two roles of users. */
+  /**
+   * Expects one active tenant with one database, one role, one user, one signing key and two
+   * roles of users.
+   */
   async function expectComplete(slug: string): Promise<void> {
     const tenants = await tenantsOf(slug);
     expect(tenants.map(({ status }) => status)).to.deep.equal(['active']);
@@ -168,8 +187,10 @@ export function provisionChecks(world: () => World) {
   }
 
   /**
-   * Starts a provision that waits for a lock, checks that the tenant is not served, and kills the process there.
-   * @returns The row of the tenant in the control database afterwards; status 'none' without a row.
+   * Starts a provision that waits for a lock, checks that the tenant is not served, and kills
+   * the process there.
+   * @returns The row of the tenant in the control database afterwards; status 'none' without a
+   *   row.
    */
   async function stopAt(
     slug: string,
@@ -177,11 +198,17 @@ export function provisionChecks(world: () => World) {
     waiting: RegExp,
   ): Promise<{ guid: string; status: string; database: string }> {
     const controlName = new URL(world().environment.DATABASE_URL ?? '').pathname.slice(1);
-    const holder = new pg.Client(lock.includes('pg_') ? postgresUrl() : world().environment.DATABASE_URL);
+    const holder = new pg.Client(
+      lock.includes('pg_') ? postgresUrl() : world().environment.DATABASE_URL,
+    );
     await holder.connect();
     await holder.query('begin');
     await holder.query(lock);
-    const running = startScript('scripts/tenant.ts', ['provision', ...argumentsOf(slug)], world().environment);
+    const running = startScript(
+      'scripts/tenant.ts',
+      ['provision', ...argumentsOf(slug)],
+      world().environment,
+    );
     try {
       await withConnection(postgresUrl(), client =>
         eventually(async () => {
@@ -190,7 +217,8 @@ export function provisionChecks(world: () => World) {
           );
           // Other test files may use the same server.
           return rows.some(
-            ({ query, datname }) => waiting.test(query) && (query.includes(slug) || datname === controlName),
+            ({ query, datname }) =>
+              waiting.test(query) && (query.includes(slug) || datname === controlName),
           );
         }, 60_000),
       );
@@ -203,13 +231,22 @@ export function provisionChecks(world: () => World) {
       await holder.end();
       running.process.kill('SIGKILL');
     }
-    // The server may still execute the last statement of the killed process; the next run waits for it.
+    // The server may still execute the last statement of the killed process; the next run waits
+    // for it.
     const [row] = await tenantsOf(slug);
     return row ?? { guid: '', status: 'none', database: '' };
   }
 
-  /** Kills a provision at this moment, and expects that the next one completes it and that nobody is served before. */
-  async function expectCompleted({ name, lock, waiting, status }: (typeof killMoments)[number]): Promise<void> {
+  /**
+   * Kills a provision at this moment, and expects that the next one completes it and that
+   * nobody is served before.
+   */
+  async function expectCompleted({
+    name,
+    lock,
+    waiting,
+    status,
+  }: (typeof killMoments)[number]): Promise<void> {
     const slug = `killed-${name.split(' ').at(-1)}`;
     expect((await stopAt(slug, lock, waiting)).status).to.equal(status);
     const document = await provision(...argumentsOf(slug));
@@ -219,13 +256,15 @@ export function provisionChecks(world: () => World) {
   }
 
   /**
-   * Kills provisions at moments that are spread evenly over their duration, two at a time. Expects that the next run
-   * completes each of them, and that the tenant is not served before.
+   * Kills provisions at moments that are spread evenly over their duration, two at a time.
+   * Expects that the next run completes each of them, and that the tenant is not served before.
    * @param kills number of killed provisions, even
    */
   async function killAtMoments(kills: number): Promise<void> {
-    const twoAtOnce = <Result>(work: (number: number) => Promise<Result>, first: number): Promise<Result[]> =>
-      Promise.all([work(first), work(first + 1)]);
+    const twoAtOnce = <Result>(
+      work: (number: number) => Promise<Result>,
+      first: number,
+    ): Promise<Result[]> => Promise.all([work(first), work(first + 1)]);
     const startedAt = performance.now();
     await twoAtOnce(number => provisionAlone(...argumentsOf(`not-killed-${number}`)), 1);
     const duration = performance.now() - startedAt;

@@ -21,8 +21,15 @@ describe('provision of tenants', () => {
   const world = useWorld();
   const folder = useFolder();
 
-  const { runProvision, provision, expectServed, expectComplete, expectNotServed, tenantsOf, listServer } =
-    provisionChecks(() => world);
+  const {
+    runProvision,
+    provision,
+    expectServed,
+    expectComplete,
+    expectNotServed,
+    tenantsOf,
+    listServer,
+  } = provisionChecks(() => world);
 
   it('provision prints one document, whose administrator can log in and read three statuses', async () => {
     const document = await provision(...argumentsOf('vandelay'), '--app-id', 'vandelay-app');
@@ -59,7 +66,13 @@ describe('provision of tenants', () => {
 
   it('provision of an existing slug fails and changes nothing', async () => {
     const before = await tenantsOf('acme');
-    const { code, stdout, stderr } = await runProvision('acme', '--name', 'Other', '--admin-email', 'other@acme.test');
+    const { code, stdout, stderr } = await runProvision(
+      'acme',
+      '--name',
+      'Other',
+      '--admin-email',
+      'other@acme.test',
+    );
     expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
     expect(stderr).to.match(/acme/);
     expect(await tenantsOf('acme')).to.deep.equal(before);
@@ -87,7 +100,9 @@ describe('provision of tenants', () => {
     expect(first.admin?.email).to.equal('gavin@hooli.test');
     expect(first.users?.map(({ email }) => email)).to.deep.equal(['bighead@hooli.test']);
     await expectServed(first);
-    const user = await world.anonymous.post('/api/v1/auth/login', first.users?.[0], { 'X-Tenant': first.guid });
+    const user = await world.anonymous.post('/api/v1/auth/login', first.users?.[0], {
+      'X-Tenant': first.guid,
+    });
     expect(user.body.entityType).to.equal('supplier');
     const { body } = await new Client(world.url, user.body).get('/api/v1/auth/me');
     expect(body).to.include({ tenantName: 'Hooli', scope: 'Self', role: 'Member' });
@@ -96,10 +111,20 @@ describe('provision of tenants', () => {
     const second = await provision('--file', file);
     const { admin: _, users: __, ...unchanged } = first;
     expect(second).to.deep.equal({ ...unchanged, created: false });
-    const entities = await sql<{ name: string }>(at(first), 'select name from entities order by name');
+    const entities = await sql<{ name: string }>(
+      at(first),
+      'select name from entities order by name',
+    );
     expect(entities.map(({ name }) => name)).to.deep.equal(['Endframe', 'Raviga']);
-    const text = await runCommand('scripts/tenant.ts', ['provision', '--file', file], world.environment);
-    expect([text.code, text.stdout]).to.deep.equal([0, 'hooli exists already: nothing was changed.\n']);
+    const text = await runCommand(
+      'scripts/tenant.ts',
+      ['provision', '--file', file],
+      world.environment,
+    );
+    expect([text.code, text.stdout]).to.deep.equal([
+      0,
+      'hooli exists already: nothing was changed.\n',
+    ]);
   });
 
   it('provision with an invalid slug or manifest fails with exit code 2 and creates nothing', async () => {
@@ -123,9 +148,23 @@ describe('provision of tenants', () => {
       'ümlaut',
       'a-',
     ];
-    slugs.push('x'.repeat(33), 'x'.repeat(100), 'a\nb', 'acme\n', ' acme', 'postgres', 'template0', 'template1', '');
-    for (const slug of slugs)
-      expect(() => checkManifest({ slug, name: 'x', admin: { email: 'a@b.test' } }, 'it'), slug).to.throw(/slug/);
+    slugs.push(
+      'x'.repeat(33),
+      'x'.repeat(100),
+      'a\nb',
+      'acme\n',
+      ' acme',
+      'postgres',
+      'template0',
+      'template1',
+      '',
+    );
+    for (const slug of slugs) {
+      expect(
+        () => checkManifest({ slug, name: 'x', admin: { email: 'a@b.test' } }, 'it'),
+        slug,
+      ).to.throw(/slug/);
+    }
     const faulty = [
       '{"slug":"initrode"}',
       '{"slug":"initrode","name":"x","admin":{"email":"a@b.test","password":"in the file"}}',
@@ -137,7 +176,9 @@ describe('provision of tenants', () => {
         { users: [{ email: 'b@b.test', role: 'Nobody' }] },
         { users: [{ email: 'b@b.test', entity: 'Missing' }] },
         { entities: ['customer', 'supplier'].map(entityType => ({ name: 'Twice', entityType })) },
-      ].map(more => JSON.stringify({ slug: 'initrode', name: 'x', admin: { email: 'a@b.test' }, ...more })),
+      ].map(more =>
+        JSON.stringify({ slug: 'initrode', name: 'x', admin: { email: 'a@b.test' }, ...more }),
+      ),
     ];
     const files = faulty.map((_, index) => join(folder, `faulty-${index}.json`));
     await Promise.all(files.map((file, index) => writeFile(file, faulty[index] ?? '')));
@@ -159,7 +200,10 @@ describe('provision of tenants', () => {
           world.environment,
         );
         expect({ code, stdout }, args.join(' ')).to.deep.equal({ code: 2, stdout: '' });
-        expect(stderr.trim(), args.join(' ')).to.match(/\S/).and.not.include('\n').and.not.include('in the file');
+        expect(stderr.trim(), args.join(' '))
+          .to.match(/\S/)
+          .and.not.include('\n')
+          .and.not.include('in the file');
         expect(stderr, args.join(' ')).not.to.include('Invalid input');
       }),
     );
@@ -168,7 +212,10 @@ describe('provision of tenants', () => {
   });
 
   it('of two concurrent provisions of one slug, one creates the tenant and the other fails', async () => {
-    const both = await Promise.allSettled([world.provision('contested'), world.provision('contested')]);
+    const both = await Promise.allSettled([
+      world.provision('contested'),
+      world.provision('contested'),
+    ]);
     expect(both.map(({ status }) => status).sort()).to.deep.equal(['fulfilled', 'rejected']);
     for (const result of both) if (result.status === 'fulfilled') await expectServed(result.value);
     await expectComplete('contested');
@@ -177,10 +224,21 @@ describe('provision of tenants', () => {
   it('provision of a folder creates each tenant once, prints a line for each login, and reports failed manifests at the end', async () => {
     const manifests = join(folder, 'many');
     const write = (file: string, content: object | string) =>
-      writeFile(join(manifests, file), typeof content === 'string' ? content : JSON.stringify(content));
-    const manifestOf = (slug: string) => ({ slug, name: slug, admin: { email: `admin@${slug}.test` } });
+      writeFile(
+        join(manifests, file),
+        typeof content === 'string' ? content : JSON.stringify(content),
+      );
+    const manifestOf = (slug: string) => ({
+      slug,
+      name: slug,
+      admin: { email: `admin@${slug}.test` },
+    });
     const runFolder = (...args: string[]) =>
-      runCommand('scripts/tenant.ts', ['provision', '--file', manifests, ...args], world.environment);
+      runCommand(
+        'scripts/tenant.ts',
+        ['provision', '--file', manifests, ...args],
+        world.environment,
+      );
     await mkdir(manifests);
     for (const slug of ['folder-0', 'folder-1']) await write(`${slug}.json`, manifestOf(slug));
     await write('bad.json', '{ "slug": "postgres" }');
@@ -190,7 +248,8 @@ describe('provision of tenants', () => {
     await write('folder-2.json', manifestOf('folder-2'));
     const again = await runFolder();
 
-    const lines: { slug: string; created: boolean; file: string; error?: string }[] = jsonLines(stdout);
+    const lines: { slug: string; created: boolean; file: string; error?: string }[] =
+      jsonLines(stdout);
     const made = lines.filter(({ error }) => !error).map(({ slug, created }) => [slug, created]);
     const failed = lines.filter(({ error }) => error).map(({ file }) => file);
     expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
@@ -213,7 +272,10 @@ describe('provision of tenants', () => {
     );
   });
 
-  /** What the server has of the database of a provision that is killed at one step, after the row of the tenant. */
+  /**
+   * What the server has of the database of a provision that is killed at one step, after the
+   * row of the tenant.
+   */
   const leftovers: Record<string, (names: TestTenant) => Promise<unknown>> = {
     'before it creates its role': async ({ database }) => {
       await onServer(`drop database "${database}"`);
@@ -242,12 +304,21 @@ describe('provision of tenants', () => {
     it(`of a provision that was killed ${step}, the next one and purge drop what is there, and nothing else`, async () => {
       const number = Object.keys(leftovers).indexOf(step);
       const [again, purged] = [`again-${number}`, `purged-${number}`];
-      const others = async () => [await sql(world.acme, 'select guid from tenant_identity'), await tenantsOf('globex')];
+      const others = async () => [
+        await sql(world.acme, 'select guid from tenant_identity'),
+        await tenantsOf('globex'),
+      ];
       const before = await others();
       for (const slug of [again, purged]) {
         const tenant = await world.provision(slug);
-        await controlSql(world, `update tenants set status = 'provisioning' where id = ${tenant.id}`);
-        await controlSql(world, `update tenant_databases set state = 'reserved' where tenant_id = ${tenant.id}`);
+        await controlSql(
+          world,
+          `update tenants set status = 'provisioning' where id = ${tenant.id}`,
+        );
+        await controlSql(
+          world,
+          `update tenant_databases set state = 'reserved' where tenant_id = ${tenant.id}`,
+        );
         await onServer(`alter role "${tenant.database}" nologin`);
         await leave(tenant);
         await expectNotServed(tenant.guid);
@@ -255,7 +326,11 @@ describe('provision of tenants', () => {
       const [left] = await tenantsOf(again);
 
       const document = await provision(...argumentsOf(again), '--name', 'Other Ltd');
-      const purge = await runCommand('scripts/tenant.ts', ['purge', purged, '--yes'], world.environment);
+      const purge = await runCommand(
+        'scripts/tenant.ts',
+        ['purge', purged, '--yes'],
+        world.environment,
+      );
 
       expect(document).to.include({ guid: left?.guid, created: true, name: 'Other Ltd' });
       expect(document.database).not.to.equal(left?.database);
@@ -270,12 +345,21 @@ describe('provision of tenants', () => {
   it('databases says of what a killed provision has left that the same command or purge ends it', async () => {
     const stopped = await world.provision('halved');
     await controlSql(world, `update tenants set status = 'provisioning' where id = ${stopped.id}`);
-    await controlSql(world, `update tenant_databases set state = 'reserved' where tenant_id = ${stopped.id}`);
+    await controlSql(
+      world,
+      `update tenant_databases set state = 'reserved' where tenant_id = ${stopped.id}`,
+    );
 
-    const { stdout } = await runCommand('scripts/tenant.ts', ['databases', 'halved', '--json'], world.environment);
+    const { stdout } = await runCommand(
+      'scripts/tenant.ts',
+      ['databases', 'halved', '--json'],
+      world.environment,
+    );
 
     const remedy = 'bin/backoffice purge halved, or the same command again';
-    expect(JSON.parse(stdout)[0].why).to.equal(`a command has ended before it was complete: ${remedy}`);
+    expect(JSON.parse(stdout)[0].why).to.equal(
+      `a command has ended before it was complete: ${remedy}`,
+    );
     expect((await runProvision(...argumentsOf('halved'))).code).to.equal(0);
   });
 
@@ -284,7 +368,9 @@ describe('provision of tenants', () => {
     const file = fileURLToPath(new URL('../../../../tenants/demo.json', import.meta.url));
     const manifest = { ...(await readManifest(file)), slug: 'killed-demo' };
     const { tenant } = await provisionDemoTenant(installation, passwords, manifest);
-    await control.em.fork().execute(`update tenants set status = 'provisioning' where id = ?`, [tenant.id]);
+    await control.em
+      .fork()
+      .execute(`update tenants set status = 'provisioning' where id = ?`, [tenant.id]);
     const { created, logins } = await provisionDemoTenant(installation, passwords, manifest);
     expect(created).to.equal(true);
     const client = await world.login({ ...world.acme, guid: tenant.guid }, logins[0]);
@@ -293,21 +379,34 @@ describe('provision of tenants', () => {
       .execute<{ id: string }[]>('select id from users where tenant_id = ?', [tenant.id]);
     const userId = Number(user?.id);
     const activities = (await client.get('/api/v1/Activity')).body;
-    expect(activities.map(({ UserId }: { UserId: number }) => UserId)).to.deep.equal([userId, userId, userId]);
+    expect(activities.map(({ UserId }: { UserId: number }) => UserId)).to.deep.equal([
+      userId,
+      userId,
+      userId,
+    ]);
   });
 
   it('a provision that an older build began, with fewer migrations, is completed by this build', async () => {
     const older = await world.provision('older');
     const steps = await readSchemaSteps();
     const setGroup = `set app.tenant_group = '${tenantGroup(server)}'`;
-    for (const { name, down } of steps.filter(step => step.name > '0005').reverse())
-      await sql(older, [setGroup, ...down, `delete from migrations where name = '${name}'`].join(';'));
+    for (const { name, down } of steps.filter(step => step.name > '0005').reverse()) {
+      await sql(
+        older,
+        [setGroup, ...down, `delete from migrations where name = '${name}'`].join(';'),
+      );
+    }
     await sql(older, 'delete from tenant_identity');
-    await controlSql(world, `update tenants set status = 'provisioning', schema_version = null where id = ?`, [
-      older.id,
-    ]);
+    await controlSql(
+      world,
+      `update tenants set status = 'provisioning', schema_version = null where id = ?`,
+      [older.id],
+    );
     const { code, stdout, stderr } = await runProvision(...argumentsOf('older'));
-    expect([code, stderr.match(/error|schema_version/i)?.[0]], stderr).to.deep.equal([0, undefined]);
+    expect([code, stderr.match(/error|schema_version/i)?.[0]], stderr).to.deep.equal([
+      0,
+      undefined,
+    ]);
     await expectServed(JSON.parse(stdout));
   });
 

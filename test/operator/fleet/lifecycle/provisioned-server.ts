@@ -12,9 +12,14 @@ export async function findingsOf(
   return findings.map(({ check, tenant }) => [check, tenant] as const);
 }
 
-/** Expects one database and one role for each tenant on the server, no others, and nothing for doctor to find. */
+/**
+ * Expects one database and one role for each tenant on the server, no others, and nothing for
+ * doctor to find.
+ */
 export async function expectNoOrphan(server: DedicatedServer): Promise<void> {
-  const known = await server.control<{ name: string }>('select database_name as name from tenants order by 1');
+  const known = await server.control<{ name: string }>(
+    'select database_name as name from tenants order by 1',
+  );
   const databases = await server.sql<{ name: string }>(
     `select datname as name from pg_database where datname ~ '^office_' and datname !~ '^office_template_' order by 1`,
   );

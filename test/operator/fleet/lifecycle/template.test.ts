@@ -30,10 +30,12 @@ describe('the template of new databases', () => {
     expect(refusal).to.equal('55000');
     expect(tenant.databaseName).to.match(/^office_tenant_\d+_[0-9a-f]{12}$/);
     expect(tenant.roleName).to.equal(tenant.databaseName);
-    expect(await server.sql('select guid from tenant_identity', tenant.databaseName)).to.deep.equal([
-      { guid: tenant.guid },
-    ]);
-    expect(await server.sql('select title from entity_statuses', tenant.databaseName)).to.have.length(3);
+    expect(await server.sql('select guid from tenant_identity', tenant.databaseName)).to.deep.equal(
+      [{ guid: tenant.guid }],
+    );
+    expect(
+      await server.sql('select title from entity_statuses', tenant.databaseName),
+    ).to.have.length(3);
   });
 
   it('provisions that begin at once without a template make one, and each tenant gets a database of its own', async () => {
@@ -50,7 +52,9 @@ describe('the template of new databases', () => {
 
   it('after an update of the C library, which changes how texts are sorted, a provision makes the template anew', async () => {
     const [before] = await templates();
-    await server.sql(`update pg_database set datcollversion = 'earlier' where datname = '${before?.name}'`);
+    await server.sql(
+      `update pg_database set datcollversion = 'earlier' where datname = '${before?.name}'`,
+    );
 
     const { code, stderr } = await provision('sorted');
 
@@ -81,7 +85,9 @@ describe('the template of new databases', () => {
     const { code, stderr } = await provision('refused');
 
     expect(code).to.equal(1);
-    expect(stderr).to.include(`Database ${name} on server default has the name of the template, and accepts connec`);
+    expect(stderr).to.include(
+      `Database ${name} on server default has the name of the template, and accepts connec`,
+    );
     expect(await server.sql('select from of_somebody', name)).to.deep.equal([]);
 
     await server.sql(`drop database "${name}"`);

@@ -14,7 +14,9 @@ describe('the login of a tenant', () => {
   before(async () => {
     const { tenant } = await server.provision('acme');
     globex = (await server.provision('globex')).tenant;
-    const password = server.installation.secrets.open(tenant.rolePassword, owners.rolePassword(tenant.guid)).toString();
+    const password = server.installation.secrets
+      .open(tenant.rolePassword, owners.rolePassword(tenant.guid))
+      .toString();
     login = databaseUrl(server.url, tenant.databaseName, { user: tenant.roleName, password });
   });
 
@@ -59,7 +61,11 @@ describe('the login of a tenant', () => {
   });
 
   it('an operator finds the database of a tenant with show', async () => {
-    const { stdout } = await runCommand('scripts/backoffice.ts', ['show', 'globex', '--json'], server.environment);
+    const { stdout } = await runCommand(
+      'scripts/backoffice.ts',
+      ['show', 'globex', '--json'],
+      server.environment,
+    );
     expect(JSON.parse(stdout)).to.include({ slug: 'globex', database: globex.roleName });
   });
 });

@@ -14,7 +14,10 @@ describe('a restored control database', () => {
   let later: string;
 
   const control = async <Row extends object>(text: string): Promise<Row[]> =>
-    withConnection(world.config.databaseUrl ?? '', async client => (await client.query(text)).rows as Row[]);
+    withConnection(
+      world.config.databaseUrl ?? '',
+      async client => (await client.query(text)).rows as Row[],
+    );
 
   before(async () => {
     world = await createWorld();
@@ -28,13 +31,16 @@ describe('a restored control database', () => {
       await client.query(`create database ${later} template control_template`);
     });
     await withConnection(databaseUrl(postgresUrl(), later), async client => {
-      const tenants = await control<{ guid: string; slug: string; id: string }>('select guid, slug, id from tenants');
-      for (const { guid, slug, id } of tenants)
+      const tenants = await control<{ guid: string; slug: string; id: string }>(
+        'select guid, slug, id from tenants',
+      );
+      for (const { guid, slug, id } of tenants) {
         await client.query(
           `insert into tenants (id, guid, slug, name, app_id, status, server_id, database_name, role_name, role_password)
            values ($1, $2, $3::text, $3, $3, $4, 1, $3, $3, '')`,
           [id, guid, slug, slug === 'globex' ? 'suspended' : 'active'],
         );
+      }
       const [user] = await control<{ guid: string; tenant: string; client: string }>(
         `select u.guid, c.tenant_id as tenant, c.id as client from api_clients c join users u on u.id = c.user_id`,
       );
@@ -50,7 +56,9 @@ describe('a restored control database', () => {
     });
   });
   after(async () => {
-    await withConnection(postgresUrl(), client => client.query(`drop database if exists ${later} with (force)`));
+    await withConnection(postgresUrl(), client =>
+      client.query(`drop database if exists ${later} with (force)`),
+    );
     await world.close();
   });
 
@@ -99,13 +107,22 @@ describe('a restored control database', () => {
     );
     expect(code, stderr).to.equal(0);
     const { differences, ...taken } = JSON.parse(stdout).replayed;
-    expect(taken).to.deep.equal({ usersDisabled: 1, clientsRevoked: 1, tenantsStopped: ['globex'], tenantsPurged: [] });
+    expect(taken).to.deep.equal({
+      usersDisabled: 1,
+      clientsRevoked: 1,
+      tenantsStopped: ['globex'],
+      tenantsPurged: [],
+    });
     expect(differences).to.have.length(1);
-    expect(differences[0]).to.include('role was Later later').and.include('password was replaced later');
+    expect(differences[0])
+      .to.include('role was Later later')
+      .and.include('password was replaced later');
     const { status } = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
       'X-Tenant': world.acme.guid,
     });
     expect(status).to.equal(401);
-    expect(await control("select status from tenants where slug = 'globex'")).to.deep.equal([{ status: 'suspended' }]);
+    expect(await control("select status from tenants where slug = 'globex'")).to.deep.equal([
+      { status: 'suspended' },
+    ]);
   });
 });

@@ -20,7 +20,8 @@ describe('restore from archives that were damaged or brought back', () => {
       ...environment,
       ...extra,
     });
-    const { message = '', hint = '' } = code === 0 ? {} : JSON.parse(stderr.split('\n')[0] || '{}').error;
+    const { message = '', hint = '' } =
+      code === 0 ? {} : JSON.parse(stderr.split('\n')[0] || '{}').error;
     return { code, stdout, message: `${message} ${hint ?? ''}` };
   };
   const run = async (...args: string[]): Promise<string> => {
@@ -46,7 +47,9 @@ describe('restore from archives that were damaged or brought back', () => {
     expect(message).to.match(why).and.include('Nothing was restored');
     const again = `bin/backoffice restore ${slug} --archive`;
     expect(message).to.include(`bin/backoffice backup list ${slug}`).and.include(again);
-    expect(await control(`select from tenant_databases where state not in ('current', 'gone')`)).to.deep.equal([]);
+    expect(
+      await control(`select from tenant_databases where state not in ('current', 'gone')`),
+    ).to.deep.equal([]);
   }
 
   before(async () => {
@@ -74,10 +77,17 @@ describe('restore from archives that were damaged or brought back', () => {
       ['acme', '--lost'],
       ['--lost', '--all'],
     ]) {
-      const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['restore', ...options], environment);
+      const { code, stdout, stderr } = await runCommand(
+        'scripts/tenant.ts',
+        ['restore', ...options],
+        environment,
+      );
       const how = options.includes('--lost') ? ' --lost' : '';
       const named = `bin/backoffice backup list acme; bin/backoffice restore acme --archive <name>${how}\n`;
-      expect([code, `${stdout}${stderr}`.includes(named)], `${stdout}${stderr}`).to.deep.equal([1, true]);
+      expect([code, `${stdout}${stderr}`.includes(named)], `${stdout}${stderr}`).to.deep.equal([
+        1,
+        true,
+      ]);
     }
     const [, { name }] = JSON.parse(await run('backup', 'list', 'acme'));
     await run('restore', 'acme', '--archive', name, '--lost');
@@ -94,10 +104,10 @@ describe('restore from archives that were damaged or brought back', () => {
     await write(globex.name, globex.bytes);
 
     const none = await command(['restore', 'globex', '--archive', 'latest']);
-    expect([none.code, none.message.startsWith('There is no archive of globex.')], none.message).to.deep.equal([
-      1,
-      true,
-    ]);
+    expect(
+      [none.code, none.message.startsWith('There is no archive of globex.')],
+      none.message,
+    ).to.deep.equal([1, true]);
 
     await run('backup', 'run', '--all');
     const own = await newest('globex');

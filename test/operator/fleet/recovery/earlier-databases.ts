@@ -29,7 +29,8 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
   let restored: string;
   let number = 0;
 
-  const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], environment);
+  const tenant = (...args: string[]) =>
+    runCommand('scripts/tenant.ts', [...args, '--json'], environment);
   const run = (...args: string[]) => succeed(environment, 'tenant', [...args, '--json']);
   /** Loses the control database, and restores its newest archive. */
   const restoreControl = async (): Promise<void> => {
@@ -37,17 +38,26 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
     await succeed(environment, 'control', ['restore']);
   };
   const current = async (): Promise<string | undefined> =>
-    (await server.control<{ name: string }>(`select database_name as name from tenants where slug = 'acme'`))[0]?.name;
+    (
+      await server.control<{ name: string }>(
+        `select database_name as name from tenants where slug = 'acme'`,
+      )
+    )[0]?.name;
   const add = (code: string, database: string) =>
     server.sql(`insert into currencies (code, name) values ('${code}', '${code}')`, database);
   const codes = async (database: string): Promise<string[]> =>
-    (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(({ code }) => code);
+    (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(
+      ({ code }) => code,
+    );
   const findings = async (): Promise<string[]> =>
     JSON.parse((await tenant('doctor')).stdout)
       .findings.filter(({ tenant: slug }: { tenant: string | null }) => slug === 'acme')
       .map(({ check, remedy }: { check: string; remedy: string }) => `${check}: ${remedy}`);
 
-  /** The data of the current database are older than those of another one, which lets the tenant in. */
+  /**
+   * The data of the current database are older than those of another one, which lets the tenant
+   * in.
+   */
   const expectRefusedPrune = async (kind: 'swap' | 'back', database: string): Promise<void> => {
     const { code, stderr } = await tenant('databases', 'prune', 'acme');
     expect(code).to.equal(1);
@@ -63,9 +73,11 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
     restored = JSON.parse(await run('restore', 'acme', '--archive', 'latest')).database;
   });
 
-  for (const state of states)
+  for (const state of states) {
     it(`after a restore to before a swap, no command drops the database with the later data, with ${state}, and a swap puts it in place`, async () => {
-      await server.control(`update tenant_databases set ${state} where database_name = '${restored}'`);
+      await server.control(
+        `update tenant_databases set ${state} where database_name = '${restored}'`,
+      );
       await run('backup', 'run', '--all');
       await server.control(
         `update tenant_databases set state = 'filled', keep_until = null where database_name = '${restored}'`,
@@ -76,19 +88,22 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
       await restoreControl();
       expect(await current()).to.equal(own);
       const found = await findings();
-      expect(found).to.include('unfinished_switch: Let it serve the tenant: bin/backoffice databases prune acme');
+      expect(found).to.include(
+        'unfinished_switch: Let it serve the tenant: bin/backoffice databases prune acme',
+      );
       expect(found.join()).not.to.include('wrong_identity');
       await expectRefusedPrune('swap', restored);
       const { code, stderr } = await tenant('databases', 'drop', 'acme', restored, '--yes');
-      expect([code, stderr.includes(`Database ${restored} on server default was not dropped`)], stderr).to.deep.equal([
-        1,
-        true,
-      ]);
+      expect(
+        [code, stderr.includes(`Database ${restored} on server default was not dropped`)],
+        stderr,
+      ).to.deep.equal([1, true]);
       await run('restore', 'swap', 'acme', '--yes');
       expect([await current(), await codes(restored)]).to.deep.equal([restored, later]);
       expect(await findings()).to.deep.equal([]);
       if (isDrill) await run('restore', 'back', 'acme', '--yes');
     });
+  }
 
   if (!isDrill) return;
 
@@ -107,14 +122,26 @@ export function testEarlierDatabases(states: readonly string[], isDrill: boolean
 
   it('after a restore to before a swap that was killed behind its fence, databases prune of the tenant opens its closed database', async () => {
     await run('backup', 'run', '--all');
-    const { signal, stderr } = await startScript(killedRestore, ['swap', 'acme', 'exchange'], environment).ended;
+    const { signal, stderr } = await startScript(
+      killedRestore,
+      ['swap', 'acme', 'exchange'],
+      environment,
+    ).ended;
     expect(signal, stderr).to.equal('SIGKILL');
     await restoreControl();
     expect(await server.control('select from tenant_fences')).to.deep.equal([]);
     const found = await findings();
-    expect(found).to.include('unfinished_switch: Let it serve the tenant: bin/backoffice databases prune acme');
+    expect(found).to.include(
+      'unfinished_switch: Let it serve the tenant: bin/backoffice databases prune acme',
+    );
     const [planned, ...others] = JSON.parse(await run('databases', 'prune', 'acme', '--dry-run'));
-    expect(planned).to.include({ slug: 'acme', server: 'default', database: own, state: 'current', action: 'serve' });
+    expect(planned).to.include({
+      slug: 'acme',
+      server: 'default',
+      database: own,
+      state: 'current',
+      action: 'serve',
+    });
     expect(others).to.deep.equal([]);
     await run('databases', 'prune');
     expect(await findings(), 'without the slug').to.deep.equal(found);

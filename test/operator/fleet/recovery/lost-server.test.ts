@@ -17,7 +17,10 @@ describe('restore of all tenants of a lost server', () => {
     environment = { ...server.environment, ...(await backupSettings(archives)) };
     for (const slug of ['acme', 'globex', 'initech']) {
       const { tenant } = await server.provision(slug);
-      await server.sql(`insert into currencies (code, name) values ('${slug}', '${slug}')`, tenant.databaseName);
+      await server.sql(
+        `insert into currencies (code, name) values ('${slug}', '${slug}')`,
+        tenant.databaseName,
+      );
     }
     await backUp(environment);
   });
@@ -27,8 +30,10 @@ describe('restore of all tenants of a lost server', () => {
   });
 
   const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, environment);
-  const lose = async (slug: string) => server.sql(`drop database "${await server.databaseOf(slug)}" with (force)`);
-  const codes = async (slug: string) => server.sql(`select code from currencies`, await server.databaseOf(slug));
+  const lose = async (slug: string) =>
+    server.sql(`drop database "${await server.databaseOf(slug)}" with (force)`);
+  const codes = async (slug: string) =>
+    server.sql(`select code from currencies`, await server.databaseOf(slug));
 
   // A drill restores those of all servers.
   it('restore --lost --server default restores every lost database, and no other, in one run with a report', async () => {
@@ -51,16 +56,24 @@ describe('restore of all tenants of a lost server', () => {
       ['globex', 'restored'],
     ]);
     expect(lines.at(-1)).to.include({ tenants: 2, restored: 2, failed: 0 });
-    for (const slug of ['acme', 'globex']) expect(await codes(slug)).to.deep.equal([{ code: slug }]);
+    for (const slug of ['acme', 'globex']) {
+      expect(await codes(slug)).to.deep.equal([{ code: slug }]);
+    }
     expect(await server.databaseOf('initech')).to.equal(kept);
   });
 
   it('after the loss of a whole machine, control restore --all restores the control database and every tenant', async () => {
     for (const slug of ['acme', 'globex', 'initech']) await lose(slug);
     await server.sql('drop database office with (force)');
-    const { code, stderr } = await runCommand('scripts/control.ts', ['restore', '--all'], environment);
+    const { code, stderr } = await runCommand(
+      'scripts/control.ts',
+      ['restore', '--all'],
+      environment,
+    );
     expect(code, stderr).to.equal(0);
-    for (const slug of ['acme', 'globex', 'initech']) expect(await codes(slug)).to.deep.equal([{ code: slug }]);
+    for (const slug of ['acme', 'globex', 'initech']) {
+      expect(await codes(slug)).to.deep.equal([{ code: slug }]);
+    }
   });
 
   it('a tenant that cannot be restored fails alone, and the exit code is 1', async () => {
@@ -72,7 +85,9 @@ describe('restore of all tenants of a lost server', () => {
     expect(stdout)
       .to.match(/acme: restored/)
       .and.match(/umbrella: failed: it has no archive/);
-    expect(stdout).to.include('1 tenant restored, 1 failed').and.include('bin/backoffice restore --lost --all');
+    expect(stdout)
+      .to.include('1 tenant restored, 1 failed')
+      .and.include('bin/backoffice restore --lost --all');
     expect(await codes('acme')).to.deep.equal([{ code: 'acme' }]);
   });
 
@@ -95,8 +110,13 @@ describe('restore of all tenants of a lost server', () => {
       ['--lost', '--all', '--archive', 'latest'],
     ]) {
       const { code, stderr } = await run('restore', ...args);
-      expect([code, /^[^\n]+\n$/.test(stderr)], `${args.join(' ')}: ${stderr}`).to.deep.equal([2, true]);
+      expect([code, /^[^\n]+\n$/.test(stderr)], `${args.join(' ')}: ${stderr}`).to.deep.equal([
+        2,
+        true,
+      ]);
     }
-    expect((await run('restore', '--lost', '--server', 'nowhere')).stderr).to.include('There is no server nowhere');
+    expect((await run('restore', '--lost', '--server', 'nowhere')).stderr).to.include(
+      'There is no server nowhere',
+    );
   });
 });

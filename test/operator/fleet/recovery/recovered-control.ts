@@ -8,8 +8,8 @@ import type { DedicatedServer } from '../../../support/dedicated-server.ts';
 import { runCommand } from '../../../support/run-command.ts';
 
 /**
- * Adds the tests of a restore of the control database from a recovered server. They end with one that is restored from
- * the newest archive.
+ * Adds the tests of a restore of the control database from a recovered server. They end with
+ * one that is restored from the newest archive.
  * @param recovered a copy of the server, before otto was disabled and paul was added
  * @param settings with the target that has a later archive
  */
@@ -22,7 +22,8 @@ export function testRecoveredControl(
     const result = await runCommand(`scripts/${script}.ts`, [...args, '--json'], settings(), input);
     return {
       ...result,
-      message: result.code === 0 ? '' : JSON.parse(result.stderr.split('\n')[0] ?? '').error.message,
+      message:
+        result.code === 0 ? '' : JSON.parse(result.stderr.split('\n')[0] ?? '').error.message,
     };
   };
 
@@ -49,7 +50,9 @@ export function testRecoveredControl(
       { name: 'nora', active: true },
       { name: 'otto', active: false },
     ]);
-    expect(await server.control('select id, database_name from tenants order by id')).to.deep.equal(before);
+    expect(await server.control('select id, database_name from tenants order by id')).to.deep.equal(
+      before,
+    );
     expect(await server.control('select from sessions where revoked_at is null')).to.deep.equal([]);
     const doctor = await run('tenant', ['doctor']);
     const errors = JSON.parse(doctor.stdout).findings.filter(
@@ -60,7 +63,8 @@ export function testRecoveredControl(
 
   it('a server of another installation or master key, or without the control database, is refused, and nothing is changed', async () => {
     await server.sql('drop database office with (force)');
-    const messageOf = async () => (await run('control', ['restore', '--from'], recovered.url)).message;
+    const messageOf = async () =>
+      (await run('control', ['restore', '--from'], recovered.url)).message;
     const inRecovered = (text: string, database = 'office') =>
       withConnection(databaseUrl(recovered.url, database), client => client.query(text));
     const { rows } = await inRecovered('select id from installation');
@@ -75,9 +79,13 @@ export function testRecoveredControl(
       `update installation set id = '${rows[0]?.id}', key_fingerprint = '${other.present.fingerprint}',
               master_key_canary = decode('${canary}', 'hex')`,
     );
-    expect(await messageOf()).to.match(/^MASTER_KEY is not the master key of this control database/);
+    expect(await messageOf()).to.match(
+      /^MASTER_KEY is not the master key of this control database/,
+    );
     await inRecovered('drop database office with (force)', 'postgres');
-    expect(await messageOf()).to.equal('The recovered server has no control database office: nothing was changed.');
+    expect(await messageOf()).to.equal(
+      'The recovered server has no control database office: nothing was changed.',
+    );
     expect(await server.sql(`select from pg_database where datname = 'office'`)).to.deep.equal([]);
     expect((await run('control', ['restore'])).code).to.equal(0);
   });

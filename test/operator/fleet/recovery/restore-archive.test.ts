@@ -11,7 +11,10 @@ import { backUp, documentOf } from '../../../support/succeed.ts';
 import { postgresUrl } from '../../../support/test-server.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../../support/world.ts';
 
-/** Between two requests: the commands, and the tests beside this one, need the machine more than the load does. */
+/**
+ * Between two requests: the commands, and the tests beside this one, need the machine more than
+ * the load does.
+ */
 const pauseMs = 40;
 
 describe('restore of a tenant from an archive', () => {
@@ -32,7 +35,9 @@ describe('restore of a tenant from an archive', () => {
   const databases = async (): Promise<Record<string, string>> => {
     const { document } = await tenant(['databases', 'acme']);
     expect(document, JSON.stringify(document)).to.be.an('array');
-    return Object.fromEntries(document.map((each: { database: string; state: string }) => [each.database, each.state]));
+    return Object.fromEntries(
+      document.map((each: { database: string; state: string }) => [each.database, each.state]),
+    );
   };
   /** Returns whether a database has the stamp of acme, and its role may log in. */
   const letsIn = async (database: string): Promise<boolean> => {
@@ -71,11 +76,16 @@ describe('restore of a tenant from an archive', () => {
     const { code, document } = await tenant(['restore', 'acme', '--archive', 'latest']);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'acme', server: 'default' });
-    expect(await databases()).to.deep.equal({ [world.acme.database]: 'current', [document.database]: 'filled' });
+    expect(await databases()).to.deep.equal({
+      [world.acme.database]: 'current',
+      [document.database]: 'filled',
+    });
     const diff = await tenant(['restore', 'diff', 'acme']);
     expect(diff.code, JSON.stringify(diff.document)).to.equal(0);
     expect(diff.document).to.include({ tenant: 'acme', database: document.database });
-    const table = diff.document.tables.find(({ table: name }: { table: string }) => name === 'currencies');
+    const table = diff.document.tables.find(
+      ({ table: name }: { table: string }) => name === 'currencies',
+    );
     expect(table).to.deep.equal({
       table: 'currencies',
       added: 1,
@@ -83,7 +93,9 @@ describe('restore of a tenant from an archive', () => {
       gone: 1,
       keys: { added: ['3'], changed: ['1'], gone: ['2'] },
     });
-    expect(diff.document.tables.map((each: { table: string }) => each.table)).to.include('audit_log');
+    expect(diff.document.tables.map((each: { table: string }) => each.table)).to.include(
+      'audit_log',
+    );
     expect(await letsIn(document.database)).to.equal(false);
     expect(await letsIn(world.acme.database)).to.equal(true);
     const [drift, ...others] = await findings();
@@ -101,17 +113,26 @@ describe('restore of a tenant from an archive', () => {
     let isRunning = true;
     const reading = (async () => {
       while (isRunning) {
-        statuses.push((await admin.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).status);
+        statuses.push(
+          (await admin.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).status,
+        );
         await delay(pauseMs);
       }
     })();
-    const restored = Object.entries(await databases()).find(([, state]) => state === 'filled')?.[0] ?? '';
+    const restored =
+      Object.entries(await databases()).find(([, state]) => state === 'filled')?.[0] ?? '';
     const swap = await tenant(['restore', 'swap', 'acme', '--yes']);
     expect(swap.code, JSON.stringify(swap.document)).to.equal(0);
     expect(swap.document).to.include({ tenant: 'acme', database: restored });
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
-    expect(await databases()).to.deep.equal({ [world.acme.database]: 'kept', [restored]: 'current' });
-    expect([await letsIn(world.acme.database), await letsIn(restored)]).to.deep.equal([false, true]);
+    expect(await databases()).to.deep.equal({
+      [world.acme.database]: 'kept',
+      [restored]: 'current',
+    });
+    expect([await letsIn(world.acme.database), await letsIn(restored)]).to.deep.equal([
+      false,
+      true,
+    ]);
     const created = await admin.post('/api/v1/Currency', { Code: 'SEK', Name: 'Krona' });
     expect([created.status, created.body.Id]).to.deep.equal([201, 3]);
     const entries = (await admin.get('/api/v1/AuditLog?resource=Currency')).body;
@@ -129,7 +150,9 @@ describe('restore of a tenant from an archive', () => {
     const back = await tenant(['restore', 'back', 'acme', '--yes']);
     expect(back.document).to.include({ tenant: 'acme', database: world.acme.database });
     expect(await currencies(admin)).to.have.members(['EUR', 'NOK']);
-    expect((await tenant(['restore', 'back', 'acme', '--yes'])).document).to.include({ pauseMs: 0 });
+    expect((await tenant(['restore', 'back', 'acme', '--yes'])).document).to.include({
+      pauseMs: 0,
+    });
     isRunning = false;
     await reading;
     expect(new Set(statuses)).to.deep.equal(new Set([200]));
@@ -140,10 +163,14 @@ describe('restore of a tenant from an archive', () => {
     const refused = await tenant(['restore', 'acme', '--lost']);
     expect(refused.document.message).to.match(/has database .*: nothing was changed/);
     const before = await tenant(['show', 'acme']);
-    // The databases of acme in the worlds of other tests have the same identity: to doctor, one of them is renamed.
+    // The databases of acme in the worlds of other tests have the same identity: to doctor, one
+    // of them is renamed.
     const initech = await world.provision('initech');
-    for (const { database } of [before.document, initech])
-      await withConnection(postgresUrl(), client => client.query(`drop database "${database}" with (force)`));
+    for (const { database } of [before.document, initech]) {
+      await withConnection(postgresUrl(), client =>
+        client.query(`drop database "${database}" with (force)`),
+      );
+    }
     const missing = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
     expect(missing.stdout).to.include('restore initech --lost');
     const { code, document } = await tenant(['restore', 'acme', '--lost']);
@@ -155,7 +182,9 @@ describe('restore of a tenant from an archive', () => {
     );
     expect(roles.rowCount).to.equal(0);
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
-    expect((await admin.post('/api/v1/Currency', { Code: 'SEK', Name: 'Krona' })).status).to.equal(201);
+    expect((await admin.post('/api/v1/Currency', { Code: 'SEK', Name: 'Krona' })).status).to.equal(
+      201,
+    );
   });
 
   it('a database that was renamed, to be kept, loses its login role when its tenant is restored in a new one', async () => {
@@ -177,12 +206,19 @@ describe('restore of a tenant from an archive', () => {
   it('tables and columns that were added by hand are restored with their data and types', async () => {
     const { database } = (await tenant(['show', 'acme'])).document;
     const onDatabase = async (text: string) =>
-      (await withConnection(databaseUrl(postgresUrl(), database), client => client.query(text))).rows;
+      (await withConnection(databaseUrl(postgresUrl(), database), client => client.query(text)))
+        .rows;
     expect(addedByHand).to.have.length(1);
     expect(await onDatabase(readAddedByHand)).to.deep.equal(addedByHand);
     const restored = await tenant(['restore', 'acme', '--archive', 'latest']);
     await onDatabase('alter table currencies add later integer; create table later (id integer)');
-    const diff = await tenant(['restore', 'diff', 'acme', '--database', restored.document.database]);
+    const diff = await tenant([
+      'restore',
+      'diff',
+      'acme',
+      '--database',
+      restored.document.database,
+    ]);
     expect([diff.code, diff.document.tables], JSON.stringify(diff.document)).to.deep.equal([0, []]);
   });
 });

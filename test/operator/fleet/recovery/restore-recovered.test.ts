@@ -34,27 +34,41 @@ describe('restore from a recovered server', () => {
   const printed: string[] = [];
 
   const tenant = async (args: string[], input = '', settings: Record<string, string> = {}) => {
-    const result = await runCommand('scripts/tenant.ts', [...args, '--json'], { ...environment, ...settings }, input);
+    const result = await runCommand(
+      'scripts/tenant.ts',
+      [...args, '--json'],
+      { ...environment, ...settings },
+      input,
+    );
     printed.push(result.stdout, result.stderr);
     return documentOf(result);
   };
   const restoreFrom = (slug: string, url: string, ...options: string[]) =>
     tenant(['restore', slug, '--from', ...options], url);
   const codesIn = async (database: string): Promise<string[]> =>
-    (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(({ code }) => code);
+    (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(
+      ({ code }) => code,
+    );
   const addCurrency = async (slug: string, code: string): Promise<void> =>
     void (await server.sql(
       `insert into currencies (code, name) values ('${code}', '${code}')`,
       await server.databaseOf(slug),
     ));
-  const databases = () => server.control('select database_name, state from tenant_databases order by id');
+  const databases = () =>
+    server.control('select database_name, state from tenant_databases order by id');
   const passwordOf = (url: string): string => new URL(url).password;
 
   async function addPerson(name: string): Promise<void> {
     const tenant = await findTenant(server.installation, 'acme');
     await addUser(server.installation, createQuickPasswords(), {
-      ...{ tenant, email: `${name}@acme.test`, password: generatePassword(), firstName: name, lastName: name },
-      ...{ role: 'Member', scope: 'All', entityId: null },
+      tenant,
+      email: `${name}@acme.test`,
+      password: generatePassword(),
+      firstName: name,
+      lastName: name,
+      role: 'Member',
+      scope: 'All',
+      entityId: null,
     });
   }
 
@@ -91,12 +105,16 @@ describe('restore from a recovered server', () => {
     const { code, document } = await restoreFrom('acme', recovered.url);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'acme', server: 'default' });
-    expect(document.restoredFrom).to.match(/^recovered office_tenant_\d+_[0-9a-f]{12}, last change \d{4}-/);
+    expect(document.restoredFrom).to.match(
+      /^recovered office_tenant_\d+_[0-9a-f]{12}, last change \d{4}-/,
+    );
     expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
     expect(await codesIn(await server.databaseOf('acme'))).to.deep.equal(['EUR']);
     expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(['USD', 'CHF', 'CAD']);
     const diff = await tenant(['restore', 'diff', 'acme']);
-    const table = diff.document.tables.find((each: { table: string }) => each.table === 'currencies');
+    const table = diff.document.tables.find(
+      (each: { table: string }) => each.table === 'currencies',
+    );
     expect(table).to.include({ added: 0, changed: 0, gone: 1 });
   });
 
@@ -112,7 +130,10 @@ describe('restore from a recovered server', () => {
   });
 
   it('a clone gets the data of the recovered server, with tables and columns that were added by hand, and is a tenant of its own', async () => {
-    const { code, document } = await tenant(['clone', 'globex', 'globex-then', '--from'], recovered.url);
+    const { code, document } = await tenant(
+      ['clone', 'globex', 'globex-then', '--from'],
+      recovered.url,
+    );
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(await codesIn(await server.databaseOf('globex-then'))).to.deep.equal(['USD', 'CHF']);
     expect(addedByHand).to.have.length(1);
@@ -122,8 +143,11 @@ describe('restore from a recovered server', () => {
   // A drill recovers a server to a moment, with the program for a host of its own.
   it('a restore to a moment takes the server that RECOVERY_COMMAND has recovered; a moment that cannot be had is refused with the reason', async () => {
     const command = join(folder, 'recover');
-    await writeFile(command, `#!/bin/sh\necho '${recovered.url}'; cat > /dev/null\n`, { mode: 0o755 });
-    const restoreAt = (at: string) => tenant(['restore', 'globex', '--at', at], '', { RECOVERY_COMMAND: command });
+    await writeFile(command, `#!/bin/sh\necho '${recovered.url}'; cat > /dev/null\n`, {
+      mode: 0o755,
+    });
+    const restoreAt = (at: string) =>
+      tenant(['restore', 'globex', '--at', at], '', { RECOVERY_COMMAND: command });
     const { code, document } = await restoreAt(moment);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'globex', restoredFrom: moment });
@@ -171,13 +195,22 @@ describe('restore from a recovered server', () => {
     const before = await databases();
     const { code, document } = await restoreFrom('acme', recovered.url);
     expect(code).to.equal(1);
-    expect(document.message).to.match(/has no database of acme that can be read: nothing was changed\.$/);
+    expect(document.message).to.match(
+      /has no database of acme that can be read: nothing was changed\.$/,
+    );
     expect(document.hint).to.match(/belongs to another tenant, or to another installation\.$/);
     expect(await databases()).to.deep.equal(before);
   });
 
   it('a server that has no database of the tenant is refused, with the names that were looked for', async () => {
-    const { document: made } = await tenant(['provision', 'initech', '--name', 'Initech', '--admin', 'a@initech.test']);
+    const { document: made } = await tenant([
+      'provision',
+      'initech',
+      '--name',
+      'Initech',
+      '--admin',
+      'a@initech.test',
+    ]);
     const { code, document } = await restoreFrom('initech', recovered.url);
     expect(code, JSON.stringify(made)).to.equal(1);
     expect(`${document.message} ${document.hint}`).to.include(await server.databaseOf('initech'));
@@ -191,11 +224,17 @@ describe('restore from a recovered server', () => {
     const noUrl = await restoreFrom('acme', 'https://wrong-and-secret@db.test');
     expect([noUrl.code, noUrl.document.code]).to.deep.equal([2, 'usage']);
     const refused = await restoreFrom('acme', wrong.href);
-    expect(refused.document.message).to.equal('The recovered server cannot be used: the password is wrong.');
+    expect(refused.document.message).to.equal(
+      'The recovered server cannot be used: the password is wrong.',
+    );
     const both = await restoreFrom('acme', recovered.url, '--archive', 'latest');
     const planned = await restoreFrom('acme', recovered.url, '--archive', 'latest', '--dry-run');
-    for (const { document } of [both, planned])
-      expect(document).to.include({ code: 'usage', message: 'Give one of --at, --archive and --from.' });
+    for (const { document } of [both, planned]) {
+      expect(document).to.include({
+        code: 'usage',
+        message: 'Give one of --at, --archive and --from.',
+      });
+    }
   });
 
   it('a restore that fails leaves no database, and says why', async () => {
@@ -223,7 +262,9 @@ describe('restore from a recovered server', () => {
         1,
         'RECOVERY_COMMAND is not set, so no server can be recovered to a moment.',
       ]);
-      expect(document.hint).to.match(/^Set it to the path of a program that does, .*restore <slug> --from < url-file/);
+      expect(document.hint).to.match(
+        /^Set it to the path of a program that does, .*restore <slug> --from < url-file/,
+      );
     }
   });
 

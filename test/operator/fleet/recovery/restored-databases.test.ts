@@ -19,7 +19,10 @@ describe('restored databases of a tenant', () => {
 
   const tenant = async (args: string[]) =>
     documentOf(await runCommand('scripts/tenant.ts', [...args, '--json'], environment));
-  /** Restores the newest archive beside the tenant. @returns the name of the database */
+  /**
+   * Restores the newest archive beside the tenant.
+   * @returns the name of the database
+   */
   const restore = async (): Promise<string> => {
     const { code, document } = await tenant(['restore', 'acme', '--archive', 'latest']);
     expect(code, JSON.stringify(document)).to.equal(0);
@@ -31,7 +34,9 @@ describe('restored databases of a tenant', () => {
     );
   const databases = async (): Promise<Record<string, string>> => {
     const { document } = await tenant(['databases', 'acme']);
-    return Object.fromEntries(document.map((each: { database: string; state: string }) => [each.database, each.state]));
+    return Object.fromEntries(
+      document.map((each: { database: string; state: string }) => [each.database, each.state]),
+    );
   };
 
   before(async () => {
@@ -49,18 +54,29 @@ describe('restored databases of a tenant', () => {
     const first = await restore();
     const second = await restore();
     for (const command of ['swap', 'diff']) {
-      const { code, document } = await tenant(['restore', command, 'acme', ...(command === 'swap' ? ['--yes'] : [])]);
+      const { code, document } = await tenant([
+        'restore',
+        command,
+        'acme',
+        ...(command === 'swap' ? ['--yes'] : []),
+      ]);
       expect(code, command).to.equal(2);
       expect(document.hint).to.include(`--database ${first}`).and.include(`--database ${second}`);
     }
     const other = await tenant(['restore', 'back', 'acme', '--database', 'other', '--yes']);
-    expect([other.code, other.document.message]).to.deep.equal([1, 'acme has no database other for that.']);
+    expect([other.code, other.document.message]).to.deep.equal([
+      1,
+      'acme has no database other for that.',
+    ]);
     const swap = await tenant(['restore', 'swap', 'acme', '--database', second, '--yes']);
     expect(swap.document).to.include({ database: second });
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
     expect((await tenant(['databases', 'drop', 'acme', first, '--yes'])).code).to.equal(0);
     const dropped = await tenant(['restore', 'swap', 'acme', '--database', first, '--yes']);
-    expect([dropped.code, dropped.document.message]).to.deep.equal([1, `acme has no database ${first} for that.`]);
+    expect([dropped.code, dropped.document.message]).to.deep.equal([
+      1,
+      `acme has no database ${first} for that.`,
+    ]);
     expect(await databases()).to.deep.equal({ [world.acme.database]: 'kept', [second]: 'current' });
     const own = await tenant(['databases', 'drop', 'acme', second, '--yes']);
     expect(own.code).not.to.equal(0);
@@ -76,34 +92,52 @@ describe('restored databases of a tenant', () => {
     const clone = { ...world.acme, guid: document.guid, database: document.database, adminUrl };
     const client = await world.login(clone);
     expect(await currencies(client)).to.have.members(['EUR', 'CHF']);
-    expect((await client.post('/api/v1/Currency', { Code: 'JPY', Name: 'Yen' })).status).to.equal(201);
+    expect((await client.post('/api/v1/Currency', { Code: 'JPY', Name: 'Yen' })).status).to.equal(
+      201,
+    );
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
     for (const command of ['delete', 'purge']) await tenant([command, 'acme-old', '--yes']);
-    expect((await tenant(['databases'])).document.map(({ slug }: { slug: string }) => slug)).to.deep.equal(['acme']);
+    expect(
+      (await tenant(['databases'])).document.map(({ slug }: { slug: string }) => slug),
+    ).to.deep.equal(['acme']);
   });
 
   it('what a swap has kept survives an upgrade: the newer build compares it, and puts it back at its own version', async () => {
     const versionOf = async (database: string): Promise<string | undefined> => {
       const adminUrl = databaseUrl(postgresUrl(), database);
-      return (await sql<{ name: string }>({ adminUrl }, 'select name from migrations order by id desc limit 1'))[0]
-        ?.name;
+      return (
+        await sql<{ name: string }>(
+          { adminUrl },
+          'select name from migrations order by id desc limit 1',
+        )
+      )[0]?.name;
     };
     const kept = world.acme.database;
     const next = await makeNextBuild();
     const upgraded = async (...args: string[]) =>
-      documentOf(await runCommand(next.file('scripts/tenant.ts'), [...args, '--json'], environment));
+      documentOf(
+        await runCommand(next.file('scripts/tenant.ts'), [...args, '--json'], environment),
+      );
     try {
       expect((await upgraded('migrate', 'acme', '--despite-running')).code).to.equal(0);
-      expect(await Promise.all([swapped, kept].map(versionOf))).to.deep.equal([next.head, next.currentHead]);
+      expect(await Promise.all([swapped, kept].map(versionOf))).to.deep.equal([
+        next.head,
+        next.currentHead,
+      ]);
 
       const diff = await upgraded('restore', 'diff', 'acme');
       expect(diff.code, JSON.stringify(diff.document)).to.equal(0);
-      expect(diff.document.tables.map(({ table }: { table: string }) => table)).to.include('currencies');
+      expect(diff.document.tables.map(({ table }: { table: string }) => table)).to.include(
+        'currencies',
+      );
       expect(await versionOf(kept)).to.equal(next.head);
 
       const back = await upgraded('restore', 'back', 'acme', '--yes');
       expect(back.document, JSON.stringify(back.document)).to.include({ database: kept });
-      const version = await controlSql(world, `select schema_version as version from tenants where slug = 'acme'`);
+      const version = await controlSql(
+        world,
+        `select schema_version as version from tenants where slug = 'acme'`,
+      );
       expect(version).to.deep.equal([{ version: next.head }]);
     } finally {
       await next.remove();
@@ -111,9 +145,11 @@ describe('restored databases of a tenant', () => {
   });
 
   it('data of a newer build is refused by name', async () => {
-    await controlSql(world, `update tenant_databases set schema_version = '9999-labels' where database_name = ?`, [
-      swapped,
-    ]);
+    await controlSql(
+      world,
+      `update tenant_databases set schema_version = '9999-labels' where database_name = ?`,
+      [swapped],
+    );
 
     const newer = await tenant(['restore', 'swap', 'acme', '--yes']);
 

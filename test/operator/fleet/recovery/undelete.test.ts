@@ -16,10 +16,10 @@ describe('restore of a deleted tenant', () => {
   const undelete = async (slug: string) => {
     expect((await run('delete', slug, '--yes')).code).to.equal(0);
     const { code, stdout, stderr } = await run('restore', slug);
-    expect([code, await control(`select status from tenants where slug = '${slug}'`)], stderr).to.deep.equal([
-      0,
-      [{ status: 'active' }],
-    ]);
+    expect(
+      [code, await control(`select status from tenants where slug = '${slug}'`)],
+      stderr,
+    ).to.deep.equal([0, [{ status: 'active' }]]);
     const again = await run('restore', slug, '--json');
     return { stdout, stderr, isDatabaseLost: JSON.parse(again.stdout).isDatabaseLost };
   };
@@ -36,9 +36,17 @@ describe('restore of a deleted tenant', () => {
     const lost =
       'acme is active, but it is not served: its database does not exist or is incomplete. ' +
       'Restore it: bin/backoffice restore acme --lost\n';
-    expect(await undelete('acme')).to.deep.equal({ stdout: 'acme is active.\n', stderr: '', isDatabaseLost: false });
+    expect(await undelete('acme')).to.deep.equal({
+      stdout: 'acme is active.\n',
+      stderr: '',
+      isDatabaseLost: false,
+    });
     await sql(world.globex, `drop database "${world.acme.database}" with (force)`);
-    expect(await undelete('acme')).to.deep.equal({ stdout: lost, stderr: '', isDatabaseLost: true });
+    expect(await undelete('acme')).to.deep.equal({
+      stdout: lost,
+      stderr: '',
+      isDatabaseLost: true,
+    });
     expect((await undelete('globex')).stdout).to.equal('globex is active.\n');
   });
 
@@ -48,8 +56,12 @@ describe('restore of a deleted tenant', () => {
     const { em } = world.control;
     const { prefix } = await em.fork().findOneOrFail(Server, { name: 'default' });
     const adminUrl = secrets.seal(url, owners.serverUrl('quiet'));
-    await em.fork().insert(Server, { name: 'quiet', prefix, adminUrl, address: serverAddressUrl(url) });
-    await control(`update tenants set server_id = (select id from servers where name = 'quiet') where slug = 'globex'`);
+    await em
+      .fork()
+      .insert(Server, { name: 'quiet', prefix, adminUrl, address: serverAddressUrl(url) });
+    await control(
+      `update tenants set server_id = (select id from servers where name = 'quiet') where slug = 'globex'`,
+    );
     proxy.silence(new URL(url).pathname.slice(1));
     const { stdout, stderr, isDatabaseLost } = await undelete('globex');
     expect([stdout, isDatabaseLost]).to.deep.equal(['globex is active.\n', null]);

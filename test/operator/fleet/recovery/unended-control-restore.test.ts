@@ -13,14 +13,17 @@ describe('a restore of the control database that has not ended', () => {
   /** The first archive of the control database. */
   let first: string;
 
-  const run = (script: Script, ...args: string[]) => succeed(environment, script, [...args, '--json']);
+  const run = (script: Script, ...args: string[]) =>
+    succeed(environment, script, [...args, '--json']);
   const restore = async (...args: string[]) =>
     JSON.parse((await run('control', 'restore', ...args)).split('\n')[0] ?? '');
   const dropControl = () => server.sql('drop database office with (force)');
   const tenants = async () =>
-    (await server.control<{ slug: string; status: string }>('select slug, status from tenants order by slug')).map(
-      ({ slug, status }) => `${slug} ${status}`,
-    );
+    (
+      await server.control<{ slug: string; status: string }>(
+        'select slug, status from tenants order by slug',
+      )
+    ).map(({ slug, status }) => `${slug} ${status}`);
 
   before(async () => {
     environment = { ...server.environment, ...(await backupSettings(folder)) };
@@ -45,9 +48,9 @@ describe('a restore of the control database that has not ended', () => {
     expect(await failure('list')).to.match(unfinished);
     const { BACKUP_TARGET: _, ...withoutTarget } = environment;
     expect((await runCommand('scripts/control.ts', ['migrate'], withoutTarget)).code).to.equal(0);
-    expect(await failure('provision', 'initech', '--name', 'I', '--admin-email', 'i@initech.test')).to.match(
-      unfinished,
-    );
+    expect(
+      await failure('provision', 'initech', '--name', 'I', '--admin-email', 'i@initech.test'),
+    ).to.match(unfinished);
     const { source } = await restore();
     expect(await tenants()).to.deep.equal(['acme active', 'globex active']);
 
@@ -64,7 +67,11 @@ describe('a restore of the control database that has not ended', () => {
         `psql "$DATABASE_URL" -c 'drop database "office_restoring"'`,
       `Run it again, with --all if lost tenants are to be restored: bin/backoffice control restore --archive ${source}`,
     ]);
-    const other = await runCommand('scripts/control.ts', ['restore', '--archive', first], environment);
+    const other = await runCommand(
+      'scripts/control.ts',
+      ['restore', '--archive', first],
+      environment,
+    );
     expect([other.code, other.stderr.includes(`--archive ${source}`)]).to.deep.equal([1, true]);
     await run('control', 'restore', '--archive', source);
     await server.sql('drop database office_restoring');
