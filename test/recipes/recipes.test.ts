@@ -1,0 +1,83 @@
+import { execFile } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect } from 'chai';
+import { root } from '../support/command-line.ts';
+import { type CopiedBuild, copyBuild } from '../support/next-build.ts';
+
+const run = promisify(execFile);
+
+/** The recipes of CONTRIBUTING.md that change code. Each has a patch beside this file. */
+const recipes = ['resource', 'field', 'command', 'finding', 'event'];
+
+const folders = ['src', 'migrations', 'scripts', 'test', 'tenants', 'docs', 'deploy', 'clients'];
+const files = ['tsconfig.json', '.env.example'];
+
+/** The tests that the recipes name, as far as they concern what the patches add. */
+const tests = [
+  'test/sales/resources/contract.test.ts',
+  'test/operator/records/note.test.ts',
+  'test/operator/doctor/suspended-tenant.test.ts',
+  'test/docs/handbook.test.ts',
+];
+const titles =
+  /Brand|TaxCode.*Note|a POST of TaxCode|every resource of the catalogue|note|doctor: suspended|has a row for every/;
+
+describe('recipes of CONTRIBUTING.md', function () {
+  this.timeout(600_000);
+  let build: CopiedBuild;
+
+  before(async () => {
+    build = await copyBuild(...folders, ...files);
+    for (const recipe of recipes) {
+      await run('git', ['apply', join(root, 'test/recipes', `${recipe}.patch`)], {
+        cwd: build.file('.'),
+      });
+    }
+  });
+  after(() => build.remove());
+
+  it('the recipes can be followed together, and the project builds after them', async () => {
+    const project = { extends: './tsconfig.json', include: ['src', 'migrations', ...tests] };
+    await writeFile(build.file('tsconfig.recipes.json'), JSON.stringify(project));
+
+    const { failure } = await node(
+      'node_modules/typescript/bin/tsc',
+      '--project',
+      'tsconfig.recipes.json',
+    );
+
+    expect(failure).to.equal('');
+  });
+
+  it('the tests that the recipes name pass after them', async () => {
+    await node('deploy/generate.ts');
+
+    const { failure, stdout } = await node(
+      'node_modules/mocha/bin/mocha.js',
+      '--grep',
+      titles.source,
+      ...tests,
+    );
+
+    expect(failure).to.equal('');
+    expect(Number(/(\d+) passing/.exec(stdout)?.[1])).to.be.greaterThan(30);
+  });
+
+  /** Runs a program of the build, with a PostgreSQL of its own. */
+  async function node(...args: string[]): Promise<{ failure: string; stdout: string }> {
+    const { PATH = '', HOME = '' } = process.env;
+    return run(process.execPath, args, {
+      cwd: build.file('.'),
+      env: { PATH, HOME },
+      maxBuffer: 1 << 26,
+    }).then(
+      ({ stdout }) => ({ failure: '', stdout }),
+      ({ stdout, stderr }: { stdout: string; stderr: string }) => ({
+        failure: `${stdout}${stderr}`,
+        stdout,
+      }),
+    );
+  }
+});
