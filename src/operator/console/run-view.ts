@@ -109,7 +109,7 @@ ${count ? html`<progress class="${outcome === 'failed' && !isInterrupted ? 'bad'
 ${outcome === undefined && !isInterrupted ? cancelForm(request, run) : ''}
 ${notes ? notesView(run, offered) : ''}
 ${plan ? textView(run, 'Plan', plan.text) : ''}
-${parts.map(part => (part.kind === 'text' ? textView(run, 'Result', part.text) : listView(run, part)))}
+${parts.map(part => (part.kind === 'text' ? resultText(run, part.text, offered) : listView(run, part)))}
 ${outcome === 'done' && isPlan && !plan?.hasFailed ? performForm(request, run, errors) : ''}
 ${outcome === undefined ? '' : html`<p><a href="${formPath(form)}">${isPlan ? 'Change the values' : 'Fill in the form again'}</a></p>`}`;
 }
@@ -138,6 +138,14 @@ function notesView(run: Run, offered: Offer): Html {
     hasFailed ? 'note bad' : 'note',
     link,
   );
+}
+
+/** The result of a run leads to the page of its rollout. Every other command in it stays a text. */
+function resultText(run: Run, text: string, offered: Offer): Html {
+  const shown = offered.get('runs show');
+  const pages: Offer = new Map(shown ? [['runs show', shown]] : []);
+
+  return textView(run, 'Result', text, undefined, result => linkCommands(result, pages));
 }
 
 /**

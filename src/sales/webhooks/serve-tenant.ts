@@ -188,10 +188,11 @@ export function createTenantServing(options: ServeTenantOptions) {
   };
 }
 
+/** A status that is an error is its `error.type`, by the conventions of OpenTelemetry. */
 const stepOf = ({ status, error }: SendResult) => ({
   attributes: {
     ...(status && { 'http.response.status_code': status }),
-    ...(error && { 'error.type': error }),
+    ...(error && { 'error.type': status ? String(status) : error }),
   },
   isFailed: error !== null,
 });

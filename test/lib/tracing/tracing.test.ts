@@ -156,7 +156,7 @@ describe('tracing', () => {
     const send = await eventually(() => collector.spans().find(({ name }) => name === 'send'));
     expect(attributesOf(send)).to.deep.equal({
       'http.response.status_code': 503,
-      'error.type': 'status',
+      'error.type': '503',
     });
 
     const spans = await eventually(() => {

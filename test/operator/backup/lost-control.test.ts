@@ -56,6 +56,9 @@ describe('a target with the archives of another control database', () => {
 
   it('lets no empty control database take the place of a lost one: every command names the restore', async () => {
     const before = await filesOf();
+    const [{ id } = { id: '' }] = await server.control<{ id: string }>(
+      'select id from installation',
+    );
     await server.sql(
       `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`,
     );
@@ -76,7 +79,7 @@ describe('a target with the archives of another control database', () => {
     expect(await fail('control', ['migrate'])).to.match(named);
     expect(await filesOf()).to.deep.equal(before);
 
-    await runWell('control', 'restore');
+    await runWell('control', 'restore', '--installation', id);
     expect(await runWell('tenant', 'list', '--output', 'name')).to.equal('acme\nglobex\n');
     await runWell('tenant', 'backup', 'run', '--all');
   });

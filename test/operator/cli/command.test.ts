@@ -161,6 +161,9 @@ describe('command line', () => {
         'server',
         'status',
         'isolated',
+        'health',
+        'reasons',
+        'checkedAt',
         'schemaVersion',
         'createdAt',
       ];
@@ -185,7 +188,7 @@ describe('command line', () => {
       expect(code).to.equal(0);
       expect(stdout.split('\n')[0]).to.match(/^slug +name +status/);
       expect(stdout).to.match(
-        new RegExp(`^acme +acme Ltd +active +${head} .*${world.acme.guid}$`, 'm'),
+        new RegExp(`^acme +acme Ltd +active +(well|unchecked) +${head} +default`, 'm'),
       );
       expect(shown.stdout).to.match(new RegExp(`^guid +${world.globex.guid}$`, 'm'));
       expect(shown.stdout).to.match(/^signing key +[0-9a-f-]{36} +active/m);

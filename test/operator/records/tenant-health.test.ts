@@ -231,7 +231,8 @@ describe('health of tenants', () => {
     expect((await run('provision', '--file', manifests, '--reason', 'once more')).code).to.equal(0);
     expect((await run('clone', 'acme', 'acme-copy', '--reason', 'a trial')).code).to.equal(0);
 
-    const logOf = async (slug: string) => JSON.parse((await run('logs', slug, '--json')).stdout);
+    const logOf = async (slug: string) =>
+      JSON.parse((await run('logs', slug, '--json')).stdout).items;
 
     for (const slug of ['initech', 'umbrella']) {
       const rows = await logOf(slug);

@@ -37,7 +37,7 @@ export async function tenantsPage({ control, query }: PageRequest) {
   const users = address === undefined ? [] : (await findUsers(control, address)).slice(0, pageSize);
   const noUser = error
     ? `An e-mail address ${error.message}.`
-    : `No user has the address ${address}.`;
+    : `No user has the address ${address}. It must be whole: no part of an address is looked for.`;
   const isAddress = q.includes('@');
   const filters = given({
     with: q,
@@ -50,18 +50,13 @@ export async function tenantsPage({ control, query }: PageRequest) {
   const main = html`${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`${name} <strong>${value}</strong> `)}<a href="/tenants">All tenants</a></p>` : ''}
 ${
   isAddress
-    ? table(
-        `Users with the address ${q}`,
-        users,
-        `${noUser} It must be whole: no part of an address is looked for.`,
-        [
-          'tenant',
-          ['State of the tenant', 'status'],
-          'role',
-          'state',
-          ['What to do', user => userLinks(user.tenant, user)],
-        ],
-      )
+    ? table(`Users with the address ${q}`, users, noUser, [
+        'tenant',
+        ['State of the tenant', 'status'],
+        'role',
+        'state',
+        ['What to do', user => userLinks(user.tenant, user)],
+      ])
     : ''
 }
 ${

@@ -11,15 +11,17 @@ interface Moment {
   readonly text: string;
 }
 
+const hasZone = /^\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*(Z|[+-]\d\d(:?\d\d)?)\s*$/i;
+
 /** @throws {OperatorError} unless the text is a time with a zone, in the past */
 export function parseMoment(text: string): Moment {
   const date = readTime(text);
   if (!date) {
     throw new OperatorError(
-      'Give the moment with its zone: 2026-11-21T14:05:00Z, or 2026-11-21T15:05:00+01:00',
-      {
-        usage: true,
-      },
+      hasZone.test(text)
+        ? `${text} is no day of the calendar, or no time of the day`
+        : 'Give the moment with its zone: 2026-11-21T14:05:00Z, or 2026-11-21T15:05:00+01:00',
+      { usage: true },
     );
   }
   if (date.getTime() > Date.now()) {
