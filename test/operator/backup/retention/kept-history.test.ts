@@ -19,13 +19,16 @@ describe('history that no retention has asked to remove', () => {
     const { adminUrl, database } = world.acme;
     const password = generatePassword();
     await sql(world.acme, `alter role ${database} password '${password}'`);
+
     const attempt = (url: string, text: string): Promise<string> =>
       withConnection(url, client => client.query(text)).then(
         () => 'done',
         error => error.message,
       );
+
     const own = databaseUrl(adminUrl, database, { user: database, password });
     const lift = `set app.removal = 'activities'; `;
+
     for (const text of [
       `${lift} delete from activities`,
       'delete from audit_log',
@@ -38,10 +41,12 @@ describe('history that no retention has asked to remove', () => {
         /^permission denied for function/,
       );
     }
+
     await sql(world.acme, `grant delete on activities to ${database}`);
     expect(await attempt(own, `${lift} delete from activities`)).to.equal(
       'activities is append-only',
     );
+
     expect(await attempt(adminUrl, 'delete from activities')).to.equal('activities is append-only');
     expect(await attempt(adminUrl, `${lift} update activities set screen = 'x'`)).to.equal(
       'activities is append-only',
