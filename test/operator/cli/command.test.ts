@@ -74,6 +74,7 @@ describe('command line', () => {
         ['migrate', '--all', '--concurrency', '0'],
         ['provision', 'initech'],
       ];
+
       await Promise.all(
         wrong.map(async args => {
           const { code, stdout, stderr } = await tenant(args);
@@ -81,6 +82,7 @@ describe('command line', () => {
           expect(stderr, args.join(' ')).not.to.equal('');
         }),
       );
+
       expect(await listOf(world)).to.deep.equal(before);
     });
 
@@ -101,6 +103,7 @@ describe('command line', () => {
           'elsewhere',
         ],
       ];
+
       await Promise.all(
         failing.map(async args => {
           const { code, stdout, stderr } = await tenant([...args, '--json']);
@@ -108,6 +111,7 @@ describe('command line', () => {
           expectOneLine(stderr);
         }),
       );
+
       expect((await listOf(world)).map(({ slug }) => slug)).to.deep.equal(['acme', 'globex']);
     });
 
@@ -127,12 +131,14 @@ describe('command line', () => {
           /DATABASE_URL.*MASTER_KEY/,
         ],
       ];
+
       await Promise.all(
         wrong.map(async ([settings, message]) => {
           const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['list'], {
             ...world.environment,
             ...settings,
           });
+
           expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
           expect(stderr)
             .to.match(message)
@@ -150,6 +156,7 @@ describe('command line', () => {
         ['acme', 'active'],
         ['globex', 'active'],
       ]);
+
       const fields = [
         'id',
         'guid',
@@ -167,6 +174,7 @@ describe('command line', () => {
         'schemaVersion',
         'createdAt',
       ];
+
       expect(all[0]).to.have.all.keys(fields);
       expect(all[0]).to.include({
         id: world.acme.id,
@@ -174,6 +182,7 @@ describe('command line', () => {
         database: world.acme.database,
         schemaVersion: head,
       });
+
       const one = await json<Record<string, unknown>>(['show', 'acme']);
       expect(one).to.have.all.keys([...fields, 'features', 'users', 'otherDatabases', 'keys']);
       expect(one.users).to.equal(1);
@@ -207,15 +216,18 @@ describe('command line', () => {
         '--role',
         'Member',
       ]);
+
       expect(added).to.have.all.keys('guid', 'email', 'role', 'scope', 'entityId', 'password');
       expect(added.email).to.equal('bob@acme.test');
       expect((await logIn('bob@acme.test', added.password ?? '')).status).to.equal(200);
       expect((await logIn('bob@acme.test', added.password ?? '', world.globex)).status).to.equal(
         401,
       );
+
       const listed = await tenant(['user', 'list', 'acme', '--json']);
       expect(listed.stdout).not.to.include(added.password);
       expect(listed.stdout).not.to.match(/argon2|hash/i);
+
       const users = JSON.parse(listed.stdout) as Record<string, unknown>[];
       expect(
         users.map(({ email, role, scope, state }) => [email, role, scope, state]),
@@ -264,7 +276,9 @@ describe('command line', () => {
           'in-the-arguments',
         ],
       ];
+
       const ended = await Promise.all(attempts.map(args => tenant(args)));
+
       expect(ended.map(({ code }) => code)).to.deep.equal([2, 2, 2]);
       expect((await logIn(world.acme.admin.email, world.acme.admin.password)).status).to.equal(200);
     });

@@ -186,12 +186,14 @@ esac`;
       ),
     );
     expect(rows).to.have.length(4);
+
     for (const [index, expected] of ['', '', '', 'x'].entries()) {
       const { stdout } = await runCommand(
         'scripts/backoffice.ts',
         ['__complete', 'user', 'disable', `v${index}`, ''],
         world.environment,
       );
+
       expect(stdout.split('\t')[0]).to.equal(expected);
       expect(stdout.replace(/[\t\n]/g, '')).not.to.match(/\p{Cc}/u);
     }

@@ -35,12 +35,14 @@ describe('completion', () => {
 
   it('without a control database, completion offers commands and options, and prints no error', async () => {
     const lost = { ...world.environment, DATABASE_URL: 'postgresql://u:secret@127.0.0.1:1/x' };
+
     const { code, stdout, stderr } = await runCommand(
       'scripts/backoffice.ts',
       ['__complete', 'suspend', ''],
       lost,
     );
     expect({ code, stdout, stderr }).to.deep.equal({ code: 0, stdout: '', stderr: '' });
+
     const options = await runCommand(
       'scripts/backoffice.ts',
       ['__complete', 'suspend', '--r'],

@@ -28,33 +28,41 @@ describe('help of the command line', () => {
     const operations = new Set(
       (await Promise.all(catalogue.map(operationsOf))).flat().map(({ name }) => name),
     );
+
     const commands: { path: string; command: Command }[] = [];
     let called = '';
+
     const visit = (command: Command, path: string): void => {
       commands.push({ path, command });
       command.exitOverride(error => {
         throw error;
       });
+
       if (operations.has(path) || command.commands.length === 0) {
         command.action(() => {
           called = path;
         });
       }
+
       for (const each of command.commands) visit(each, `${path} ${each.name()}`);
     };
+
     for (const command of program.commands) visit(command, command.name());
     const help = helpOf(program);
+
     for (const { path, command } of commands) {
       const examples = [...helpOf(command).matchAll(/^ {2}bin\/backoffice (.*)$/gm)].map(
         ([, line = '']) => line,
       );
       expect(examples, `examples in the help of ${path}`).to.not.deep.equal([]);
+
       for (const line of [...examples]) {
         called = '';
         await program.parseAsync(shellWords(line), { from: 'user' });
         expect(`${called} `, line).to.satisfy((name: string) => name.startsWith(`${path} `));
       }
     }
+
     for (const [, line = ''] of help.matchAll(/^ {2}bin\/backoffice (.*)$/gm)) {
       await program.parseAsync(shellWords(line), { from: 'user' });
     }

@@ -23,8 +23,10 @@ describe('log of operators', () => {
     await run(['list']);
     await run(['show', 'globex']);
     await run(['delete', 'globex']); // not confirmed
+
     const [refused, failed, resumed, suspended, ...more] = await logs('globex', '--all');
     expect(more).to.deep.equal([]);
+
     expect(suspended).to.deep.include({
       command: 'suspend',
       reason: 'unpaid bill',
@@ -34,11 +36,13 @@ describe('log of operators', () => {
     expect(suspended).to.include({ tenant: world.globex.guid, error: null });
     expect(suspended?.operator).to.match(new RegExp(`^${userInfo().username}@`));
     expect(Date.parse(suspended?.startedAt ?? '')).to.be.within(before - 1_000, Date.now());
+
     expect(resumed).to.include({ command: 'resume', reason: null, state: 'done' });
     expect(failed).to.include({ command: 'user add', state: 'failed' });
     expect(failed?.arguments).to.deep.equal({ email: 'bob@globex.test', role: 'Emperor' });
     expect(failed?.error).to.match(/no role Emperor/);
     expect(refused).to.include({ command: 'delete', state: 'refused' });
+
     expect((await logs('globex', '--command', 'user')).map(({ command }) => command)).to.deep.equal(
       ['user add'],
     );
@@ -86,12 +90,14 @@ describe('log of operators', () => {
   it('what a timer runs is in the log: the last run of each day and outcome, and each run with a reason', async () => {
     const states = async () =>
       (await logs('--command', 'databases prune')).map(({ state, reason }) => [state, reason]);
+
     const setBack = (age: string) =>
       controlSql(
         world,
         `update operator_actions set started_at = started_at - interval '${age}' where command = ?`,
         ['databases prune'],
       );
+
     for (const reason of [[], ['--reason', 'disk is full'], [], []]) {
       await run(['databases', 'prune', ...reason]);
     }
@@ -99,6 +105,7 @@ describe('log of operators', () => {
       ['done', null],
       ['done', 'disk is full'],
     ]);
+
     await setBack('2 days');
     await run(['databases', 'prune', 'nobody']);
     await run(['databases', 'prune']);
@@ -109,6 +116,7 @@ describe('log of operators', () => {
       ['done', null],
       ['done', 'disk is full'],
     ]);
+
     await setBack('1 year');
     await run(['databases', 'prune']);
     expect(await states()).to.deep.equal([
@@ -116,9 +124,11 @@ describe('log of operators', () => {
       ['failed', null],
       ['done', 'disk is full'],
     ]);
+
     for (const command of ['backup run --all', 'backup drill', 'retention apply --all']) {
       await run(command.split(' '));
     }
+
     const failed = (await logs('--limit', '3')).map(({ command, state, error }) => [
       command,
       state,
@@ -133,17 +143,20 @@ describe('log of operators', () => {
 
   it('every command takes a reason, except those that change nothing', async () => {
     const program = await createProgram(() => true);
+
     const leaves = (command: Command, path: string): [string, Command][] =>
       command.commands.flatMap(child => [
         [`${path}${child.name()}`, child],
         ...leaves(child, `${path}${child.name()} `),
       ]);
+
     const printing = leaves(program, '').filter(([, { options }]) =>
       options.some(({ long }) => long === '--json'),
     );
     const without = printing.filter(([, { options }]) =>
       options.every(({ long }) => long !== '--reason'),
     );
+
     const reading =
       /(^| )(list|show|status|processes|usage|logs?|diff|databases|webhooks|console|watch|moments|find)$|^backup (verify|keygen)$/;
     expect(without.map(([path]) => path).filter(path => !reading.test(path))).to.deep.equal([]);

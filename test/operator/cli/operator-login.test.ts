@@ -104,18 +104,21 @@ describe('login of the operator', () => {
     const url = new URL(postgresUrl());
     const urlWithQuery = `postgresql://${url.host}/${login.user}?user=${login.user}&password=${login.password}`;
     const config = readConfig({ ...environment, DATABASE_URL: urlWithQuery });
+
     const installation = await openInstallation(config);
     const made = await provision(
       installation,
       passwords,
       checkManifest({ ...manifest, slug: 'globex' }, 'globex'),
     );
+
     const service = await startServer({
       config,
       installation,
       log: pino({ level: 'silent' }),
       passwords,
     });
+
     try {
       expect(await loginsOfTenant(service.port, made.tenant, made.logins[0])).to.deep.equal([
         made.tenant.roleName,
@@ -142,6 +145,7 @@ describe('login of the operator', () => {
       ['postgresql:///control?host=/run/pg', onSocket],
       ['postgresql:///control?user=op&password=secret&host=/run/pg', onSocket],
     ];
+
     for (const [operator, expected] of forms) {
       expect(databaseUrl(operator, 'acme', tenant)).to.equal(expected);
     }

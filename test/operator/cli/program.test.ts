@@ -78,9 +78,12 @@ describe('program of the command line', () => {
         'scripts/backoffice.ts',
         ...args,
       ];
+
       return (await run(process.execPath, options)).stderr;
     };
+
     const [help, list] = await Promise.all([load('--help'), load('list')]);
+
     expect(help)
       .to.include('/catalogue.ts')
       .and.not.match(/\.command\.ts|\/perform\.ts|zod|node_modules\/pg\//);

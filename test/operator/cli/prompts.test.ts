@@ -58,12 +58,14 @@ describe('questions of the command line', () => {
       provision: 'Give a slug, --name and --admin-email',
       'server remove default': 'default has the control database',
     };
+
     for (const [line, text] of Object.entries(missing)) {
       const { code, stderr } = await runCommand(
         'scripts/backoffice.ts',
         line.split(' '),
         world.environment,
       );
+
       expect({ code, text: stderr }, line).to.satisfy(
         (result: { code: number; text: string }) =>
           result.code === (line.startsWith('server') ? 1 : 2) && result.text.includes(text),

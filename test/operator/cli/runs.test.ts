@@ -12,9 +12,11 @@ describe('runs of migrations, and servers', () => {
     expect((await run('runs', 'show')).stderr).to.equal(
       'There is no run yet. List them: bin/backoffice runs list\n',
     );
+
     await controlSql(world, `update tenants set schema_version = null where slug = 'acme'`);
     expect((await run('migrate', '--all')).code).to.equal(0);
     const head = (await migrationNames('tenant')).at(-1);
+
     const {
       items: [newest],
     } = JSON.parse((await run('runs', 'list', '--json')).stdout);
@@ -24,6 +26,7 @@ describe('runs of migrations, and servers', () => {
       tenants: 2,
       outcomes: { current: 1, migrated: 1 },
     });
+
     const shown = JSON.parse((await run('runs', 'show', String(newest.id), '--json')).stdout);
     expect(
       shown.tenants.map(({ slug, state }: Record<string, string>) => [slug, state]),
@@ -31,6 +34,7 @@ describe('runs of migrations, and servers', () => {
       ['acme', 'migrated'],
       ['globex', 'current'],
     ]);
+
     const watched = await run('runs', 'watch', '--json');
     expect(watched.code).to.equal(0);
     expect(JSON.parse(watched.stdout)).to.deep.include({

@@ -62,11 +62,11 @@ describe('text table', () => {
       { slug: 'shop-8', error: 'short' },
       { slug: 'shop-9', error: null },
     ];
+
     const below = lines([...failed, ...others], 40).slice(8);
-    expect([below[0], below.slice(1).join(' ')]).to.deep.equal([
-      '',
-      `shop-3, shop-4, shop-5, 2 more: ${error}`,
-    ]);
+    expect(below[0]).to.equal('');
+    expect(below.slice(1).join(' ')).to.equal(`shop-3, shop-4, shop-5, 2 more: ${error}`);
+
     expect(lines(failed, 120)).to.have.length(6);
   });
 
@@ -79,8 +79,10 @@ describe('text table', () => {
       },
       { slug: 'acme', database: 'tenant_6', why: 'serves the tenant' },
     ];
+
     const below = (width: number) => lines(databases, width).slice(3).join(' ');
     const moved = ' tenant_5: before the last move: bin/backoffice move acme --back';
+
     expect(below(40)).to.equal(moved);
     expect(below(20)).to.equal(`${moved}  tenant_6: serves the tenant`);
     expect(below(120)).to.equal('');

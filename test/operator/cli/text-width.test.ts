@@ -98,6 +98,7 @@ describe('width of the text', () => {
       ({ effect, name }) => effect === 'reads' && ![...without, ...prose].includes(name),
     );
     expect(looks.length).to.be.greaterThan(15);
+
     const folded: Record<string, string[]> = {};
     for (const { name } of looks) {
       const { code, stdout, stderr } = await run(
@@ -105,11 +106,13 @@ describe('width of the text', () => {
       );
       expect({ name, code, stderr }).to.deep.equal({ name, code: 0, stderr: '' });
       expect(stdout.trim(), name).to.not.equal('');
+
       const lines = stdout
         .split('\n')
         .filter(line => line.length > width && line.trim().includes(' '));
       if (lines.length > 0) folded[name] = lines;
     }
+
     expect(folded).to.deep.equal({});
   });
 });

@@ -58,6 +58,7 @@ describe('usage', () => {
         databaseMeasuredAt: '2025-01-31T23:00:00.000Z',
       },
     ]);
+
     const { stdout } = await run(...january);
     expect(stdout).to.match(
       /^tenant +period +requests +refused +writes +sent +database time +database size +measured\n/,
@@ -68,15 +69,18 @@ describe('usage', () => {
   it('usage of one tenant is by day, or by the requested period, in whole hours of UTC', async () => {
     const periods = async (...args: string[]): Promise<[string, number][]> =>
       (await read('acme', ...args)).map(({ period, requests }) => [period, requests]);
+
     expect(await periods(...january)).to.deep.equal([
       ['2025-01-01', 30],
       ['2025-01-31', 5],
     ]);
+
     expect(await periods(...january, '--by', 'hour')).to.deep.equal([
       ['2025-01-01T00:00Z', 10],
       ['2025-01-01T23:00Z', 20],
       ['2025-01-31T23:00Z', 5],
     ]);
+
     expect(
       await periods('--from', '2025-01-31T23:30Z', '--to', '2025-03-01', '--by', 'month'),
     ).to.deep.equal([

@@ -12,6 +12,7 @@ describe('commands for users', () => {
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
     return JSON.parse(stdout) as Document;
   }
+
   it('user role gives no role to an address that somebody has registered and nobody has confirmed', async () => {
     const [user] = await controlSql<{ id: string; email: string }>(
       world,
@@ -22,6 +23,7 @@ describe('commands for users', () => {
     );
     const stored = () => controlSql(world, 'select * from users where id = ?', [user?.id]);
     const before = await stored();
+
     const { code, stderr } = await tenant(
       'user',
       'role',
@@ -29,7 +31,8 @@ describe('commands for users', () => {
       user?.email ?? '',
       'Administrator',
     );
-    expect([code, stderr]).to.deep.include(1);
+
+    expect(code, stderr).to.equal(1);
     expect(stderr).to.include('registered@acme.test has not confirmed a registration');
     expect(await stored()).to.deep.equal(before);
   });
@@ -37,16 +40,19 @@ describe('commands for users', () => {
   it('user password says of somebody who is disabled or has not confirmed the address that it opens no login yet', async () => {
     const user = await addSampleUser(world, world.acme);
     await json('user', 'disable', 'acme', user.email, '--yes');
+
     const disabled = await tenant('user', 'password', 'acme', user.email, '--yes');
-    expect([disabled.code, disabled.stderr]).to.deep.equal([
-      0,
+    expect(disabled.code).to.equal(0);
+    expect(disabled.stderr).to.equal(
       `Warning: ${user.email} is disabled. Allow the logins: bin/backoffice user enable acme ${user.email}\n`,
-    ]);
+    );
+
     await controlSql(
       world,
       'update users set disabled_at = null, confirmed_at = null where id = ?',
       [user.id],
     );
+
     const unconfirmed = await tenant('user', 'password', 'acme', user.email, '--yes');
     expect(unconfirmed.code).to.equal(0);
     expect(unconfirmed.stderr).to.include('has no login until the link of the mail is used');
@@ -55,6 +61,7 @@ describe('commands for users', () => {
   it('a wrong command for users names the mistake, and changes nothing', async () => {
     const roles = () => controlSql(world, 'select * from roles order by id');
     const before = await roles();
+
     for (const [args, code, text] of [
       [['user', 'find', ''], 2, "argument 'email'. It is empty."],
       [['user', 'list', ' '], 2, "argument 'slug'. It is empty."],
@@ -76,9 +83,11 @@ describe('commands for users', () => {
       ],
     ] as const) {
       const result = await tenant(...args);
-      expect([args, result.code]).to.deep.equal([args, code]);
+
+      expect(result.code, args.join(' ')).to.equal(code);
       expect(result.stderr).to.include(text);
     }
+
     expect(await roles()).to.deep.equal(before);
   });
 
@@ -86,11 +95,15 @@ describe('commands for users', () => {
     const { email } = await addSampleUser(world, world.acme);
     await addSampleUser(world, world.globex, { email, role: 'Administrator' });
     await addSampleUser(world, world.globex);
+
     const find = async (...args: string[]): Promise<string> => {
       const { code, stdout, stderr } = await tenant('user', 'find', ...args);
-      expect([code, stderr]).to.deep.equal([0, '']);
+      expect(code, stderr).to.equal(0);
+      expect(stderr).to.equal('');
+
       return stdout;
     };
+
     const found = JSON.parse(await find(` ${email.toUpperCase()}`, '--json'));
     expect(
       found.map(({ tenant, status, role }: Record<string, string>) => [tenant, status, role]),
@@ -98,6 +111,7 @@ describe('commands for users', () => {
       ['acme', 'active', 'Member'],
       ['globex', 'active', 'Administrator'],
     ]);
+
     expect(await find(email, '-o', 'name')).to.equal('acme\nglobex\n');
     expect(await find('nobody@acme.test')).to.equal('No tenant has a user nobody@acme.test.\n');
   });
