@@ -65,6 +65,7 @@ describe('operations', () => {
     const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
     await world.provision('former');
     await run('delete', 'former', '--yes');
+
     const lines = {
       'webhooks disable': 'acme 1',
       suspend: 'acme',
@@ -82,14 +83,16 @@ describe('operations', () => {
       'control reseal': '',
       'control after-restore': '',
     };
-    // Their tests show the same: they need a restored database, another server, or a second
-    // migration.
+
+    // Other tests show the same of these operations, which need a restored database, another
+    // server, or a second migration.
     const others = ['rollback', 'restore swap', 'restore back', 'databases drop', 'server remove'];
     const confirmed = all.filter(({ effect }) => effect === 'destroys' || effect === 'locks out');
     expect(
       confirmed.map(({ name }) => name).sort(),
       'name them in lines or others above',
     ).to.deep.equal([...Object.keys(lines), ...others].sort());
+
     const before = await controlDigests(['operator_actions']);
     for (const [name, args] of Object.entries(lines)) {
       const line = `${name} ${args}`.trim().split(' ');
@@ -97,6 +100,7 @@ describe('operations', () => {
       expect({ name, code, stderr }).to.include({ code: 2 });
       expect(stderr, name).to.match(/Add --yes to confirm; nothing was changed/);
     }
+
     expect(await controlDigests(['operator_actions'])).to.deep.equal(before);
   });
 
@@ -118,6 +122,7 @@ describe('operations', () => {
     const suspend = all.find(({ name }) => name === 'suspend');
     const documents: unknown[] = [];
     const take = (document: unknown): void => void documents.push(document);
+
     const context: Context = {
       installation: world.installation,
       output: {
@@ -134,8 +139,10 @@ describe('operations', () => {
       agree: async () => undefined,
       recordBirth: async () => {},
     };
+
     const { slug, guid } = await world.provision('initech');
     const values = withDefaults(suspend?.fields ?? {}, { slug });
+
     const plan = await suspend?.plan?.(values, context);
     expect(plan?.document).to.deep.equal({
       slug,
@@ -145,6 +152,7 @@ describe('operations', () => {
       to: 'suspended',
       state: 'planned',
     });
+
     await suspend?.run(values, context, catalogue);
     expect(documents).to.deep.equal([{ slug, guid, status: 'suspended' }]);
   });
@@ -152,6 +160,7 @@ describe('operations', () => {
   it('--dry-run shows what would happen, and changes and records nothing in the control database', async () => {
     const user = await addSampleUser(world, world.acme);
     await world.login(world.acme, user);
+
     const client = await json<{ id: string }>(
       'client',
       'add',
@@ -161,13 +170,16 @@ describe('operations', () => {
       'till',
     );
     const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
+
     const gone = await world.provision('gone');
     await run('delete', gone.slug, '--yes');
+
     const [tenants] = await controlSql<{ number: number }>(
       world,
       'select count(*)::int as number from tenants',
     );
     const before = await controlDigests();
+
     const planned: [line: string, shown: object | RegExp][] = [
       ['suspend acme', { from: 'active', to: 'suspended' }],
       ['delete acme', { from: 'active', to: 'deleted' }],
@@ -199,12 +211,14 @@ describe('operations', () => {
       ['control reseal', {}],
       ['control after-restore', { keys: tenants?.number, tokens: 0 }],
     ];
+
     for (const [line, shown] of planned) {
       expect(await json(...line.split(' '), '--dry-run'), line).to.deep.include({
         state: 'planned',
         ...shown,
       });
     }
+
     for (const line of [
       `session revoke acme --user ${user.email}`,
       `user disable acme ${user.email}`,
@@ -213,18 +227,22 @@ describe('operations', () => {
         ...line.split(' '),
         '--dry-run',
       );
+
       expect(
         sessions.map(({ email }) => email),
         line,
       ).to.deep.equal([user.email]);
     }
+
     const manifest = { slug: 'demo', server: 'default', state: 'planned', error: null };
     expect(await json('provision', '--file', 'tenants/demo.json', '--dry-run')).to.deep.equal(
       manifest,
     );
+
     for (const line of ['databases prune', 'move settle acme']) {
       expect(await json(...line.split(' '), '--dry-run'), line).to.deep.equal([]);
     }
+
     expect(await controlDigests()).to.deep.equal(before);
   });
 
@@ -249,6 +267,7 @@ describe('operations', () => {
         /Nothing is restored beside acme\..*: bin\/backoffice backup list acme; bin\/backoffice restore acme --archive <name>\n/,
       ],
     ];
+
     for (const [line, reason] of refused) {
       const { code, stderr } = await run(...line.split(' '), '--dry-run');
       expect(code, line).to.equal(1);
