@@ -287,15 +287,18 @@ describe('console: forms, plans and runs', () => {
     const [email, password] = ['-till@acme.test', 'correct-horse-battery-9'];
     const users = () => controlSql(world, `select from users where email = '${email}'`);
     const fields = { slug: 'acme', email, password, step: 'plan' };
+
     const plan = await opened.ended((await opened.submit('/operations/user/add', fields)).path);
     expect(plan.text)
       .to.include('Would be added')
       .and.include('--password-stdin')
       .and.not.include(password);
     expect(await users()).to.have.length(0);
+
     const added = await opened.ended((await opened.submit(`${plan.path}/perform`, {})).path);
     expect(await users(), added.text).to.have.length(1);
     expect(added.text).to.include(email).and.not.include(password);
+
     for (const path of pages) expect((await opened.get(path)).text).to.not.include(password);
     await world.login(world.acme, { email, password });
   });
@@ -307,15 +310,19 @@ describe('console: forms, plans and runs', () => {
       step: 'run',
     });
     const plan = await opened.ended(planned.path);
+
     expect(plan.text).to.include('globex will not be served until it is resumed');
     expect(plan.text).to.match(/slug=globex&(amp;|#38;)reason=unpaid">Change the values/);
     expect(await statusOf('globex')).to.equal('active');
+
     const wrong = await opened.submit(`${plan.path}/perform`, { typed: 'acme' });
     expect(wrong.status).to.equal(422);
     expect(wrong.text).to.include('href="#typed"');
     expect(await statusOf('globex')).to.equal('active');
+
     const first = await opened.submit(`${plan.path}/perform`, { typed: 'globex' });
     const again = await opened.submit(`${plan.path}/perform`, { typed: 'globex' });
+
     expect(again.path).to.equal(first.path);
     expect((await opened.ended(first.path)).text).to.include('globex is suspended.');
     expect(await statusOf('globex')).to.equal('suspended');
@@ -325,6 +332,7 @@ describe('console: forms, plans and runs', () => {
 
   it('a plan that no longer holds is not done, and a login in the meantime does not change a plan', async () => {
     const { email, password } = await addSampleUser(world, world.acme);
+
     const plan = async () =>
       opened.ended(
         (await opened.submit('/operations/user/remove', { slug: 'acme', email, step: 'plan' }))
@@ -332,6 +340,7 @@ describe('console: forms, plans and runs', () => {
       );
     const perform = async ({ path }: { path: string }) =>
       opened.ended((await opened.submit(`${path}/perform`, { typed: email })).path);
+
     const stale = await plan();
     await controlSql(
       world,
@@ -339,6 +348,7 @@ describe('console: forms, plans and runs', () => {
         where email = '${email}'`,
     );
     expect((await perform(stale)).text).to.include('The plan has changed. Make it again.');
+
     await world.login(world.acme, { email, password });
     const fresh = await plan();
     await world.login(world.acme, { email, password });
@@ -355,6 +365,7 @@ describe('console: forms, plans and runs', () => {
       `insert into processes (id, kind, host, pid, build, seen_at)
        values (gen_random_uuid(), 'service', 'elsewhere', 17, '0.0.9', now() + interval '1 minute')`,
     );
+
     try {
       const refused = await opened.submit('/operations/migrate', { slug: 'acme', step: 'plan' });
       expect((await opened.ended(refused.path)).text)
@@ -387,6 +398,7 @@ describe('console: forms, plans and runs', () => {
       world,
       `select email from users where tenant_id = (select id from tenants where slug = 'acme') order by id limit 1`,
     );
+
     const fields = {
       slug: 'acme',
       email: admin?.email ?? '',
@@ -394,14 +406,18 @@ describe('console: forms, plans and runs', () => {
       step: 'run',
       form: 'once',
     };
+
     const add = async (more = {}) =>
       (await opened.submit('/operations/client/add', { ...fields, ...more })).path;
+
     const [first, second] = await Promise.all([add(), add()]);
     expect(second).to.equal(first);
+
     expect(await add({ step: 'plan' })).to.not.equal(first);
     expect(await add({ form: 'another', name: 'other' }))
       .to.match(/^\/runs\//)
       .and.not.equal(first);
+
     await opened.ended(first);
     const clients = await controlSql(world, `select from api_clients where name = 'till'`);
     expect(clients).to.have.length(1);
@@ -411,6 +427,7 @@ describe('console: forms, plans and runs', () => {
     const { database } = world.acme;
     await controlSql(world, `grant temporary on database "${database}" to "${database}"`);
     await sql(world.acme, 'create index by_hand on countries (country_name)');
+
     try {
       const { path } = await opened.submit('/operations/doctor', { step: 'run' });
       const gone = new AbortController();
@@ -418,16 +435,19 @@ describe('console: forms, plans and runs', () => {
       const first = await fetch(`${opened.origin}${path}`, { headers, signal: gone.signal });
       await first.body?.getReader().read();
       gone.abort();
+
       const { text } = await opened.ended(path);
       expect(text)
         .to.include('It is done, and found something.')
         .and.include('TEMPORARY on database');
       expect(text).to.include('class="state warn"').and.not.include('It has failed');
+
       const findings = (await opened.get('/findings?tenant=acme')).text;
       expect(findings)
         .to.include('Looked')
         .and.include('TEMPORARY on database')
         .and.include('CREATE INDEX by_hand ON public.countries');
+
       const id = /name="finding" value="(\w+)"/.exec(findings)?.[1] ?? '';
       expect((await opened.get('/tenants/acme')).text).to.include(
         `href="/findings?id=${id}#${id}"`,
@@ -447,11 +467,13 @@ describe('console: forms, plans and runs', () => {
       insert into users (tenant_id, email, password_hash, first_name, last_name, role_id, scope)
       select tenant_id, 'large' || n || '@globex.test', 'none', 'Large', 'Result', id, 'Self'
         from roles, generate_series(1, 300) n where name = 'Member' and tenant_id = ${globex}`;
+
     await controlSql(world, insert);
     await controlSql(
       world,
       `update tenants set name = 'BEGIN' || repeat('x', 30000) || 'END' where slug = 'globex'`,
     );
+
     try {
       const list = await opened.ended(
         (await opened.submit('/operations/user/list', { slug: 'globex', step: 'run' })).path,
@@ -461,13 +483,16 @@ describe('console: forms, plans and runs', () => {
         `select count(*)::int from users where tenant_id = ${globex}`,
       );
       const total = row?.count ?? 0;
+
       expect(list.text)
         .to.include(`${(total - 200).toLocaleString('en')} further rows are not shown`)
         .and.include(`href="${list.path}/output"`);
+
       const rows = (await opened.get(`${list.path}/output`)).text
         .split('\n')
         .filter(row => row.startsWith('large'));
       expect(rows).to.have.length(300);
+
       const shown = await opened.ended(
         (await opened.submit('/operations/show', { slug: 'globex', step: 'run' })).path,
       );

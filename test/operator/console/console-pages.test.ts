@@ -18,8 +18,10 @@ describe('console: pages', () => {
           controlSql(world, `alter database "${database}" allow_connections ${isAllowed}`),
         ),
       );
+
     await sql(world.acme, 'select');
     await allow(false);
+
     try {
       for (const path of pages) expect((await opened.get(path)).status, path).to.equal(200);
     } finally {
@@ -33,6 +35,7 @@ describe('console: pages', () => {
       `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin, kept_by)
        select id, server_id, 'kept_by_test', role_name, 'kept', 'a move', 'move' from tenants where slug = 'acme'`,
     );
+
     try {
       expect((await opened.get('/tenants/acme')).text).to.include(
         '<a href="/operations/move?slug=acme&#38;back=on">bin/backoffice move acme --back</a>',
@@ -40,6 +43,7 @@ describe('console: pages', () => {
     } finally {
       await controlSql(world, `delete from tenant_databases where database_name = 'kept_by_test'`);
     }
+
     const { status, text } = await opened.get('/tenants/nobody');
     expect(status).to.equal(404);
     expect(text).to.include('<a href="/operations/list">bin/backoffice list</a>');
@@ -54,8 +58,10 @@ describe('console: pages', () => {
        select run.id, t.id, case slug when 'globex' then 'failed' else 'skipped' end, case slug when 'globex' then now() end
          from run, tenants t returning run_id as id`,
     );
+
     const { text } = await opened.get(`/rollouts/${run?.id}`);
     await controlSql(world, `delete from migration_runs where id = ${run?.id}`);
+
     const rows = text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
     expect(rows)
       .to.match(/Canaries 1 1 ✕ failed/)
@@ -98,6 +104,7 @@ describe('console: pages', () => {
        select 't' || n, 'T', 'app', 'active', id, 'none_' || n, 'none_' || n, ''
          from servers, generate_series(1, 137) n`,
     );
+
     await controlSql(
       world,
       `with run as (insert into migration_runs (head, concurrency, requested_by, state)
@@ -105,15 +112,18 @@ describe('console: pages', () => {
        insert into migration_outcomes (run_id, tenant_id, state, error)
        select run.id, t.id, 'failed', 'it is broken' from run, tenants t where slug like 't%'`,
     );
+
     const now = (await opened.get('/')).text;
     expect(now)
       .to.include('and 129 more tenants')
       .and.include('<a href="/tenants?health=unwell">All that are unwell</a>');
+
     const list = (await opened.get('/rollouts?page=7')).text;
     expect(list)
       .to.include('Tenants whose last migration failed (137)')
       .and.include('it is broken')
       .and.include('t99');
+
     await controlSql(world, `delete from tenants where slug like 't%'`);
     await controlSql(world, 'delete from migration_runs');
   });
@@ -204,6 +214,7 @@ describe('console: pages', () => {
       `insert into operator_actions (operator, build, command, slug, reason, state, error)
        values ('${script}', '0', 'edit', 'acme', '${script}', 'failed', '${script}')`,
     );
+
     for (const path of [
       ...pages,
       `/tenants?q=${script}`,
@@ -212,11 +223,13 @@ describe('console: pages', () => {
     ]) {
       expect((await opened.get(path)).text, path).to.not.include(script);
     }
+
     const { path } = await opened.submit('/operations/resume', {
       slug: script,
       reason: script,
       step: 'plan',
     });
+
     expect((await opened.ended(path)).text).to.not.include(script);
     expect((await opened.get('/tenants/acme')).text).to.include('&#60;script&#62;');
   });
@@ -235,6 +248,7 @@ describe('console: pages', () => {
       repair: null,
       fixed: false,
     };
+
     const measured = {
       server: 'default',
       databases: 5,
@@ -245,6 +259,7 @@ describe('console: pages', () => {
     };
     const counts = { servers: 1, tenants: 2, healthy: true, measured: [measured] };
     const report = { ...counts, findings: [{ ...finding, ...texts }] };
+
     await controlSql(
       world,
       `insert into tenant_usage (tenant_id, hour, database_bytes)
@@ -254,13 +269,16 @@ describe('console: pages', () => {
       world,
       `insert into doctor_reports (made_by, report) values ('jane@office', '${JSON.stringify(report)}')`,
     );
+
     const { text } = await opened.get('/capacity');
     const rows = text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
+
     expect(rows).to.match(/38\.1 MiB (now|\S+ \S+ ago) 5 never 2, at most 2\.9 MiB behind ▲ 1/);
     expect(text).to.include('href="/findings?server=default"');
     expect((await opened.get('/findings?server=default')).text).to.include(
       'nothing was archived so far',
     );
+
     await controlSql(world, 'delete from doctor_reports');
   });
 

@@ -188,10 +188,12 @@ describe('console: the state of tenants', () => {
        insert into migration_outcomes (run_id, tenant_id, state, error)
        select run.id, t.id, 'failed', '${command} exists' from run, tenants t where slug = 'globex'`,
     );
+
     const [run] = await controlSql<{ id: string }>(
       world,
       'select max(id) as id from migration_runs',
     );
+
     try {
       for (const path of [
         '/',
@@ -203,6 +205,7 @@ describe('console: the state of tenants', () => {
       ]) {
         expect((await opened.get(path)).text, path).to.not.include(`>${command}</a>`);
       }
+
       const { path } = await opened.submit('/operations/show', { slug: 'globex', step: 'run' });
       expect((await opened.ended(path)).text)
         .to.include(command)
