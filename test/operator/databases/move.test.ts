@@ -246,6 +246,7 @@ describe('move of a tenant', () => {
     const query = async (text: string) =>
       withConnection(await servers.currentUrl(), client => client.query(text));
     await query('create table strangers (id integer)');
+
     const { code, stderr } = await servers.run([
       'move',
       'acme',
@@ -254,11 +255,13 @@ describe('move of a tenant', () => {
       '--pause',
       '60',
     ]);
+
     expect(code).to.equal(1);
     expect(stderr).to.include('permission denied for table strangers');
     expect(stderr).to.include(
       'acme is served by second, as before. Let a superuser of the server give the login of its',
     );
+
     await query('drop table strangers');
   });
 
@@ -266,17 +269,21 @@ describe('move of a tenant', () => {
     const acme = await world.login(world.acme);
     const late = await connect(await loginUrl());
     const insert = `insert into activities (activity_code, comment, recorded_by, recorded_from) values (1, $1, 1, '')`;
+
     await late.query(`begin; select set_config('app.actor', '{"userId": 1}', true)`);
     await late.query(insert, ['late']);
     expect(
       (await acme.post('/api/v1/Activity', { ActivityCode: 1, Comment: 'early' })).status,
     ).to.equal(201);
+
     let committed: Promise<unknown> | undefined;
     const onStep = (_: string, step: DatabaseStep) => {
       if (step === 'fill') committed = sleep(1_000).then(() => late.query('commit'));
     };
+
     await moveTenant(world.installation, 'acme', { ...request, to: 'default' }, { onStep });
     await committed;
+
     const found = await withConnection(await servers.currentUrl(), async client => {
       const { rows } = await client.query<{ comment: string }>(
         'select comment from activities order by id desc limit 2',
@@ -288,16 +295,19 @@ describe('move of a tenant', () => {
 
   it('a move is refused with the reason when the tenant cannot be moved', async () => {
     const refusal = async (...args: string[]) => (await servers.run(['move', ...args])).stderr;
+
     expect(await refusal('globex', '--to', 'nowhere')).to.include('There is no server nowhere');
     expect(await refusal('globex', '--to', 'default')).to.include('globex is on default already');
     expect(await refusal('nobody', '--to', 'second')).to.include('There is no tenant nobody');
     expect(await refusal('globex')).to.include('--to <server> or --back');
+
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('select pg_advisory_lock($1, $2)', [lockSpaces.tenant, world.globex.id]);
       expect(await refusal('globex', '--to', 'second')).to.include(
         'Another command works on globex',
       );
     });
+
     const plan = JSON.parse(
       await servers.runWell(['move', 'globex', '--to', 'second', '--dry-run', '--json']),
     );
@@ -331,15 +341,19 @@ describe('move of a tenant', () => {
       JSON.parse(await servers.runWell(['databases', 'prune', '--json'])).map(
         ({ slug }: { slug: string }) => slug,
       );
+
     expect(await prune()).to.deep.equal([]);
+
     await withConnection(world.installation.controlUrl, client =>
       client.query(
         `update tenant_databases set keep_until = now() - interval '1 second'
           where state = 'kept' and tenant_id = (select id from tenants where slug = 'globex')`,
       ),
     );
+
     expect(await prune()).to.deep.equal(['globex']);
     expect(await prune()).to.deep.equal([]);
+
     const globex = await world.login(world.globex);
     expect((await globex.get(path)).status).to.equal(200);
     expect((await servers.run(['move', 'globex', '--back'])).stderr).to.include(
@@ -349,15 +363,18 @@ describe('move of a tenant', () => {
 
   it('a move sends a span of the run, with one below it for each of its steps', async () => {
     const collector = await startCollector();
+
     try {
       const settings = { ...world.environment, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url };
       const args = ['move', 'acme', '--back', '--pause', '60', '--json'];
       const { stdout, stderr } = await runCommand('scripts/tenant.ts', args, settings);
       expect(stderr).to.equal('');
+
       const lines: { step?: string }[] = jsonLines(stdout);
       const spans = collector.spans();
       const root = spans.find(({ name }) => name === 'move');
       const steps = spans.filter(({ parentSpanId }) => parentSpanId === root?.spanId);
+
       expect(spans).to.have.members([root, ...steps]);
       expect(steps.map(({ name }) => name)).to.deep.equal(lines.flatMap(({ step }) => step ?? []));
       for (const step of steps) {
@@ -373,6 +390,7 @@ describe('move of a tenant', () => {
       const outdate = `update tenants set schema_fingerprint = 'old'`;
       await client.query(outdate);
       await client.query('select pg_advisory_lock($1, $2)', [lockSpaces.tenant, world.acme.id]);
+
       const begun = Promise.withResolvers<void>();
       const running = migrateTenants(
         world.installation,
@@ -380,9 +398,11 @@ describe('move of a tenant', () => {
         { onStart: () => begun.resolve() },
       );
       await Promise.race([begun.promise, running]);
+
       await moveTenant(world.installation, 'globex', { ...request, to: 'default' });
       await client.query(outdate);
       await client.query('select pg_advisory_unlock($1, $2)', [lockSpaces.tenant, world.acme.id]);
+
       const { state, outcomes } = await running;
       expect(outcomes.map(({ slug, state, error }) => [slug, error ?? state])).to.deep.equal([
         ['acme', 'current'],

@@ -69,15 +69,18 @@ describe('databases prune', () => {
         onlyHere: [],
       },
     ];
+
     for (const slug of [[], ['acme']]) {
       expect(
         JSON.parse((await run('databases', 'prune', ...slug, '--dry-run', '--json')).stdout),
       ).to.deep.equal(served);
     }
+
     expect(
       JSON.parse((await run('databases', 'prune', 'globex', '--dry-run', '--json')).stdout),
     ).to.deep.equal([]);
     expect((await control.query('select from tenant_fences')).rowCount).to.equal(1);
+
     const { code, stdout, stderr } = await run('databases', 'prune', '--json');
     expect(code, stderr).to.equal(0);
     expect(JSON.parse(stdout)).to.deep.equal(served);
@@ -101,13 +104,16 @@ describe('databases prune', () => {
       `select pg_advisory_lock($1, (select id::int from tenants where slug = 'globex'))`,
       [lockSpaces.tenant],
     );
+
     const { code, stderr } = await run('databases', 'prune');
     expect(code, stderr).to.equal(0);
     expect(await statesOf('acme')).to.deep.equal(['current']);
     expect(await statesOf('globex')).to.deep.equal(['current', 'reserved']);
+
     const named = await run('databases', 'prune', 'globex');
     expect(named.code).to.equal(1);
     expect(named.stderr).to.include('Another command works on globex');
+
     await control.query('select pg_advisory_unlock_all()');
     expect((await run('databases', 'prune', 'globex')).code).to.equal(0);
     expect(await statesOf('globex')).to.deep.equal(['current']);
@@ -119,30 +125,35 @@ describe('databases prune', () => {
       `select guid from tenants where slug = 'acme'`,
     );
     const guid = rows[0]?.guid ?? '';
+
     await withConnection(postgresUrl(), server => server.query(`create database ${name}`));
     const opening = new pg.Client(databaseUrl(postgresUrl(), name));
     await opening.connect();
     await opening.query(`create table tenant_identity (guid uuid, epoch bigint);
                          create table migrations (id int, name text);
                          insert into tenant_identity values ('${closedStamp(guid)}', 1)`);
+
     await control.query(
       `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin)
        select id, server_id, $1, $1, 'condemned', 'template' from tenants where slug = 'acme'`,
       [name],
     );
+
     await opening.query(`begin; update tenant_identity set guid = '${guid}'`);
     const pruning = run('databases', 'prune', 'acme');
-    // Not in the transaction, which would see the sessions that its first query returned.
+    // The query runs outside the transaction, which would see the sessions of its first query.
     const blocked = `select from pg_stat_activity a, pg_stat_activity o
                       where o.pid = any (pg_blocking_pids(a.pid)) and o.datname = $1`;
     await eventually(async () => (await control.query(blocked, [name])).rowCount === 1);
     await opening.query('commit');
+
     const { code, stderr } = await pruning;
     expect(code).to.equal(1);
     expect(stderr).to.include(`Database ${name} on server default was not dropped`);
     expect((await opening.query('select guid from tenant_identity')).rows).to.deep.equal([
       { guid },
     ]);
+
     await opening.end();
     await control.query('delete from tenant_databases where database_name = $1', [name]);
     await withConnection(postgresUrl(), server => server.query(`drop database ${name}`));
@@ -154,11 +165,13 @@ describe('databases prune', () => {
       `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin)
        select id, server_id, 'restored_' || slug, 'restored_' || slug, 'filled', 'archive of a test' from tenants`,
     );
+
     const complete = async (...words: string[]): Promise<string[]> =>
       (await run('__complete', ...words)).stdout
         .split('\n')
         .map(line => line.split('\t')[0] ?? '')
         .filter(Boolean);
+
     expect(await complete('databases', '')).to.include.members(['prune', 'drop', 'acme', 'globex']);
     expect(await complete('databases', 'drop', '')).to.deep.equal(['acme', 'globex']);
     expect(await complete('databases', 'drop', 'acme', '')).to.deep.equal(['restored_acme']);
