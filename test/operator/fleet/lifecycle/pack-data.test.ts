@@ -59,10 +59,12 @@ describe('data of packs', () => {
   it('the pack of currencies agrees with Intl on codes, names and decimals, but for the coins that nobody uses', () => {
     const supported = new Set([...Intl.supportedValuesOf('currency'), ...unlisted]);
     const names = new Intl.DisplayNames('en', { type: 'currency', fallback: 'none' });
+
     for (const { Code, Name, DecimalPlaces } of rowsOf('currencies')) {
       const currency = String(Code);
       expect(supported, currency).to.include(currency);
       expect(names.of(currency) ?? Name, currency).to.equal(Name);
+
       const { maximumFractionDigits } = new Intl.NumberFormat('en', {
         style: 'currency',
         currency,
@@ -71,6 +73,7 @@ describe('data of packs', () => {
         withoutCoins.includes(currency) ? 0 : DecimalPlaces,
       );
     }
+
     const codes = rowsOf('currencies').map(({ Code }) => Code);
     expect(codes).to.include.members(['EUR', 'USD', 'XCG', 'ZWG']);
     expect(codes).not.to.include.oneOf(['BGN', 'HRK', 'ANG', 'ZWL', 'XTS', 'XAU']);

@@ -34,6 +34,7 @@ describe('the login of a tenant', () => {
       "lo_import('/etc/hostname')",
       "lo_import('/etc/hostname', 1)",
     ];
+
     await withConnection(login, async client => {
       for (const call of calls) {
         const code = await client.query(`select ${call}`).then(() => undefined, sqlState);
@@ -54,6 +55,7 @@ describe('the login of a tenant', () => {
           union all select concat_ws(' ', slot_name, database) from pg_replication_slots
         ) as visible`),
     );
+
     expect(rows[0]?.shared)
       .to.include(globex.roleName)
       .and.not.match(/globex/)

@@ -67,16 +67,19 @@ describe('a restored control database', () => {
     const before = await control<{ name: string; last: string }>(
       `select sequencename as name, coalesce(last_value, 0) as last from pg_sequences where data_type = 'bigint'::regtype`,
     );
+
     const { code, stdout, stderr } = await runCommand(
       'scripts/control.ts',
       ['after-restore', '--yes', '--json'],
       world.environment,
     );
     expect(code, stderr).to.equal(0);
+
     const report = JSON.parse(stdout);
     expect(report).to.include({ replayed: null, keysDisabled: 2, clientsRevoked: 1 });
     expect(await control('select from api_clients where revoked_at is null')).to.deep.equal([]);
     expect(report.sessionsEnded).to.equal(2);
+
     const [open] = await control<{ sessions: number; keys: number; moved: boolean }>(
       `select (select count(*)::int from sessions where revoked_at is null) as sessions,
               (select count(*)::int from signing_keys where status = 'active') as keys,
@@ -84,6 +87,7 @@ describe('a restored control database', () => {
     );
     expect(open).to.deep.equal({ sessions: 0, keys: 2, moved: true });
     expect(before.length).to.equal(report.sequencesMoved);
+
     await eventually(async () => (await admin.get('/api/v1/EntityStatus')).status === 401);
     const refresh = await world.anonymous.post(
       '/api/v1/auth/refresh',
@@ -92,6 +96,7 @@ describe('a restored control database', () => {
     );
     expect(refresh.status).to.equal(401);
     expect(world.logs.join('')).not.to.include('refresh_token_reused');
+
     const again = await world.login(world.acme);
     expect((await again.get('/api/v1/EntityStatus')).status).to.equal(200);
   });

@@ -40,6 +40,7 @@ describe('restore of all tenants of a lost server', () => {
     const kept = await server.databaseOf('initech');
     await lose('acme');
     await lose('globex');
+
     const { code, stdout, stderr } = await run(
       'restore',
       '--lost',
@@ -50,12 +51,14 @@ describe('restore of all tenants of a lost server', () => {
       '--json',
     );
     expect(code, stderr).to.equal(0);
+
     const lines = jsonLines(stdout);
     expect(lines.slice(0, -1).map(({ slug, state }) => [slug, state])).to.have.deep.members([
       ['acme', 'restored'],
       ['globex', 'restored'],
     ]);
     expect(lines.at(-1)).to.include({ tenants: 2, restored: 2, failed: 0 });
+
     for (const slug of ['acme', 'globex']) {
       expect(await codes(slug)).to.deep.equal([{ code: slug }]);
     }
@@ -103,6 +106,7 @@ describe('restore of all tenants of a lost server', () => {
       expect(code, args.join(' ')).to.equal(2);
       expect(stderr).to.include('Name a tenant, or give --lost with either --server or --all');
     }
+
     for (const args of [
       ['acme', '--lost', '--all'],
       ['--all'],
@@ -110,11 +114,10 @@ describe('restore of all tenants of a lost server', () => {
       ['--lost', '--all', '--archive', 'latest'],
     ]) {
       const { code, stderr } = await run('restore', ...args);
-      expect([code, /^[^\n]+\n$/.test(stderr)], `${args.join(' ')}: ${stderr}`).to.deep.equal([
-        2,
-        true,
-      ]);
+      expect(code, `${args.join(' ')}: ${stderr}`).to.equal(2);
+      expect(stderr, args.join(' ')).to.match(/^[^\n]+\n$/);
     }
+
     expect((await run('restore', '--lost', '--server', 'nowhere')).stderr).to.include(
       'There is no server nowhere',
     );

@@ -36,12 +36,15 @@ export function testRecoveredControl(
   it('a recovered control database has the users of its time and no session, and disables what a later archive has disabled', async () => {
     const before = await server.control('select id, database_name from tenants order by id');
     await server.sql('drop database office with (force)');
+
     const { code, stdout, stderr } = await run('control', ['restore', '--from'], recovered.url);
     expect(code, stderr).to.equal(0);
     expect(stdout + stderr).not.to.include(new URL(recovered.url).password);
+
     const restored = JSON.parse(stdout.split('\n')[0] ?? '');
     expect(restored.source).to.match(/^recovered office, last change \d{4}-/);
     expect(restored.report.replayed).to.include({ usersDisabled: 1, clientsRevoked: 0 });
+
     const users = await server.control(
       `select split_part(email, '@', 1) as name, disabled_at is null as active from users
         where email like '%@acme.test' and email not like 'admin%' order by email`,
@@ -50,10 +53,12 @@ export function testRecoveredControl(
       { name: 'nora', active: true },
       { name: 'otto', active: false },
     ]);
+
     expect(await server.control('select id, database_name from tenants order by id')).to.deep.equal(
       before,
     );
     expect(await server.control('select from sessions where revoked_at is null')).to.deep.equal([]);
+
     const doctor = await run('tenant', ['doctor']);
     const errors = JSON.parse(doctor.stdout).findings.filter(
       ({ severity }: { severity: string }) => severity === 'error',
@@ -63,16 +68,19 @@ export function testRecoveredControl(
 
   it('a server of another installation or master key, or without the control database, is refused, and nothing is changed', async () => {
     await server.sql('drop database office with (force)');
+
     const messageOf = async () =>
       (await run('control', ['restore', '--from'], recovered.url)).message;
     const inRecovered = (text: string, database = 'office') =>
       withConnection(databaseUrl(recovered.url, database), client => client.query(text));
+
     const { rows } = await inRecovered('select id from installation');
     await inRecovered('update installation set id = gen_random_uuid()');
     expect(await messageOf()).to.match(
       /^The control database of the recovered server is of installation \S+, of which folder \S+ has no archive: nothing was changed\.$/,
     );
-    // What another master key has sealed.
+
+    // The canary is sealed by another master key.
     const other = new SecretBox(randomBytes(32));
     const canary = other.seal(rows[0]?.id, owners.canary(rows[0]?.id)).toString('hex');
     await inRecovered(
@@ -82,10 +90,12 @@ export function testRecoveredControl(
     expect(await messageOf()).to.match(
       /^MASTER_KEY is not the master key of this control database/,
     );
+
     await inRecovered('drop database office with (force)', 'postgres');
     expect(await messageOf()).to.equal(
       'The recovered server has no control database office: nothing was changed.',
     );
+
     expect(await server.sql(`select from pg_database where datname = 'office'`)).to.deep.equal([]);
     expect((await run('control', ['restore'])).code).to.equal(0);
   });

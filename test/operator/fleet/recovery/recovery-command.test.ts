@@ -58,6 +58,7 @@ describe('RECOVERY_COMMAND', () => {
 
   it('a sentence in place of a URL is the reason of the refusal, without URLs, and nothing is done', async () => {
     const unreachable = () => Promise.reject(new Error('it was called'));
+
     const cases: [name: string, commands: string, message: string][] = [
       [
         'sentence',
@@ -76,11 +77,13 @@ describe('RECOVERY_COMMAND', () => {
       ],
       ['waiting', `echo 'Not a URL.'; cat > /dev/null`, 'RECOVERY_COMMAND: Not a URL'],
     ];
+
     for (const [name, commands, message] of cases) {
       expect(
         await messageOf(withRecoveryCommand(await program(name, commands), args, unreachable)),
       ).to.equal(message);
     }
+
     expect(await messageOf(withRecoveryCommand(join(folder, 'none'), args, unreachable))).to.match(
       /cannot be run \(.*ENOENT/,
     );
@@ -88,15 +91,18 @@ describe('RECOVERY_COMMAND', () => {
 
   it('the child of a killed RECOVERY_COMMAND cleans up, and the kill is the reason of the refusal if nothing was printed', async () => {
     const child = `exec 3<&0; { cat <&3 > /dev/null; touch "$FOLDER/clean"; } &`;
+
     const before = await program('killed', `${child}\nkill -KILL $$`);
     expect(await messageOf(withRecoveryCommand(before, args, async () => {}))).to.match(
       /has ended with SIGKILL$/,
     );
     expect(await fileOf('killed', 'clean')).to.equal('');
+
     const during = await program(
       'killed-later',
       `${child}\necho '${url}'; echo $$ > "$FOLDER/pid"; wait`,
     );
+
     await withRecoveryCommand(during, args, async () => {
       const pid = await eventually(() => fileOf('killed-later', 'pid'), 10_000);
       process.kill(Number(pid), 'SIGKILL');
@@ -111,10 +117,12 @@ describe('RECOVERY_COMMAND', () => {
     );
     process.env.MASTER_KEY = 'a-master-key';
     process.env.RECOVERY_DIR = '/backups';
+
     await withRecoveryCommand(path, args, async () => {}).finally(() => {
       delete process.env.MASTER_KEY;
       delete process.env.RECOVERY_DIR;
     });
+
     expect(await fileOf('environment', 'env'))
       .to.include('RECOVERY_DIR=/backups')
       .and.not.include('a-master-key');

@@ -108,9 +108,11 @@ describe('restore from a recovered server', () => {
     expect(document.restoredFrom).to.match(
       /^recovered office_tenant_\d+_[0-9a-f]{12}, last change \d{4}-/,
     );
+
     expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
     expect(await codesIn(await server.databaseOf('acme'))).to.deep.equal(['EUR']);
     expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(['USD', 'CHF', 'CAD']);
+
     const diff = await tenant(['restore', 'diff', 'acme']);
     const table = diff.document.tables.find(
       (each: { table: string }) => each.table === 'currencies',
@@ -146,18 +148,22 @@ describe('restore from a recovered server', () => {
     await writeFile(command, `#!/bin/sh\necho '${recovered.url}'; cat > /dev/null\n`, {
       mode: 0o755,
     });
+
     const restoreAt = (at: string) =>
       tenant(['restore', 'globex', '--at', at], '', { RECOVERY_COMMAND: command });
+
     const { code, document } = await restoreAt(moment);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'globex', restoredFrom: moment });
     expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
+
     const refused: [string, string, RegExp][] = [
       ['2026-11-21T14:05:00', 'usage', /zone/],
       ['2999-01-01T00:00:00Z', 'usage', /future/],
       ['2026-02-30T00:00:00Z', 'usage', /2026-02-30T00:00:00Z is no day of the calendar/],
       ['2020-01-01T00:00:00Z', 'failed', /did not exist then/],
     ];
+
     for (const [at, kind, message] of refused) {
       const result = await restoreAt(at);
       expect(result.document.code, at).to.equal(kind);
@@ -219,14 +225,20 @@ describe('restore from a recovered server', () => {
   it('a URL is refused as an argument, and when it is no PostgreSQL URL or cannot be used, without being shown', async () => {
     const wrong = new URL(recovered.url);
     wrong.password = 'wrong-and-secret';
+
     const asArgument = await tenant(['restore', 'acme', '--from', wrong.href]);
-    expect([asArgument.code, asArgument.document.code]).to.deep.equal([2, 'usage']);
+    expect(asArgument.code).to.equal(2);
+    expect(asArgument.document.code).to.equal('usage');
+
     const noUrl = await restoreFrom('acme', 'https://wrong-and-secret@db.test');
-    expect([noUrl.code, noUrl.document.code]).to.deep.equal([2, 'usage']);
+    expect(noUrl.code).to.equal(2);
+    expect(noUrl.document.code).to.equal('usage');
+
     const refused = await restoreFrom('acme', wrong.href);
     expect(refused.document.message).to.equal(
       'The recovered server cannot be used: the password is wrong.',
     );
+
     const both = await restoreFrom('acme', recovered.url, '--archive', 'latest');
     const planned = await restoreFrom('acme', recovered.url, '--archive', 'latest', '--dry-run');
     for (const { document } of [both, planned]) {
@@ -258,10 +270,11 @@ describe('restore from a recovered server', () => {
       ['restore', 'moments', 'acme'],
     ]) {
       const { code, document } = await tenant(args);
-      expect([code, document.message]).to.deep.equal([
-        1,
+
+      expect(code).to.equal(1);
+      expect(document.message).to.equal(
         'RECOVERY_COMMAND is not set, so no server can be recovered to a moment.',
-      ]);
+      );
       expect(document.hint).to.match(
         /^Set it to the path of a program that does, .*restore <slug> --from < url-file/,
       );

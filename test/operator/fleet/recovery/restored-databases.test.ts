@@ -49,10 +49,13 @@ describe('restored databases of a tenant', () => {
   it('of several restored databases a swap takes the one that is named, and a dropped one is gone for ever', async () => {
     for (const command of ['swap', 'back']) {
       const kept = await tenant(['restore', command, 'acme', '--keep', '0', '--yes']);
-      expect([kept.code, kept.document.code], command).to.deep.equal([2, 'usage']);
+      expect(kept.code, command).to.equal(2);
+      expect(kept.document.code, command).to.equal('usage');
     }
+
     const first = await restore();
     const second = await restore();
+
     for (const command of ['swap', 'diff']) {
       const { code, document } = await tenant([
         'restore',
@@ -63,24 +66,25 @@ describe('restored databases of a tenant', () => {
       expect(code, command).to.equal(2);
       expect(document.hint).to.include(`--database ${first}`).and.include(`--database ${second}`);
     }
+
     const other = await tenant(['restore', 'back', 'acme', '--database', 'other', '--yes']);
-    expect([other.code, other.document.message]).to.deep.equal([
-      1,
-      'acme has no database other for that.',
-    ]);
+    expect(other.code).to.equal(1);
+    expect(other.document.message).to.equal('acme has no database other for that.');
+
     const swap = await tenant(['restore', 'swap', 'acme', '--database', second, '--yes']);
     expect(swap.document).to.include({ database: second });
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
+
     expect((await tenant(['databases', 'drop', 'acme', first, '--yes'])).code).to.equal(0);
     const dropped = await tenant(['restore', 'swap', 'acme', '--database', first, '--yes']);
-    expect([dropped.code, dropped.document.message]).to.deep.equal([
-      1,
-      `acme has no database ${first} for that.`,
-    ]);
+    expect(dropped.code).to.equal(1);
+    expect(dropped.document.message).to.equal(`acme has no database ${first} for that.`);
     expect(await databases()).to.deep.equal({ [world.acme.database]: 'kept', [second]: 'current' });
+
     const own = await tenant(['databases', 'drop', 'acme', second, '--yes']);
     expect(own.code).not.to.equal(0);
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
+
     swapped = second;
   });
 
@@ -88,6 +92,7 @@ describe('restored databases of a tenant', () => {
     const { code, document } = await tenant(['clone', 'acme', 'acme-old', '--archive', 'latest']);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'acme-old', status: 'active', isolated: true });
+
     const { adminUrl } = world.acme;
     const clone = { ...world.acme, guid: document.guid, database: document.database, adminUrl };
     const client = await world.login(clone);
@@ -96,6 +101,7 @@ describe('restored databases of a tenant', () => {
       201,
     );
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
+
     for (const command of ['delete', 'purge']) await tenant([command, 'acme-old', '--yes']);
     expect(
       (await tenant(['databases'])).document.map(({ slug }: { slug: string }) => slug),

@@ -36,17 +36,20 @@ describe('restore of a deleted tenant', () => {
     const lost =
       'acme is active, but it is not served: its database does not exist or is incomplete. ' +
       'Restore it: bin/backoffice restore acme --lost\n';
+
     expect(await undelete('acme')).to.deep.equal({
       stdout: 'acme is active.\n',
       stderr: '',
       isDatabaseLost: false,
     });
+
     await sql(world.globex, `drop database "${world.acme.database}" with (force)`);
     expect(await undelete('acme')).to.deep.equal({
       stdout: lost,
       stderr: '',
       isDatabaseLost: true,
     });
+
     expect((await undelete('globex')).stdout).to.equal('globex is active.\n');
   });
 
@@ -55,16 +58,20 @@ describe('restore of a deleted tenant', () => {
     const { secrets } = world.installation;
     const { em } = world.control;
     const { prefix } = await em.fork().findOneOrFail(Server, { name: 'default' });
+
     const adminUrl = secrets.seal(url, owners.serverUrl('quiet'));
     await em
       .fork()
       .insert(Server, { name: 'quiet', prefix, adminUrl, address: serverAddressUrl(url) });
+
     await control(
       `update tenants set server_id = (select id from servers where name = 'quiet') where slug = 'globex'`,
     );
     proxy.silence(new URL(url).pathname.slice(1));
+
     const { stdout, stderr, isDatabaseLost } = await undelete('globex');
-    expect([stdout, isDatabaseLost]).to.deep.equal(['globex is active.\n', null]);
+    expect(stdout).to.equal('globex is active.\n');
+    expect(isDatabaseLost).to.equal(null);
     expect(stderr).to.match(/^Warning: .*quiet.* bin\/backoffice doctor\n$/);
   });
 });
