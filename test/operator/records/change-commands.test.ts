@@ -93,6 +93,7 @@ describe('commands that change people and tenants', () => {
   it('no command takes the right to manage users from the last user of a tenant who has it, and a dry run refuses it too', async () => {
     const { email } = world.globex.admin;
     await addSampleUser(world, world.globex, { role: 'Administrator', scope: 'Self' });
+
     const commands = [
       ['user', 'remove', 'globex', email, '--yes'],
       ['user', 'disable', 'globex', email, '--yes'],
@@ -101,14 +102,16 @@ describe('commands that change people and tenants', () => {
       ['user', 'disable', 'globex', email, '--dry-run'],
       ['user', 'role', 'globex', email, 'Member', '--dry-run'],
     ];
+
     for (const command of commands) {
       const { code, stderr } = await run(...command);
-      expect([code, stderr], command.join(' ')).to.deep.equal([
-        1,
+      expect(code, command.join(' ')).to.equal(1);
+      expect(stderr, command.join(' ')).to.equal(
         'Nobody could manage the users of globex any more: nothing was changed. Add another user first: ' +
           'bin/backoffice user add globex EMAIL --role Administrator --scope All\n',
-      ]);
+      );
     }
+
     await addSampleUser(world, world.globex, { role: 'Administrator' });
     expect((await run('user', 'disable', 'globex', email, '--dry-run')).code).to.equal(0);
     expect((await run('user', 'remove', 'globex', email, '--yes')).code).to.equal(0);
@@ -116,15 +119,18 @@ describe('commands that change people and tenants', () => {
 
   it('user role shows the role of a user, and gives another one, which alone is in the log of operators', async () => {
     const { email } = await addSampleUser(world, world.acme);
+
     const shown = await json<Record<string, unknown>>('user', 'role', 'acme', email);
     expect(shown).to.include({ email, role: 'Member', scope: 'All' });
     expect(shown.others).to.deep.equal(['Administrator']);
     expect(await logged('acme', '--command', 'user role')).to.deep.equal([]);
+
     const planned = await json<object>('user', 'role', 'acme', email, 'Administrator', '--dry-run');
     expect(planned).to.include({ email, role: 'Administrator', state: 'planned' });
     expect(planned, 'the permissions of the role that the user has').to.not.have.property(
       'permissions',
     );
+
     const given = await json<{ role: string; permissions: string[] }>(
       'user',
       'role',
@@ -135,6 +141,7 @@ describe('commands that change people and tenants', () => {
     expect(given.role).to.equal('Administrator');
     expect(given.permissions).to.include('users.manage');
     expect(await logged('acme', '--command', 'user role')).to.deep.equal(['user role']);
+
     expect((await run('user', 'role', 'acme', email, 'Emperor')).stderr).to.match(
       /acme has no role Emperor/,
     );
@@ -145,6 +152,7 @@ describe('commands that change people and tenants', () => {
     const user = await addSampleUser(world, world.globex);
     const [acme, globex] = [await world.login(world.acme), await world.login(world.globex, user)];
     const before = (await globex.get('/api/v1/auth/me')).body;
+
     const edit = [
       'edit',
       'acme',
@@ -155,23 +163,28 @@ describe('commands that change people and tenants', () => {
       '--disable',
       'legacyTokens',
     ];
+
     const planned = await json<{ changes: object[] }>(...edit, '--dry-run');
     expect(planned.changes).to.deep.equal([
       { field: 'name', from: 'acme Ltd', to: 'Acme 社' },
       { field: 'features', from: 'legacyTokens', to: 'selfRegistration' },
     ]);
     expect(await json<object>('show', 'acme')).to.include({ name: 'acme Ltd' });
+
     await json(...edit);
     const changed = await eventually(async () => {
       const { body } = await acme.get('/api/v1/auth/me');
       return body.features[0] === 'selfRegistration' && body;
     }, 1_000);
+
     expect(changed.features).to.deep.equal(['selfRegistration']);
     expect(await json<object>('show', 'acme')).to.include({ name: 'Acme 社', appId: 'acme' });
     expect((await globex.get('/api/v1/auth/me')).body).to.deep.equal(before);
     expect(await logged('acme', '--command', 'edit')).to.deep.equal(['edit']);
+
     expect((await run('edit', 'acme')).code, 'nothing to change').to.equal(2);
     const unnamed = await run('edit', 'acme', '--name', ' ');
-    expect([unnamed.code, unnamed.stderr]).to.deep.equal([2, '--name must not be empty.\n']);
+    expect(unnamed.code).to.equal(2);
+    expect(unnamed.stderr).to.equal('--name must not be empty.\n');
   });
 });

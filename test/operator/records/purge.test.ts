@@ -41,6 +41,7 @@ describe('purge', () => {
       },
     }).catch(error => error.message);
     expect(killed).to.equal('the run is killed here');
+
     for (const args of [
       ['restore', 'acme'],
       ['restore', 'acme', '--lost'],
@@ -48,14 +49,16 @@ describe('purge', () => {
       ['clone', 'acme', 'acme-copy'],
     ]) {
       const { code, stderr } = await run(...args);
-      expect([code, stderr], args.join(' ')).to.deep.equal([
-        1,
+      expect(code, args.join(' ')).to.equal(1);
+      expect(stderr, args.join(' ')).to.equal(
         'A purge of acme has begun, and can only be ended: bin/backoffice purge acme\n',
-      ]);
+      );
     }
+
     const doctor = JSON.parse((await run('doctor', '--json')).stdout);
     const found = doctor.findings.find(({ tenant }: { tenant: string }) => tenant === 'acme');
     expect(found.remedy).to.equal('End the purge: bin/backoffice purge acme');
+
     const { code, stderr } = await run('purge', 'acme', '--yes');
     expect(code, stderr).to.equal(0);
     expect((await run('show', 'acme')).stderr).to.include('There is no tenant acme');
@@ -84,16 +87,20 @@ describe('purge', () => {
     const holder = new pg.Client(server.url);
     await holder.connect();
     await holder.query('begin; lock table pg_database in share mode');
+
     const restoring = run('restore', 'initech', '--archive', 'latest');
     await eventually(() => isWaiting('create database'));
     const placed = await databasesOf('initech');
     expect(placed).to.have.length(2);
+
     const purging = purgeTenant(server.installation, 'initech', { keepsArchives: true });
     await eventually(() => isWaiting('pg_advisory_lock'));
     await holder.end();
+
     expect(await restoring).to.include({ code: 0, stderr: '' });
     await purging;
     expect(await databasesOf('initech')).to.deep.equal([]);
+
     const names = placed.map(({ name }) => `'${name}'`).join();
     expect(await server.sql(`select from pg_database where datname in (${names})`)).to.deep.equal(
       [],
@@ -108,15 +115,18 @@ describe('purge', () => {
     holder.on('error', () => {});
     await holder.connect();
     await holder.query('begin; lock table currencies in access exclusive mode');
+
     const cloning = run('clone', 'umbrella', 'umbrella-copy');
     await eventually(() => isWaiting());
     await purgeTenant(server.installation, 'umbrella', { keepsArchives: true });
     await holder.end().catch(() => {});
+
     const { code, stderr } = await cloning;
-    expect([code, stderr]).to.deep.equal([
-      1,
+    expect(code, stderr).to.equal(1);
+    expect(stderr).to.equal(
       'umbrella was purged meanwhile: nothing is left of it to copy. Remove what was begun: bin/backoffice purge umbrella-copy\n',
-    ]);
+    );
+
     const removed = await run('purge', 'umbrella-copy', '--yes');
     expect(removed.code, removed.stderr).to.equal(0);
   });

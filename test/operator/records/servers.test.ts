@@ -51,11 +51,13 @@ describe('servers', () => {
     expect((await run(['server', 'add', 'second', '--capacity', '100'], second.url)).code).to.equal(
       0,
     );
+
     expect(
       (await run(['server', 'add', 'second'], world.installation.controlUrl)).code,
       'another server',
     ).to.equal(1);
     expect((await run(['server', 'add', 'third'], 'not a url')).code).to.equal(2);
+
     const unreachable = await run(
       ['server', 'add', 'third'],
       'postgresql://u:very-secret@127.0.0.1:1/x',
@@ -67,6 +69,7 @@ describe('servers', () => {
         'Start the server, or correct the host and the port in its URL. ' +
         'Then run again: bin/backoffice server add third\n',
     );
+
     const { stdout } = await run(['server', 'list', '--json']);
     expect(
       JSON.parse(stdout).map(({ name, tenants }: Record<string, unknown>) => [name, tenants]),
@@ -97,14 +100,17 @@ describe('servers', () => {
     const identity = async () =>
       (await controlSql(world, `select identity from servers where name = 'second'`))[0] as object;
     const before = await identity();
+
     const moved = await run(['server', 'add', 'second'], copy.url);
     expect(moved.code, moved.stderr).to.equal(0);
     const current = await withConnection(copy.url, readServerIdentity);
     expect(await identity())
       .to.deep.equal({ identity: current })
       .and.not.to.deep.equal(before);
+
     expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
     expect(await identity()).to.deep.equal(before);
+
     expect((await run(['server', 'add', 'third'], copy.url)).code).to.equal(1);
     await copy.close();
   });
@@ -195,14 +201,17 @@ describe('servers', () => {
          from tenants t, servers s, unnest(array['reserved', 'filled', 'kept', 'condemned', 'gone']) as state
         where slug = 'acme' and s.name = 'second'`,
     );
+
     const removed = await run(['server', 'remove', 'second', '--lost', '--yes', '--json']);
-    expect([removed.code, removed.stderr]).to.deep.equal([0, '']);
+    expect(removed.code, removed.stderr).to.equal(0);
+    expect(removed.stderr).to.equal('');
     expect(JSON.parse(removed.stdout)).to.include({
       state: 'removed',
       forgotten: 4,
       formerTenants: 1,
       left: null,
     });
+
     const { stdout, stderr } = await run(['databases', 'acme', '--json']);
     expect(stderr).to.equal('');
     expect(JSON.parse(stdout).map(({ state }: { state: string }) => state)).to.deep.equal([
