@@ -90,11 +90,13 @@ describe('compatible migrations', () => {
       const settings = folder === 'tenant' ? migrationSettings(server) : {};
       const migrations = await loadMigrations(folder);
       const objects = () => withConnection(url, schemaObjects);
+
       for (const migration of migrations
         .filter(({ compatible: declared }) => declared)
         .slice(-checked)) {
         const index = migrations.indexOf(migration);
         await runMigrations(url, migrations.slice(0, index), settings);
+
         const before = await objects();
         await runMigrations(url, migrations.slice(0, index + 1), settings);
         expect(incompatibleChanges(before, await objects()), migration.name).to.deep.equal([]);

@@ -29,12 +29,14 @@ describe('first schema', () => {
         await loadMigrations(folder),
         folder === 'tenant' ? migrationSettings(server) : {},
       );
+
       const { rows } = await withConnection(url, client =>
         client.query(
           `select relname as name from pg_class
             where relnamespace = 'public'::regnamespace and relkind = 'r' and obj_description(oid, 'pg_class') is null`,
         ),
       );
+
       expect(rows).to.deep.equal([]);
     });
 
@@ -45,14 +47,17 @@ describe('first schema', () => {
         await loadMigrations(folder),
         folder === 'tenant' ? migrationSettings(server) : {},
       );
+
       const { rows } = await withConnection(url, client =>
         client.query('select name, digest from migrations'),
       );
+
       const digests = await pageDigests(folder);
       const expected = (await migrationNames(folder)).map(name => ({
         name,
         digest: digests.get(name) ?? null,
       }));
+
       expect(rows).to.have.deep.members(expected);
       expect(digests.get(first)).to.match(/^[0-9a-f]{64}$/);
     });
@@ -92,11 +97,13 @@ describe('databases of a build that was not released', () => {
 
   it('a configured control database with another first schema is refused, and control migrate changes nothing', async () => {
     await controlSql(world, foreign);
+
     const commands = [
       run('control', 'migrate'),
       run('control', 'migrate', '--dry-run'),
       run('tenant', 'list'),
     ];
+
     for (const { code, stdout, stderr } of await Promise.all(commands)) {
       expect(stdout).to.equal('');
       expect(stderr).to.equal(
@@ -105,6 +112,7 @@ describe('databases of a build that was not released', () => {
       );
       expect(code).to.equal(1);
     }
+
     await controlSql(
       world,
       `update migrations set digest = '${await digestOf('control')}' where name = '${first}'`,
@@ -141,12 +149,14 @@ describe('databases of a build that was not released', () => {
         '--despite-running',
         ...options,
       );
+
       expect(stderr).to.equal(
         'acme was not rolled back: The first schema is not undone, because that would remove all data of the tenant. ' +
           'To remove the tenant: bin/backoffice delete acme, then bin/backoffice purge acme\n',
       );
       expect(code).to.equal(1);
     }
+
     expect((await (await world.login(world.acme)).get('/api/v1/EntityStatus')).status).to.equal(
       200,
     );

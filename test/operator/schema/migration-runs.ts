@@ -82,22 +82,31 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
     const afterNext = next.file('migrations/tenant/9999-sizes.ts');
     await writeFile(afterNext, laterMigration);
     await query('update tenants set schema_version = ? where slug <> ?', [next.head, 'acme']);
+
     await closeDatabases(async () => {
       const document = JSON.parse((await migrate('--all', '--dry-run')).stdout);
       expect(document.head).to.equal('9999-sizes');
+
       const [old, recent] = document.plans;
       const names = ({ migrations }: { migrations: { name: string }[] }) =>
         migrations.map(({ name }) => name);
-      expect([old.version, old.tenants]).to.deep.equal([next.currentHead, ['acme']]);
+
+      expect(old.version).to.equal(next.currentHead);
+      expect(old.tenants).to.deep.equal(['acme']);
       expect(names(old)).to.deep.equal([next.head, '9999-sizes']);
       expect(old.migrations[0].sql[0]).to.match(/^create table labels/);
-      expect([recent.version, recent.tenants]).to.deep.equal([next.head, slugs().slice(1)]);
+
+      expect(recent.version).to.equal(next.head);
+      expect(recent.tenants).to.deep.equal(slugs().slice(1));
       expect(names(recent)).to.deep.equal(['9999-sizes']);
+
       await rm(afterNext);
       await query('update tenants set schema_version = ?', [next.currentHead]);
+
       const text = await runTenant(['migrate', 'globex', '--dry-run']);
       expect(text.stdout).to.include('create table labels').and.not.include('acme');
     });
+
     expect(await runs()).to.deep.equal([]);
   });
 
@@ -116,14 +125,19 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
     const args = ['migrate', '--json', '--despite-running', '--all'];
     const script = next.file('scripts/tenant.ts');
     const killed = startScript(script, [...args, '--concurrency', '1'], world.environment);
+
     await eventually(() => linesOf(killed.output).length > 0);
     killed.process.kill('SIGKILL');
     const before = linesOf(await killed.ended).map(({ slug }) => slug);
+
     const again = await runTenant(args);
-    expect([again.code, again.stderr]).to.deep.equal([0, '']);
+    expect(again.code, again.stderr).to.equal(0);
+    expect(again.stderr).to.equal('');
+
     const after = linesOf(again).map(({ slug }) => slug);
     expect([...before, ...after].sort()).to.deep.equal(slugs());
     expect((await runs()).map(({ state }) => state)).to.deep.equal(['abandoned', 'succeeded']);
+
     expect(
       await query(`select from migration_outcomes where state in ('pending', 'running')`),
     ).to.deep.equal([]);
@@ -386,8 +400,10 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
          override up() { this.addSql('create index concurrently titles on entity_statuses (title)'); }
        }`,
     );
+
     const { code, stdout, stderr } = await runTenant(['migrate', '--all', '--despite-running']);
     await rm(file);
+
     expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
     expect(stderr).to.match(
       /^9999-alone: a tenant migration must run in a transaction: .*without "concurrently"/,

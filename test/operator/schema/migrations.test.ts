@@ -108,10 +108,12 @@ describe('migrations', () => {
                   column_default is not null or is_identity = 'YES' or is_generated = 'ALWAYS' as filled
              from information_schema.columns where table_schema = 'public'`,
         );
+
         const found = new Map(columns.map(column => [`${column.table}.${column.name}`, column]));
         const orm = new MikroORM(options[folder](url));
         const mapped = new Set<string>();
         const faults: string[] = [];
+
         try {
           for (const meta of orm.getMetadata().getAll().values()) {
             for (const property of meta.props.filter(({ persist }) => persist !== false)) {
@@ -120,6 +122,7 @@ describe('migrations', () => {
                 mapped.add(key);
                 const column = found.get(key);
                 const type = property.columnTypes?.[index] ?? '';
+
                 if (!column) {
                   faults.push(`${key} is mapped, and does not exist`);
                 } else if (!compatible(type, column.type)) {
@@ -135,7 +138,9 @@ describe('migrations', () => {
         } finally {
           await orm.close();
         }
+
         expect(mapped.size).to.be.greaterThan(8);
+
         // The database must fill a column that no entity has, or every insert fails.
         const tables = new Set([...mapped].map(key => key.split('.')[0]));
         for (const { table, name, nullable, filled } of columns) {
@@ -143,6 +148,7 @@ describe('migrations', () => {
             faults.push(`${table}.${name} must be sent, and is not mapped`);
           }
         }
+
         expect(faults).to.deep.equal([]);
       });
 
@@ -215,14 +221,17 @@ describe('migrations', () => {
     );
     const settings = settingsOf('tenant');
     const migrations = await loadMigrations('tenant');
+
     let fault: unknown;
     await runMigrations(url, migrations, settings).catch(error => (fault = error));
     expect(fault).to.be.instanceOf(Error);
+
     const tables = await rowsOf<{ name: string }>(
       url,
       `select tablename as name from pg_tables where schemaname = 'public'`,
     );
     expect(tables.map(({ name }) => name)).to.not.include('audit_log');
+
     await withConnection(url, client => client.query('drop table entity_statuses'));
     expect(await runMigrations(url, migrations, settings)).to.deep.equal(
       await migrationNames('tenant'),
@@ -237,17 +246,21 @@ describe('migrations', () => {
         `create role ${role} login password 'secret'; grant select on tenant_identity, migrations to ${role}`,
       ),
     );
+
     const name = decodeURIComponent(new URL(url).pathname.slice(1));
     const asTenant = <T>(work: (client: pg.Client) => Promise<T>) =>
       withConnection(databaseUrl(url, name, { user: role, password: 'secret' }), work);
+
     const state = await withConnection(url, readSchemaState);
     const verify =
       'begin isolation level repeatable read; select schema_version from tenant_identity';
+
     try {
       await asTenant(async open => {
         await open.query('select schema_version from tenant_identity');
         let waiting: Promise<unknown> = Promise.resolve();
         let atCheck: unknown[] = [];
+
         await withConnection(
           url,
           migrating =>
@@ -272,8 +285,10 @@ describe('migrations', () => {
             }),
           { pipeline: true },
         );
+
         expect(await waiting).to.equal('ended');
         expect(atCheck.length).to.be.lessThan(2);
+
         const { rows } = await withConnection(url, client =>
           client.query('select pid from pg_stat_activity where usename = $1', [role]),
         );
@@ -287,6 +302,7 @@ describe('migrations', () => {
   it('a migration and a concurrent read of the tenant identity do not deadlock', async () => {
     const url = urls.tenant;
     const state = await withConnection(url, readSchemaState);
+
     const waiting = (client: pg.Client, count: number) =>
       eventually(async () => {
         const { rows } = await client.query(
@@ -294,6 +310,7 @@ describe('migrations', () => {
         );
         return rows.length === count;
       });
+
     for (const read of [
       (client: pg.Client) => client.query('select guid, schema_version from tenant_identity'),
       (client: pg.Client) =>
@@ -306,15 +323,18 @@ describe('migrations', () => {
           migrating =>
             withConnection(url, async reading => {
               await dump.query('begin; lock table migrations in access share mode');
+
               const changed = changeSchema(migrating, {
                 role: 'nobody',
                 state,
                 change: async () => {},
               });
               await waiting(dump, 1);
+
               const result = read(reading);
               await waiting(dump, 2);
               await dump.query('commit');
+
               expect((await Promise.all([changed, result]))[0]).to.equal(undefined);
             }),
           { pipeline: true },
@@ -328,10 +348,12 @@ describe('migrations', () => {
     await withConnection(url, client =>
       client.query(`insert into entity_statuses (title) values ('Next')`),
     );
+
     const rows = await rowsOf<{ id: number; title: string }>(
       url,
       'select id, title from entity_statuses order by id',
     );
+
     expect(rows).to.deep.equal([
       { id: 1, title: 'Prospect' },
       { id: 2, title: 'Active' },

@@ -88,6 +88,7 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
       const socket = connect(service.port, '127.0.0.1');
       let response = '';
       socket.setEncoding('utf8').on('data', text => (response += text));
+
       socket.write(
         [
           `POST ${path} HTTP/1.1`,
@@ -99,6 +100,7 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
           body.slice(0, 5),
         ].join('\r\n'),
       );
+
       try {
         await migrate();
         socket.write(body.slice(5));
@@ -106,6 +108,7 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
       } finally {
         socket.destroy();
       }
+
       expect(response).to.match(/^HTTP\/1\.1 503 /);
       expect(await titles()).to.not.include('Slow body');
     });
@@ -130,24 +133,30 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
           world.acme,
           'select schema_version as version, compatible_from as oldest from tenant_identity',
         );
+
       const migrated = (values: string) =>
         sql(world.acme, `insert into migrations (name, compatible) values ${values}`);
+
       const codeOf = async () => {
         await operator(
           'select pg_terminate_backend(pid, 2000) from pg_stat_activity where datname = $1',
           [world.acme.database],
         );
+
         const { status, body } = await client.get(path, { 'Cache-Control': 'no-cache' });
         return [status, body.code];
       };
+
       await migrated(`('9997-labels', true)`);
-      // it changes nothing that this build uses
+      // The migration changes nothing that this build uses.
       const required = compatibleFrom(await readSchemaSteps());
       expect(await oldest()).to.deep.equal([{ version: '9997-labels', oldest: required }]);
       expect(await codeOf()).to.deep.equal([200, undefined]);
+
       await migrated(`('9998-not', false), ('9999-again', true)`);
       expect(await oldest()).to.deep.equal([{ version: '9999-again', oldest: '9998-not' }]);
       expect(await codeOf()).to.deep.equal([503, 'migration_pending']);
+
       await sql(world.acme, `delete from migrations where name > '9997'`);
     });
   });
@@ -183,15 +192,18 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
 
     it('migrate is refused while a process serves a tenant that it could not serve afterwards', async () => {
       await register(next.head);
+
       const [{ code, stdout, stderr }, json] = await Promise.all([
         tenant('migrate', '--all'),
         tenant('migrate', 'acme', '--json'),
       ]);
+
       expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
       expect(stderr).to.equal(
         `1 running process would stop serving 3 tenants: ${host} pid ${pid} (build ${build} with ${next.currentHead}). ` +
           'Stop them first, or add --despite-running to go on; nothing was changed.\n',
       );
+
       const { error } = JSON.parse(json.stderr);
       expect(error).to.deep.include({ code: 'blocked', blockedBy: [{ ...own(), tenants: 1 }] });
       expect(await versions()).to.deep.equal({ [next.currentHead]: 3 });

@@ -103,8 +103,10 @@ describe('the second migration, as migrations/README.md shows it', () => {
       '--yes',
       '--despite-running',
     );
+
     expect(stdout).to.equal(`globex: ${next.head} → ${next.currentHead}\n`);
     expect(code).to.equal(0);
+
     const client = await world.login(world.globex);
     expect(
       (await client.get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status,

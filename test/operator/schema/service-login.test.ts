@@ -49,13 +49,16 @@ describe('login of the service', () => {
     const { log, passwords } = world;
     const config = readConfig({ ...world.environment, DATABASE_URL: serviceUrl });
     const service = await startServer({ config, installation, log, passwords });
+
     try {
       const client = new Client(`http://127.0.0.1:${service.port}`);
       const login = (tenant: World['acme']) =>
         client.post('/api/v1/auth/login', tenant.admin, { 'X-Tenant': tenant.guid });
+
       for (const tenant of [world.acme, world.globex]) {
         const { status, body } = await login(tenant);
         expect(status).to.equal(200);
+
         const created = await client
           .withToken(body.accessToken)
           .post('/api/v1/EntityStatus', { Title: 'Made by the service' });
@@ -106,8 +109,9 @@ describe('login of the service', () => {
       'truncate sessions',
       'delete from migrations',
     ]) {
-      expect([text, await attempt(text)]).to.deep.equal([text, insufficientPrivilege]);
+      expect(await attempt(text), text).to.equal(insufficientPrivilege);
     }
+
     expect(await attempt('select id, name, address from servers')).to.equal(undefined);
   });
 
