@@ -19,6 +19,7 @@ export function createConsoleFrontEnd(isPlanned: boolean): FrontEnd {
   const send = (message: RunMessage): void => {
     if (process.connected) process.send?.(message, () => {});
   };
+
   return {
     progress: createProgress(send),
     output: () => createOutput(send),
@@ -27,6 +28,7 @@ export function createConsoleFrontEnd(isPlanned: boolean): FrontEnd {
     confirm: async plan => {
       const { confirm } = plan;
       send({ kind: 'confirm', steady: steadyOf(plan) });
+
       const answer = await receive();
       if (answer === false) throw new OperatorError('The plan has changed. Make it again');
       if (confirm && answer !== confirm.name) {
@@ -62,16 +64,19 @@ function receive(): Promise<unknown> {
 
 function createOutput(send: (message: RunMessage) => void): Output {
   const sendText = (text: () => string): void => send({ kind: 'text', text: text() });
+
   const list: Output['list'] = (items, { row, wide, empty }) => {
     const all = items.map((item): Record<string, unknown> => ({ ...row(item), ...wide?.(item) }));
     const columns = Object.keys(all[0] ?? {});
     if (all.length === 0) return sendText(() => empty);
+
     send({
       kind: 'list',
       columns,
       rows: all.map(each => columns.map(column => cellText(each[column]))),
     });
   };
+
   return {
     wantsDocuments: false,
     result: (_, text) => sendText(text),
@@ -91,10 +96,12 @@ function createOutput(send: (message: RunMessage) => void): Output {
 function createProgress(send: (message: RunMessage) => void): FrontEnd['progress'] {
   let [total, done, bad, sentAt] = [0, 0, 0, 0];
   let badly = '';
+
   const count = (): void => {
     sentAt = performance.now();
     send({ kind: 'count', total, done, bad, badly });
   };
+
   return {
     isVisible: false, // each outcome is printed
     get counts() {

@@ -14,7 +14,7 @@ export interface CommandProgress extends Progress {
   end(): void;
 }
 
-/** Where a command shows what it does, and asks. */
+/** The side of a command on which it shows what it does, and asks. */
 export interface FrontEnd {
   readonly progress: CommandProgress;
   /**
@@ -37,8 +37,9 @@ export interface FrontEnd {
 }
 
 /**
- * What `-o` accepts. `wide` and `name` are for lists: all columns at full width; only the
- * names, for scripts. `url` is for operations that make a URL: only the URL, for a file.
+ * The formats that `-o` accepts. `wide` and `name` are for lists: all columns at full width;
+ * only the names, for scripts. `url` is for operations that make a URL: only the URL, for a
+ * file.
  */
 export const formats = ['json', 'yaml', 'wide', 'name', 'url'] as const;
 
@@ -66,17 +67,20 @@ function outputFormat(args: readonly string[] = process.argv): (typeof formats)[
  */
 export function createOutput(isRepeated: boolean, beforeText: () => void): Output {
   const documents = wantsDocuments();
+
   const print: Output['result'] = (document, text, url) => {
     beforeText();
     const shown = outputFormat() === 'url' && url !== undefined ? () => url : text;
     printLine(documents ? documentText(document, isRepeated ? undefined : 2) : shown());
   };
+
   const list: Output['list'] = (items, { row, wide, name, empty }, isWide = false) => {
     const format = isWide && !documents ? 'wide' : outputFormat();
     if (format === 'name') {
       if (items.length > 0) print(items, () => items.map(name).join('\n'));
       return;
     }
+
     const all = (): object[] => items.map(item => ({ ...row(item), ...wide?.(item) }));
     print(items, () =>
       format === 'wide'
@@ -84,6 +88,7 @@ export function createOutput(isRepeated: boolean, beforeText: () => void): Outpu
         : tableText(items.map(row), empty),
     );
   };
+
   return {
     wantsDocuments: documents,
     result: print,
@@ -99,6 +104,7 @@ export function createOutput(isRepeated: boolean, beforeText: () => void): Outpu
     page: (page, text) => {
       if (documents) return print(page, () => '');
       list(page.items, text);
+
       const part = pageText(page);
       const next = page.older === null ? '' : ` Older ones: add --before ${page.older}`;
       if (part !== undefined && outputFormat() !== 'name') printLine(`\n${part}.${next}`);

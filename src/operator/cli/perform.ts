@@ -18,12 +18,12 @@ import { type FrontEnd, printError, printWarning } from './output.ts';
 import { readSecret } from './read-answer.ts';
 import { watch } from './watch.ts';
 
-// What a command needs is imported when it runs: most of the time of a short command is the
-// loading of modules.
+// The modules that a command needs are imported when it runs: most of the time of a short
+// command is the loading of modules.
 
 const exitFailed = 1;
 
-/** What a command line asks for. */
+/** The call that a command line makes. */
 export interface Call {
   readonly operation: Operation;
   /** The values of the fields that it gives; of an optional secret, true. */
@@ -68,7 +68,7 @@ async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<un
 }
 
 /**
- * What a command does.
+ * The work of a command.
  * @param recordBirth absent: nothing is recorded
  */
 type Work = (recordBirth?: RecordBirth) => Promise<unknown>;
@@ -123,6 +123,7 @@ async function performOn(
 ): Promise<unknown> {
   const { operation, dryRun, yes } = call;
   const { progress, agree } = frontEnd;
+
   const isRepeated = call.watch || operation.repeats === 'always';
   const untraced: Context = {
     installation: installation as Installation, // an operation without one does not use it
@@ -135,17 +136,21 @@ async function performOn(
     agree,
     recordBirth,
   };
+
   try {
     const values = withDefaults(operation.fields, await withSecrets(operation.fields, call.given));
+
     if (operation.plan && (dryRun || frontEnd.isPlanned || isConfirmed(operation))) {
       const plan = await operation.plan(values, untraced);
       if (dryRun) {
         frontEnd.showPlan(plan, untraced.output);
         return !plan.hasFailed;
       }
+
       progress.end();
       await frontEnd.confirm(plan, yes);
     }
+
     return await traced(operation, async trace => {
       const run = () => operation.run(values, { ...untraced, trace }, catalogue);
       return isRepeated ? watch(run, operation.repeats === 'always') : run();
@@ -178,6 +183,7 @@ function actionOf(
   const isChange =
     isRoutine || effect !== 'reads' || changingFields.some(field => given[field] !== undefined);
   if (!isRecorded(operation) || !isChange) return undefined;
+
   const {
     slug,
     reason: _,
@@ -188,8 +194,10 @@ function actionOf(
       fields[field]?.kind === 'secret' ? true : value,
     ]),
   );
+
   const [only, ...more] = [slug].flat();
   const isOne = typeof only === 'string' && more.length === 0;
+
   return {
     command: name,
     slug: isOne ? only : null,

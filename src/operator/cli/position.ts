@@ -1,6 +1,6 @@
 import type { Command, Option } from 'commander';
 
-/** Where the next word of a command line stands. */
+/** The place of the next word of a command line. */
 export interface Position {
   readonly command: Command;
   /** The arguments of the command before the word. */
@@ -31,7 +31,7 @@ export function positionAfter(program: Command, words: readonly string[]): Posit
   return { command, operands, option };
 }
 
-/** Whether a word is the flag of an option, without a value in it. */
+/** Returns whether a word is the flag of an option, without a value in it. */
 export function isNamed({ short, long }: Option, word: string): boolean {
   return word === short || word === long;
 }

@@ -52,12 +52,14 @@ function addOperation(
   frontEnd: () => Promise<FrontEnd>,
 ): void {
   const { description, fields, help, exitCodes, examples, plan, repeats, json } = operation;
+
   const prompt = Object.values(fields).find(
     field => field.kind === 'secret' && field.isRequired,
   )?.prompt;
   command.description(
     prompt === undefined ? description : `${description}; reads from stdin: ${prompt}`,
   );
+
   addFields(command, fields);
   if (plan) {
     command.option(
@@ -70,9 +72,11 @@ function addOperation(
     command.option('--watch', 'show it again every 2 seconds, until Ctrl-C');
   }
   if (json !== false) addOutputOptions(command, operation);
+
   if (help) command.addHelpText('after', () => paragraphsText(help));
   if (exitCodes) command.addHelpText('after', () => paragraphsText(`Exit code: ${exitCodes}.`));
   addExamples(command, examples);
+
   command.action(async () => {
     const { perform } = await import('./perform.ts');
     const { dryRun = false, yes = false, watch = false, reason } = command.opts();
@@ -155,10 +159,12 @@ const terminal = async (): Promise<FrontEnd> =>
  */
 export async function runProgram(args: readonly string[]): Promise<void> {
   process.stdout.off('error', onOutputError).on('error', onOutputError);
+
   if (args[0] === '--version' || args[0] === '-V') {
     const { printVersion } = await import('./print-version.ts');
     return printVersion();
   }
+
   if (args[0] === '__complete') {
     const { complete } = await import('./complete.ts');
     for (const { value, description = '' } of await complete(args.slice(1), createProgram)) {
@@ -166,17 +172,21 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     }
     return;
   }
+
   const isOfConsole = args[0] === '__run' || args[0] === '__perform';
   const [first, ...others] = args;
   const words = isOfConsole ? others : first === 'help' ? [...others, '--help'] : args;
+
   const consoleFrontEnd = async (): Promise<FrontEnd> => {
     const { createConsoleFrontEnd } = await import('./console-front-end.ts');
     return createConsoleFrontEnd(args[0] === '__perform');
   };
+
   const program = await createProgram(
     name => name === topicOf(words),
     isOfConsole ? consoleFrontEnd : terminal,
   );
+
   const answered = canAsk()
     ? await (await import('./ask-missing.ts')).askMissing(program, words)
     : words;
@@ -216,6 +226,7 @@ export async function createProgram(
     .enablePositionalOptions()
     .configureHelp({ subcommandTerm })
     .addHelpText('after', examples);
+
   for (const group of groups) {
     for (const topic of catalogue.filter(each => each.group === group)) {
       if (isNeeded(topic.name)) addTopic(program, topic, await operationsOf(topic), frontEnd);
@@ -223,6 +234,7 @@ export async function createProgram(
       program.commands.at(-1)?.summary(topic.summary).helpGroup(`${group}:`);
     }
   }
+
   const help = new Command('help')
     .argument('[command]')
     .summary('show the help of a command')

@@ -5,6 +5,7 @@ import { canAsk, readAnswer } from './read-answer.ts';
 /** Creates the front end of a terminal or of a script. */
 export function createTerminalFrontEnd(): FrontEnd {
   const progress = new TerminalProgress();
+
   return {
     progress,
     isPlanned: false,
@@ -17,12 +18,14 @@ export function createTerminalFrontEnd(): FrontEnd {
     confirm: async ({ confirm }, yes) => {
       if (!confirm || yes) return;
       const { name, consequence, kind = 'slug' } = confirm;
+
       if (!canAsk()) {
         throw new OperatorError(
           `${name} ${consequence}. Add --yes to confirm; nothing was changed`,
           { usage: true },
         );
       }
+
       const typed = await readAnswer(`${name} ${consequence}.\nType its ${kind} to confirm`);
       if (typed !== name) {
         throw new OperatorError(`That is not ${name}: nothing was changed`, { usage: true });
