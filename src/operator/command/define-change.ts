@@ -12,11 +12,11 @@ import type { Fields, Values } from './operation-fields.ts';
 interface Change {
   /** The document of the result. An array is that of the plan, too. */
   readonly document: object;
-  /** What the document of the plan has beside that and the state `planned`. */
+  /** Fields of the document of the plan, beside `document` and the state `planned`. */
   readonly facts?: object;
-  /** What would be done. */
+  /** A sentence on what would be done. */
   readonly plan: string;
-  /** What is done. */
+  /** A sentence on what is done. */
   readonly done: string;
   /** As `Plan.confirm`. */
   readonly confirm?: Confirmation | undefined;

@@ -14,9 +14,9 @@ interface ListDefinition<F extends Fields, Item extends object>
   items(values: Values<F>, context: Context): Promise<readonly Item[]>;
   /** The columns of an item. Without it, all of its fields. */
   readonly row?: ListText<Item>['row'];
-  /** Whether to show all columns. */
+  /** Returns whether to show all columns. */
   readonly isWide?: (values: Values<F>) => boolean;
-  /** What other operations call an item. */
+  /** The name by which other operations know an item. */
   readonly nameOf: ListText<Item>['name'];
   /** The text without any item. */
   readonly empty: string | ((values: Values<F>) => string);

@@ -22,10 +22,10 @@ export interface Field<Value = unknown> {
    * repeated.
    */
   readonly isList: boolean;
-  /** What stands for the value in the help: `server` in `--to <server>`. */
+  /** The word for the value in the help: `server` in `--to <server>`. */
   readonly placeholder: string;
   readonly description: string;
-  /** What people call it. Without it, its name in words: `First name`. */
+  /** The name for people. Without one, the name of the field in words: `First name`. */
   readonly label?: string | undefined;
   /** The unit of a number, in the plural: `hours`. */
   readonly unit?: string | undefined;
@@ -36,7 +36,7 @@ export interface Field<Value = unknown> {
   readonly isAdvanced?: boolean | undefined;
   /** The fields that stand in its place: a form folds it away while one of them has a value. */
   readonly unless?: readonly string[] | undefined;
-  /** What holds without it, in words: `this month`. */
+  /** The value that holds when none is given, in words: `this month`. */
   readonly otherwise?: string | undefined;
   /** True for several names in one text, with commas between them. */
   readonly isNames?: boolean | undefined;
@@ -48,7 +48,7 @@ export interface Field<Value = unknown> {
   readonly parse?: ((text: string) => unknown) | undefined;
   /** The field that can stand in for this one. Without either, the operation refuses. */
   readonly neededUnless?: string | undefined;
-  /** What a secret is, in a question for it. */
+  /** The name of a secret, in a question for it. */
   readonly prompt?: string | undefined;
   /** The option with which the command line reads an optional secret from stdin. */
   readonly secretFlag?: string | undefined;
@@ -63,7 +63,7 @@ export type Values<F extends Fields> = {
   readonly [Name in keyof F]: F[Name] extends Field<infer Value> ? Value : never;
 };
 
-/** How people see a field, beside its description. */
+/** The appearance of a field, beside its description. */
 type Appearance = Pick<Field, 'label' | 'unit' | 'isAdvanced' | 'unless' | 'otherwise' | 'needs'>;
 
 interface More<Value> extends Appearance {

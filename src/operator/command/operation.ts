@@ -3,8 +3,8 @@ import type { Trace } from '../../lib/tracing/trace.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
 /**
- * What an operation does: it reads, it makes changes, it locks out people or programs who had
- * access, or it destroys what cannot be had back easily.
+ * The effect of an operation: it reads, it makes changes, it locks out people or programs who
+ * had access, or it destroys what cannot be had back easily.
  */
 type Effect = 'reads' | 'changes' | 'locks out' | 'destroys';
 
@@ -12,7 +12,7 @@ type Effect = 'reads' | 'changes' | 'locks out' | 'destroys';
 // biome-ignore lint/suspicious/noConfusingVoidType: most operations return nothing
 type RunResult = boolean | 'again' | void;
 
-/** What an operation would do. */
+/** The plan of an operation: what it would do. */
 export interface Plan {
   readonly document: unknown;
   readonly text: () => string;
@@ -20,18 +20,19 @@ export interface Plan {
   readonly isLines?: boolean;
   /** True if the operation would fail. */
   readonly hasFailed?: boolean;
-  /** What an operator confirms before it is done. */
+  /** The confirmation that an operator gives before the operation runs. */
   readonly confirm?: Confirmation | undefined;
   /**
-   * What of the text must still be true when the operator confirms it, if clients change the
-   * rest at any moment, such as the number of open sessions. Without it, the whole text.
+   * The part of the text that must still be true when the operator confirms it, if clients
+   * change the rest at any moment, such as the number of open sessions. Without it, the whole
+   * text.
    */
   readonly steady?: string;
 }
 
-/** What an operator confirms, by typing a name. */
+/** The confirmation of an operation: an operator types a name. */
 export interface Confirmation {
-  /** What the operator types. */
+  /** The text that the operator types. */
   readonly name: string;
   readonly kind?: 'slug' | 'name' | 'address';
   /** Completes a sentence that begins with the name: "will not be served". */
@@ -39,9 +40,9 @@ export interface Confirmation {
 }
 
 /**
- * What an operator can do. The command line makes a command of it. It knows neither the
- * terminal nor the arguments of the process, and imports what it needs when it runs: a short
- * command spends most of its time loading modules.
+ * One thing that an operator can do. The command line makes a command of it. An operation
+ * knows neither the terminal nor the arguments of the process, and imports what it needs when
+ * it runs: a short command spends most of its time loading modules.
  */
 export interface Operation<F extends Fields = Fields> {
   /** The words of the command, such as `user add`. */
@@ -49,13 +50,13 @@ export interface Operation<F extends Fields = Fields> {
   readonly description: string;
   readonly fields: F;
   /**
-   * Command lines as they follow the name of the program. What begins with `#` is a comment of
-   * the shell.
+   * Command lines as they follow the name of the program. Text that begins with `#` is a
+   * comment of the shell.
    */
   readonly examples: readonly string[];
   /** Further help, which follows the options: paragraphs. */
   readonly help?: string;
-  /** What the exit code says, if that is more than done, failed and wrong usage. */
+  /** The meanings of the exit code, if they are more than done, failed and wrong usage. */
   readonly exitCodes?: string;
   /** True if it uses no installation. */
   readonly isOffline?: boolean;
@@ -77,9 +78,9 @@ export interface Operation<F extends Fields = Fields> {
   readonly isList?: boolean;
   /** True if its result is a URL, which `-o url` prints alone. */
   readonly makesUrl?: boolean;
-  /** What `--json` prints, if that is not one document; false without documents. */
+  /** The output of `--json`, if that is not one document; false without documents. */
   readonly json?: string | false;
-  /** What `--dry-run` shows, if the general sentence is not enough. */
+  /** The help of `--dry-run`, if the general sentence is not enough. */
   readonly dryRun?: string;
   /**
    * `sometimes`: it can be repeated, to watch it. `always`: it is repeated until it does not
@@ -91,9 +92,9 @@ export interface Operation<F extends Fields = Fields> {
    * one shows the command to run on the recovery host.
    */
   readonly opensArchives?: (fields: Values<F>) => boolean;
-  /** How an operation that looks at `signal` ends early. */
+  /** The way in which an operation that looks at `signal` ends early. */
   readonly interrupt?: {
-    /** What it waits for. */
+    /** The work whose end the operation waits for: `the running migrations`. */
     readonly text: string;
     /** True if it can be ended at once as long as its progress does not count. */
     readonly isIdleBeforeCount?: boolean;
@@ -118,8 +119,8 @@ export interface Topic {
   readonly name: string;
   readonly group: (typeof groups)[number];
   /**
-   * What they do, in the list of all commands: at most 60 characters, so that it fits into 80
-   * columns.
+   * A line on what they do, in the list of all commands: at most 60 characters, so that it fits
+   * into 80 columns.
    */
   readonly summary: string;
   /** Loads the module that has them. */
@@ -153,7 +154,7 @@ export function takesReason(operation: Operation): boolean {
   return isRecorded(operation) && operation.fields.reason === undefined;
 }
 
-/** What defines an operation: one without fields, unless it says so. */
+/** The definition of an operation: one without fields, unless it says so. */
 export interface Definition<F extends Fields> extends Omit<Operation<F>, 'fields'> {
   readonly fields?: F;
 }
@@ -167,13 +168,13 @@ export function defineOperation<const F extends Fields = NoFields>(
   return { fields: {}, ...definition } as unknown as Operation;
 }
 
-/** How a list appears as text. */
+/** The appearance of a list as text. */
 export interface ListText<Item> {
   /** The columns of an item. */
   readonly row: (item: Item) => object;
   /** Further columns, where there is room for all. */
   readonly wide?: (item: Item) => object;
-  /** What other operations call an item. */
+  /** The name by which other operations know an item. */
   readonly name: (item: Item) => string | number;
   /** The text without any item. */
   readonly empty: string;
@@ -182,8 +183,9 @@ export interface ListText<Item> {
 /** A part of a list whose items are numbered, the newest first. */
 export interface ListPage<Item> {
   readonly items: readonly Item[];
-  /** How many the filter selects, and how many of them are newer than this part. */
+  /** The number of items that the filter selects. */
   readonly total: number;
+  /** The number of those that are newer than this part. */
   readonly newer: number;
   /** The number of the last item, if older ones follow: `--before` of the next part. */
   readonly older: number | null;
@@ -229,7 +231,7 @@ export interface Progress {
  */
 export type RecordBirth = (slug: string) => Promise<void>;
 
-/** What an operation runs in: on a terminal, in a script, or in a service. */
+/** The surroundings of an operation: a terminal, a script, or a service. */
 export interface Context {
   readonly installation: Installation;
   readonly output: Output;

@@ -2,7 +2,7 @@ import pLimit from 'p-limit';
 import type { Context } from './operation.ts';
 import { errorText } from './texts.ts';
 
-/** What a run over many tenants or archives reports, and what ends it early. */
+/** The observers of a run over many tenants or archives, and the signal that ends it. */
 export interface FleetObservers<Outcome> {
   /** Receives the number of outcomes. */
   readonly onStart?: (total: number) => void;
@@ -74,7 +74,7 @@ export async function runConcurrently<Item, Result>(
   });
 }
 
-/** How the outcomes of a run appear. */
+/** The appearance of the outcomes of a run. */
 interface Appearance<Outcome> {
   readonly text: (outcome: Outcome) => string;
   readonly hasFailed: (outcome: Outcome) => boolean;
@@ -86,7 +86,7 @@ interface Appearance<Outcome> {
 interface TracedOutcome {
   /** Null: the control database. */
   readonly slug: string | null;
-  /** How long it took, in ms. */
+  /** The time that it took, in ms. */
   readonly ms?: number;
 }
 

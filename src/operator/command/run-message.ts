@@ -1,7 +1,7 @@
 import type { Confirmation } from './operation.ts';
 
 /**
- * What a command that the console runs says about itself, over the channel to its parent
+ * A message of a command that the console runs, about itself, over the channel to its parent
  * process.
  */
 export type RunMessage =
@@ -11,7 +11,7 @@ export type RunMessage =
       readonly kind: 'count';
       readonly total: number;
       readonly done: number;
-      /** How many of them are `badly` done: have `failed`. */
+      /** The number of those that are `badly` done: have `failed`. */
       readonly bad: number;
       readonly badly: string;
     }

@@ -1,4 +1,4 @@
-/** What a state means for an operator. */
+/** The meaning of a state for an operator. */
 export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'off';
 
 const states: readonly (readonly [tone: Tone, words: readonly string[]])[] = [

@@ -23,7 +23,8 @@ const controlCharacters = /\p{Cc}+/gu;
 const ofTenant = 'tenant_id = (select id from tenants where slug = given.slug)';
 
 /**
- * What an argument or option can be, by its name. `given.slug` is the slug before the argument.
+ * The values that an argument or option can have, by its name. `given.slug` is the slug before
+ * the argument.
  */
 const queries = {
   slug: `select slug as value, name || ', ' || status as description from tenants`,

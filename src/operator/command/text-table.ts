@@ -173,7 +173,7 @@ function truncate(text: string, width: number): string {
   return `${cut}…`;
 }
 
-/** What is shown for a value that there is not. */
+/** The sign for a value that there is not. */
 const none = '–';
 const time = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$/;
 
