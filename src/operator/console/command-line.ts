@@ -4,9 +4,7 @@ import { type Field, optionFlag } from '../command/operation-fields.ts';
 import { operationPath, withQuery } from './links.ts';
 import type { Offer } from './offered.ts';
 
-/**
- * What somebody has filled in: the texts of each field. A flag that is set has the text `on`.
- */
+/** A form, filled in: the texts of each field. A flag that is set has the text `on`. */
 export interface FilledForm {
   readonly operation: Operation;
   readonly texts: Readonly<Record<string, readonly string[]>>;
@@ -101,16 +99,21 @@ function formPath(words: readonly string[], offered: Offer): string | undefined 
   const { operation } =
     offered.get(words.slice(0, 2).join(' ')) ?? offered.get(words[0] ?? '') ?? {};
   if (!operation) return undefined;
+
   const fields = Object.entries(operation.fields);
   const positions = fields.filter(([, { isArgument }]) => isArgument);
+
   if (operation.name === 'runs show' && /^\d+$/.test(words[2] ?? '')) {
     return `/rollouts/${words[2]}`;
   }
+
   const texts: Record<string, string[]> = {};
   const rest = words.slice(operation.name.split(' ').length);
+
   while (rest.length > 0) {
     const [word = '', value] = (rest.shift() ?? '').split('=');
     const isOption = word.startsWith('-');
+
     const [field, definition] =
       (isOption
         ? fields.find(([name, each]) => optionFlag(name, each) === word)
@@ -118,9 +121,11 @@ function formPath(words: readonly string[], offered: Offer): string | undefined 
           ? positions[0]
           : positions.shift()) ?? [];
     if (field === undefined) continue;
+
     const text =
       definition?.kind === 'flag' ? 'on' : isOption ? (value ?? rest.shift() ?? '') : word;
     texts[field] = [...(texts[field] ?? []), text];
   }
+
   return withQuery(operationPath(operation.name), texts);
 }

@@ -53,7 +53,7 @@ const pages: Handlers = {
   '/runs/:id/output': runOutput,
 };
 
-/** What the forms of pages do. */
+/** The handlers of the forms of pages. */
 const changes: Handlers = {
   '/operations/:topic{/:word}': startOperation,
   '/runs/:id/perform': performPlan,

@@ -8,7 +8,7 @@ import { actions } from './links.ts';
 import type { Offer } from './offered.ts';
 import type { Runs } from './runs.ts';
 
-/** What the pages of a console use. */
+/** The services that the pages of a console use. */
 export interface ConsoleServices {
   readonly entrance: Entrance;
   readonly offered: Offer;
@@ -18,10 +18,11 @@ export interface ConsoleServices {
   readonly shell: Shell;
 }
 
-/** What stands around each page. */
+/** The frame around each page. */
 interface Shell {
-  /** Where the console runs, and what it runs, in a word or two. */
+  /** The host on which the console runs. */
   readonly place: string;
+  /** The commands that the console runs, in a word or two; empty for all. */
   readonly mode: string;
   /**
    * Returns whether the console runs the operation of a form.
@@ -54,7 +55,7 @@ export interface ConsolePage {
   readonly title: string;
   /** The pages above it. */
   readonly above?: readonly (readonly [path: string, name: string])[];
-  /** What the page is called below them, if that is not its heading. */
+  /** The name of the page below the pages above it, if that is not its heading. */
   readonly here?: string;
   /** Links to forms, below the heading. */
   readonly links?: readonly Html[];
@@ -143,7 +144,7 @@ export function ownPath({ path, search }: Pick<Ctx, 'path' | 'search'>): string 
  */
 const isForm = (path: string): boolean => /^\/(operations|runs)\//.test(path);
 
-/** When a page was made: what it shows was so then. */
+/** The time at which a page was made: what it shows was so then. */
 function madeAt(): Html {
   const now = new Date();
 

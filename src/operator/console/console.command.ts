@@ -70,6 +70,7 @@ function optionsOf({
   noBrowser,
 }: Values<typeof fields>) {
   const usage = (message: string): OperatorError => new OperatorError(message, { usage: true });
+
   if (readOnly && allow) throw usage('Give either --read-only or --allow');
   if (userHeader !== undefined && trustedProxy.length === 0) {
     throw usage('Name the proxy whose header is trusted: --trusted-proxy <address>');
@@ -79,11 +80,13 @@ function optionsOf({
       'Name the header in which the proxy names the user: --user-header X-Forwarded-Email',
     );
   }
+
   if (userHeader === undefined && !['127.0.0.1', '::1'].includes(host)) {
     throw usage(
       `Everybody who reaches ${host} could use the console: give --user-header and --trusted-proxy, too`,
     );
   }
+
   const options: ConsoleOptions = {
     host,
     port,

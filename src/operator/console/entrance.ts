@@ -12,13 +12,13 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 export interface Visitor {
   /** The name that the proxy gives; undefined for the operator who started the console. */
   readonly name: string | undefined;
-  /** What the tokens of forms are bound to. */
+  /** The session that the tokens of forms are bound to. */
   readonly session: string;
 }
 
 /** Decides who may use the console. */
 export interface Entrance {
-  /** Where the browser begins: with the token of a local one, which works once. */
+  /** The path at which the browser begins: with the token of a local one, which works once. */
   readonly startPath: string;
   /**
    * The host that the browser asked for. Undefined if it is none of the console, which is DNS

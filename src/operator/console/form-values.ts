@@ -3,7 +3,7 @@ import { fieldLabel } from '../command/texts.ts';
 import type { FilledForm } from './command-line.ts';
 import type { Offered } from './offered.ts';
 
-/** What is wrong with a form: the id of the input, or `formId`, and a sentence. */
+/** A fault of a form: the id of the input, or `formId`, and a sentence. */
 export interface FormError {
   readonly id: string;
   readonly text: string;

@@ -97,7 +97,7 @@ function isFolded(
   return isAdvanced === true || unless.some(isGiven);
 }
 
-/** What a form says of a field: also what holds without it. */
+/** Returns the hint that a form gives on a field: also what holds without it. */
 function hintOf(
   { kind, prompt, description, otherwise }: Field,
   { fields }: Offered['operation'],
@@ -189,10 +189,10 @@ ${hintView}
 ${isFlag ? '' : shown}</div>`;
 }
 
-/** How many values are shown with a box each; of more, the others are written. */
+/** Values that are shown with a box each; of more, the others are written. */
 const maxPicks = 100;
 /**
- * How many values stand in a list that opens; of more, the browser offers those that begin with
+ * Values that stand in a list that opens; of more, the browser offers those that begin with
  * what is written.
  */
 const maxOptions = 40;

@@ -3,7 +3,7 @@ import { optionFlag } from '../command/operation-fields.ts';
 import { fieldLabel } from '../command/texts.ts';
 import { command } from './command-line.ts';
 
-/** What settings are, for somebody who does not set them. */
+/** Names of settings, for somebody who does not set them. */
 const settings: Readonly<Record<string, string>> = {
   ACQUIRE_TIMEOUT_MS: 'the time for which a request waits for a connection',
   APP_URL: 'the address of the installation',

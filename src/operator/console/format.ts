@@ -2,10 +2,10 @@ import { type Html, html } from '../../lib/html/html.ts';
 import { type Tone, toneOf } from '../command/state-tone.ts';
 import { sizeText } from '../command/texts.ts';
 
-/** What stands for a value that there is not. */
+/** The sign for a value that there is not. */
 export const none = html`<span class="none">–</span>`;
 
-/** What stands in a table or beside a name. Null and an empty text are no value. */
+/** A value in a table or beside a name. Null and an empty text are no value. */
 export type Cell = Html | string | number | null | undefined;
 
 export const cellView = (cell: Cell) =>
@@ -37,7 +37,7 @@ export function fault(count: number, tone: Tone): Html | number {
   return count > 0 ? state(numberText(count), tone) : count;
 }
 
-/** How many there are in each state. */
+/** Returns how many there are in each state. */
 export function states(counts: Readonly<Record<string, number>>): Html {
   return html`${Object.entries(counts).map(([name, count], at) => html`${at > 0 ? ', ' : ''}${numberText(count)} ${state(name)}`)}`;
 }
@@ -85,8 +85,8 @@ export function code(text: string | null | undefined): Html {
 const version = (name: string): Html => code(name.slice(0, 4));
 
 /**
- * How the value of a property is shown, by its name; a time if its name ends in `At` or
- * `Until`.
+ * The formats of the values of properties, by the name of the property. A name that ends in
+ * `At` or `Until` is that of a time.
  */
 export const valueFormats: Readonly<Record<string, (value: never) => Cell>> = {
   state,

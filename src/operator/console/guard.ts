@@ -32,30 +32,37 @@ const maxFormLength = 100_000;
  */
 export function guard(entrance: Entrance, isPublic: (path: string) => boolean): Middleware {
   const key = randomBytes(32);
+
   return async function guardConsole(ctx, next) {
     ctx.set(headers);
     const host = entrance.hostOf(ctx.req);
     if (host === undefined) return refuse(ctx, 'This address leads to no page of the console.');
+
     if (ctx.path === '/start' && ctx.method === 'GET') {
       const cookie = entrance.redeem(String(ctx.query.token ?? ''));
       return cookie === undefined ? refuse(ctx, unknownVisitor) : start(ctx, cookie);
     }
+
     if (isPublic(ctx.path)) return next();
     const visitor = entrance.visitorOf(ctx.req);
     if (!visitor) return refuse(ctx, unknownVisitor);
+
     const isChange = !['GET', 'HEAD'].includes(ctx.method);
     if (isChange && !isOwnOrigin(ctx, host)) {
       return refuse(ctx, 'The request comes from a page of another origin. Nothing was changed.');
     }
+
     const tokenOf = (path: string): string =>
       createHmac('sha256', key).update(`${visitor.session}\n${path}`).digest('base64url');
     Object.assign(ctx.state, { visitor, tokenOf });
+
     const given = new URLSearchParams(isChange ? await readForm(ctx) : ctx.querystring);
     if (isChange && !isEqual(given.get('token') ?? '', tokenOf(ctx.path))) {
       throw new OperatorError(
         'The form is of an earlier console or of another page. Open it again',
       );
     }
+
     ctx.state.given = given;
     return next();
   };

@@ -17,7 +17,7 @@ export function decided({ status, isolated }: Pick<TenantSummary, 'status' | 'is
   return html`${status === 'active' ? status : state(status)}${isolated ? ', isolated' : ''}`;
 }
 
-/** Whether a tenant is well, and in a list the worst reason if it is not. */
+/** Returns the health of a tenant for a list: with the worst reason if it is not well. */
 export function healthCell({
   slug,
   health,
@@ -44,7 +44,7 @@ const words: Readonly<Record<HealthReason['severity'], string>> = {
   done: 'done since, not checked again',
 };
 
-/** How bad a reason is; or that it was seen to, and nobody has looked since. */
+/** Says how bad a reason is; or that it was seen to, and nobody has looked since. */
 export function severity(of: HealthReason['severity']): Html {
   return state(words[of], tones[of]);
 }
@@ -75,10 +75,7 @@ export function checkNow({ offered, tokenOf }: PageRequest): Html {
   return html`<form method="post" action="${path}" class="inline">${hiddenInputs({ token: tokenOf(path), form: randomUUID(), step: 'run', reason })}<button>Check now</button></form>`;
 }
 
-/**
- * What can be decided about a tenant in its state: the verbs, without those that destroy
- * something.
- */
+/** Returns links to the decisions that a tenant's state allows and that destroy nothing. */
 export function verbs(tenant: TenantSummary, offered: Offer): Html[] {
   const { slug, status, isolated } = tenant;
   const names = transitionsFrom(status).filter(name => !destroys(name, offered));
@@ -91,7 +88,7 @@ export function verbs(tenant: TenantSummary, offered: Offer): Html[] {
   return isOver ? links : [...links, isolation];
 }
 
-/** What destroys something of a tenant in its state. */
+/** Returns links to the decisions that destroy something of a tenant in its state. */
 export function destructiveVerbs({ slug, status }: TenantSummary, offered: Offer): Html[] {
   const isOver = status === 'deleted' || status === 'provisioning';
   const names = [
@@ -105,7 +102,7 @@ export function destructiveVerbs({ slug, status }: TenantSummary, offered: Offer
 const destroys = (name: string, offered: Offer): boolean =>
   offered.get(name)?.operation.effect === 'destroys';
 
-/** What the buttons of decisions say. */
+/** The texts of the links to decisions. */
 const labels: Readonly<Record<string, string>> = {
   suspend: 'Suspend',
   resume: 'Resume',

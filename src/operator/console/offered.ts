@@ -23,11 +23,11 @@ export interface Offered {
   /** With a field for the reason, if the log of operators has one. */
   readonly operation: Operation;
   readonly group: Topic['group'];
-  /** Whether this console runs it. */
+  /** True if this console runs the operation. */
   readonly isAllowed: boolean;
 }
 
-/** What the console offers, by name. */
+/** The operations that the console offers, by name. */
 export type Offer = ReadonlyMap<string, Offered>;
 
 const isOf = (topics: readonly string[], { name }: Operation): boolean =>

@@ -53,9 +53,7 @@ export function plot(name: string, amountOf: (day: string) => number, textOf = n
   return figure(name, words, bars.map(rect));
 }
 
-/**
- * What happened, or what was so until a later moment, on a line of time. Times are in ISO 8601.
- */
+/** An event, or a state until a later moment, on a line of time. Times are in ISO 8601. */
 interface Moment {
   readonly at: string;
   readonly until?: string | null;
@@ -67,7 +65,7 @@ interface Moment {
 
 /** The length of a moment. */
 const tick = 0.006;
-/** How many links a line of time has. */
+/** The number of links of a line of time. */
 const slices = 60;
 
 /**
@@ -84,6 +82,7 @@ export function timeline(
   const now = Date.now();
   const first = Math.min(now - dayMs, ...moments.map(({ at }) => Date.parse(at)));
   const x = (at: string): number => ((Date.parse(at) - first) / (now - first)) * (1 - tick);
+
   const bars = moments.map(({ at, until, text, isBad, isChosen }) => ({
     from: x(at),
     length: Math.max(tick, x(until ?? at) - x(at)),
@@ -91,6 +90,7 @@ export function timeline(
     look: isBad ? 'bad' : isChosen ? 'chosen' : '',
     text: `${utc(at)}: ${text}`,
   }));
+
   const links = Array.from({ length: addressOf ? slices : 0 }, (_, at) => {
     const moment = new Date(first + ((at + 0.5) / slices) * (now - first));
     const slice = rect({
@@ -102,6 +102,7 @@ export function timeline(
     });
     return html`<a href="${addressOf?.(moment.toISOString().slice(0, 19))}" tabindex="-1">${slice}</a>`;
   });
+
   const words = `from ${utc(new Date(first))} until now`;
   return figure(name, words, [...bars.map(rect), ...links]);
 }

@@ -10,7 +10,7 @@ import { offeredOperations } from './offered.ts';
 import { openBrowser } from './open-browser.ts';
 import { Runs } from './runs.ts';
 
-/** How a console is reached, and what it runs. */
+/** The address of a console, its users, and the commands that it runs. */
 export interface ConsoleOptions {
   readonly host: string;
   readonly port: number;
@@ -45,8 +45,10 @@ export async function runConsole(
       isAllowed ? [operationPath(operation.name)] : [],
     ),
   );
+
   const runs = new Runs();
   const entrance = team ? createTeamEntrance(team.proxies, team.userHeader) : createLocalEntrance();
+
   const app = createConsoleApp({
     entrance,
     offered,
@@ -59,17 +61,21 @@ export async function runConsole(
         allow === undefined ? '' : allow.length === 0 ? 'read only' : `only ${allow.join(', ')}`,
     },
   });
+
   const server = createServer(timeouts, app);
   await listen(server, port, host, { host: '--host', port: '--port' });
   const address = httpAddress(host, portOf(server));
   const url = address + entrance.startPath;
+
   output.part({ url }, () =>
     team
       ? `The console listens on ${address} for the proxy. Ctrl-C ends it.`
       : `Open this address, which works once:\n\n  ${url}\n\nCtrl-C ends the console.`,
   );
   const removeFile = opensBrowser && process.stdout.isTTY ? await openBrowser(url) : undefined;
+
   if (!signal.aborted) await once(signal, 'abort');
+
   await removeFile?.();
   server.close();
   server.closeAllConnections();

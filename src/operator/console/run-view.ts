@@ -11,13 +11,13 @@ import { needsRecoveryHost, recoveryHostText } from './recovery-host.ts';
 import type { Part, Run } from './runs.ts';
 import { facts, table } from './view.ts';
 
-/** What a page shows of a long result; the whole is a file. */
+/** The part of a long result that a page shows; the whole is a file. */
 const maxShownRows = 200;
 const maxShownLength = 20_000;
 
 export const runPath = ({ id }: Run): string => `/runs/${id}`;
 
-/** What a run is called: its command, and its tenant. */
+/** Returns the name of a run: its command, and its tenant. */
 export function runName({ form: { operation, texts }, start }: Run): string {
   return [start.isPlan ? 'Plan:' : '', operation.name, ...(texts.slug ?? []).slice(0, 3)]
     .join(' ')
@@ -44,6 +44,7 @@ export function runView(
   const isEnded = run.outcome !== undefined;
   const result =
     start.by === request.visitor.name ? resultView(request, run, errors) : othersNote(run);
+
   return {
     title: runName(run),
     above: [

@@ -22,14 +22,14 @@ function append(before: string, more: string): string {
   return text.length > maxLength ? `…${text.slice(-maxLength)}` : text;
 }
 
-/** How a command is started. */
+/** The start of a command. */
 interface Start {
   /** The name of the visitor who starts it. */
   readonly by: string | undefined;
   readonly isPlan: boolean;
   /** Identifies what started it: what is sent twice gives the same run. */
   readonly submission: string;
-  /** What was typed to confirm it, and what it must still plan to do. */
+  /** The name typed to confirm the command, and the plan that must still hold. */
   readonly confirmed?: { readonly typed: string; readonly steady: string | undefined };
 }
 
@@ -64,6 +64,7 @@ export class Run {
     this.start = start;
     this.form = withoutSecret(form);
     this.planned = isPlan ? form : undefined;
+
     const { COLUMNS: _, ...variables } = environment();
     const verb = start.confirmed === undefined ? '__run' : '__perform';
     this.#child = fork(program, [verb, ...argumentsOf(form, isPlan)], {
@@ -73,11 +74,13 @@ export class Run {
       detached: true,
       env: { ...variables, ...(by !== undefined && { OPERATOR_NAME: by }) },
     });
+
     const { stdin, stderr } = this.#child;
     stdin?.on('error', () => {}); // EPIPE: it has ended without reading it
     stdin?.end(secretOf(form) ?? '');
     stderr?.setEncoding('utf8').on('data', text => (this.notes = append(this.notes, text)));
     this.#child.on('message', (message: RunMessage) => this.#take(message));
+
     this.ended = new Promise(resolve => {
       const end = (code: number | null): void => {
         this.outcome ??= code === 0 ? 'done' : code === 1 && this.last.found ? 'found' : 'failed';

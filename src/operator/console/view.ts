@@ -79,7 +79,7 @@ export function facts(...entries: (readonly [name: string, value: Cell])[]): Htm
 }
 
 /**
- * Which part of a long list a page shows.
+ * Returns the part of a long list that a page shows.
  * @param page its number, from 1 on
  */
 export function partOf(page: string | undefined, limit: number) {

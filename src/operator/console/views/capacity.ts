@@ -17,6 +17,7 @@ export async function capacityPage({ control }: PageRequest) {
   const processes = await listProcesses(control);
   const report = await readFindings(control, { tenant: null });
   const open = (report?.findings ?? []).filter(({ fixed }) => !fixed);
+
   const servers = (await listServers(control)).map(server => ({
     ...server,
     data: bytes.get(server.name),
@@ -24,10 +25,12 @@ export async function capacityPage({ control }: PageRequest) {
     // a report of an earlier build has none
     measured: report?.measured?.find(each => each.server === server.name),
   }));
+
   const links = [
     operationLink('server add', 'Add a server'),
     operationLink('databases', 'Databases beside'),
   ];
+
   const main = html`${table('Servers', servers, 'There is no server.', [
     [
       'Server',
@@ -65,6 +68,7 @@ ${table('Processes', processes.slice(0, maxProcesses), 'No process is running.',
   ['Share', 'share'],
 ])}
 <p class="hint">A share is how many connections each process of the service may open to each server: CONNECTION_BUDGET, less a reserve for commands, divided by the number of these processes.</p>`;
+
   return { title: 'Capacity', links, main };
 }
 

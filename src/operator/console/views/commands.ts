@@ -45,22 +45,28 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   const { offered, runs, visitor, given } = request;
   const found = findOperation(request);
   const { operation, isAllowed } = found;
+
   const form = readForm(found, given);
   const step = given.get('step');
   if (step === 'fill') return formPage(request, found, form);
+
   const errors = [...checkForm(form), ...otherCommand(form, offered)];
   if (errors.length > 0 || step === 'command') {
     return formPage(request, found, form, errors, errors.length === 0);
   }
+
   const refuse = (text: string) => formPage(request, found, form, [{ id: formId, text }]);
   const isReader = !isAllowed;
   if (isReader && (step === 'run' || !operation.plan)) return refuse(notRunText(operation.name));
+
   const isElsewhere = needsRecoveryHost(form);
   if (isElsewhere && !operation.plan) {
     return formPage(request, found, form, [{ id: formId, text: recoveryHostText }], true);
   }
+
   const isPlan =
     operation.plan !== undefined && (step !== 'run' || isConfirmed(operation) || isElsewhere);
+
   try {
     // Two clicks send the same; a page that is loaded again has another `form`.
     const submission = createHash('sha256').update(given.toString()).digest('base64url');

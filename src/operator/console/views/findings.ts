@@ -13,7 +13,7 @@ import { facts, pager, partOf } from '../view.ts';
 const pageSize = 40;
 const maxChanges = 100;
 
-/** How many changes operators have made since a moment, which leads to the log. */
+/** Returns how many changes operators have made since a moment, as a link to the log. */
 export async function changesSince(
   control: PageRequest['control'],
   since: string,
@@ -41,6 +41,7 @@ export async function findingsPage(request: PageRequest): Promise<ConsolePage> {
   const { control, offered, query } = request;
   const [server, tenant, id] = [query('server'), query('tenant'), query('id')];
   const links = [checkNow(request)];
+
   const part = partOf(query('page'), pageSize);
   const ids = id === undefined ? undefined : [id];
   const found = await readFindings(control, {
@@ -49,9 +50,11 @@ export async function findingsPage(request: PageRequest): Promise<ConsolePage> {
     ids,
     ...part,
   });
+
   const of = tenant ?? server ?? id;
   const title = of ? `Findings of ${of}` : 'Findings';
   if (!found) return { title, links, main: html`<p class="note">doctor has not looked yet.</p>` };
+
   const { findings, total, madeAt } = found;
   const main = html`${found.isOfOtherBuild ? otherBuildNote(found.build) : ''}${facts(
     ['Looked', html`${time(madeAt)} by ${found.madeBy}`],
@@ -68,6 +71,7 @@ ${total === 0 ? html`<p class="note">${id ? 'The last report has no such finding
 ${findings.map(finding => findingView(finding, offered, found.isOfOtherBuild))}
 ${findings.some(isRepairable) && !found.isOfOtherBuild ? repairForm : ''}
 ${pager('/findings', { server, tenant }, part, total)}`;
+
   return { title, above: of ? [['/findings', 'All findings']] : [], links, main };
 }
 

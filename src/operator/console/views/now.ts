@@ -19,12 +19,12 @@ import { changesSince } from './findings.ts';
 import { routineCommands } from './operator-log.ts';
 
 const maxShown = 8;
-/** How many reasons of one tenant are shown. */
+/** The number of reasons of one tenant that are shown. */
 const maxReasons = 3;
 /** A timer that ran in the last month, but not within this time, counts as stopped. */
 const stoppedAfterMs = 48 * 3_600_000;
 
-/** What needs attention, with its remedy. */
+/** A fault that needs attention, with its remedy. */
 interface Concern {
   readonly severity: HealthReason['severity'];
   readonly text: Html;
@@ -33,13 +33,13 @@ interface Concern {
   readonly remedy: Html;
 }
 
-/** What this page knows by itself, and better than the last report. */
+/** The check whose result this page knows by itself, and better than the last report. */
 const knownBetter = 'archives_unproved';
 
-/** The worst first. What was seen to, and not checked again, comes last. */
+/** The worst first. A fault that was seen to, and not checked again, comes last. */
 const order: readonly HealthReason['severity'][] = ['error', 'warning', 'unchecked', 'done'];
 
-/** What needs attention, worst first, and how well the fleet is. */
+/** The page of all that needs attention, worst first, and of the health of the fleet. */
 export async function nowPage(request: PageRequest): Promise<ConsolePage> {
   const { control } = request;
   const head = await tenantHead();

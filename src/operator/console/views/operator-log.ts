@@ -21,7 +21,7 @@ export function routineCommands(offered: Offer): string[] {
     .map(({ operation: { name } }) => name);
 }
 
-/** Who did what, when and why; what runs now; and when timers ran. */
+/** The log: who did what, when and why; what runs now; and when timers ran. */
 export async function logPage({ control, offered, runs, query }: PageRequest) {
   const [slug, operator, command, all] = ['slug', 'operator', 'command', 'all'].map(query);
   const [since, until] = ['since', 'until'].map(name => readTime(query(name)));
@@ -110,7 +110,7 @@ function filterInput(
   return html`<label for="by-${name}">${label}</label><input type="text" id="by-${name}" name="${name}" value="${value}" list="${name}-list" autocomplete="off" spellcheck="false"><datalist id="${name}-list">${options}</datalist>`;
 }
 
-/** What an action was done with: `to=second`. */
+/** Returns the arguments of an action as text: `to=second`. */
 export function withText(values: Readonly<Record<string, unknown>>): string {
   const texts = Object.entries(values).map(
     ([name, value]) => `${name}=${[value].flat().join(',')}`,

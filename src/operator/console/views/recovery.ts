@@ -13,7 +13,7 @@ import { databaseTable } from './tenant-page.ts';
 
 const pageSize = 50;
 
-/** How well the fleet can be restored, the worst tenants first. */
+/** The page on how well the fleet can be restored, the worst tenants first. */
 export async function recoveryPage({ control, query }: PageRequest): Promise<ConsolePage> {
   const part = partOf(query('page'), pageSize);
   const { ages, ...counts } = await readArchiveAges(control, part);
@@ -50,7 +50,7 @@ ${pager('/recovery', {}, part, counts.tenants)}`;
   return { title: 'Recovery', links, main };
 }
 
-/** What one tenant can be restored to, and what is restored beside it. */
+/** The page on what one tenant can be restored to, and what is restored beside it. */
 export async function tenantRecoveryPage(request: PageRequest): Promise<ConsolePage> {
   const { control, params, query } = request;
   const { slug = '' } = params;
@@ -114,7 +114,7 @@ function readMoment(text = ''): Date | undefined {
   return date.getTime() < Date.now() ? date : undefined;
 }
 
-/** What the data of a moment is looked for in. */
+/** The archives and the log in which the data of a moment is looked for. */
 interface Sought {
   readonly slug: string;
   readonly moment: Date;
@@ -126,7 +126,7 @@ interface Sought {
   readonly recovers: boolean;
 }
 
-/** What has the data of a moment. */
+/** Says which archive has the data of a moment, or whether the log may have it. */
 function momentView({ slug, moment, archives, coveredUntil, recovers }: Sought): Html {
   const before = archives.find(
     ({ time, fault: found }) => Date.parse(time) <= moment.getTime() && found === null,

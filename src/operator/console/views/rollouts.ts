@@ -34,6 +34,7 @@ export async function rolloutsPage({ control, query }: PageRequest) {
   const part = partOf(query('page'), maxFailing);
   const { failing, total } = await readFailing(control, part);
   const newest = await pageRuns(control, { limit: maxRuns, before: readNumber(query('before')) });
+
   const empty = html`There was no migration run. ${operationLink('migrate', 'Show what one would do', { all: 'on' })}`;
   const main = html`<p>A run brings tenants to the version of this build. Begin with some that you choose, look at them, then promote to all. The plan shows the SQL.</p>
 ${actions(
@@ -59,6 +60,7 @@ ${table(`Migration runs: ${pageText(newest) ?? `all ${newest.total}`}`, newest.i
   'startedAt',
   ['By', 'requestedBy'],
 ])}${olderLinks('/rollouts', {}, newest)}`;
+
   return { title: 'Rollouts', main };
 }
 
@@ -69,15 +71,19 @@ export async function rolloutPage({
   params: { id = '' },
 }: PageRequest): Promise<ConsolePage> {
   if (!/^\d{1,15}$/.test(id)) throw new OperatorError(`There is no run ${id}`);
+
   const run = await readRun(control, Number(id));
   const waves = await runWaves(control, run.id);
   const causes = await failureCauses(control, run.id);
   const tenants = await runOutcomes(control, run.id, maxOutcomes);
+
   const allDiffer =
     causes.length > 0 &&
     causes.every(({ failures }) => failures.every(({ failure }) => differs(failure)));
+
   const { pending = 0, running = 0, skipped = 0 } = run.outcomes;
   const done = run.tenants - pending - running - skipped;
+
   const own = runs.running.find(
     ({ form, start }) => form.operation.name === 'migrate' && !start.isPlan,
   );
@@ -88,6 +94,7 @@ export async function rolloutPage({
       all: 'on',
     },
   );
+
   const main = html`${facts(
     ['State', state(run.state)],
     ['To version', code(run.head)],
@@ -140,6 +147,7 @@ ${table(
     ['What to do', outcome => remedies[outcome.state]?.(outcome)],
   ],
 )}`;
+
   return { title: `Run ${run.id}`, above: [['/rollouts', 'Rollouts']], main };
 }
 
@@ -161,8 +169,8 @@ const remedies: Readonly<Record<string, (outcome: RunOutcome) => Html>> = {
 };
 
 /**
- * What is known of a failure: the statement, where the server's log has more, and what undoes
- * each difference.
+ * Returns what is known of a failure: the statement, where the server's log has more, and what
+ * undoes each difference.
  */
 function failureView(
   slug: string,

@@ -31,14 +31,17 @@ export async function tenantsPage({ control, query }: PageRequest) {
   const sort = tenantSorts.some(name => name === asked.replace(/^-/, '')) ? asked : 'slug';
   const part = partOf(query('page'), pageSize);
   const filter = { search: q || undefined, status, health, server, version };
+
   const total = await countTenants(control, filter);
   const tenants = await listTenants(control, { ...filter, sort, ...part });
+
   const { address, error } = readEmail(q);
   const users = address === undefined ? [] : (await findUsers(control, address)).slice(0, pageSize);
   const noUser = error
     ? `An e-mail address ${error.message}.`
     : `No user has the address ${address}. It must be whole: no part of an address is looked for.`;
   const isAddress = q.includes('@');
+
   const filters = given({
     with: q,
     'in state': status,
@@ -47,6 +50,7 @@ export async function tenantsPage({ control, query }: PageRequest) {
     'at version': version,
   });
   const empty = filters.length > 0 ? noneText(q) : 'There is no tenant: provision the first one.';
+
   const main = html`${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`${name} <strong>${value}</strong> `)}<a href="/tenants">All tenants</a></p>` : ''}
 ${
   isAddress
@@ -83,6 +87,7 @@ ${table(
 )}</form>`
 }
 ${pager('/tenants', { q, status, health, server, version, sort }, part, total)}`;
+
   return { title: 'Tenants', links: [operationLink('provision', 'Provision a tenant')], main };
 }
 

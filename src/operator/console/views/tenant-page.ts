@@ -32,19 +32,23 @@ export async function tenantPage(request: PageRequest): Promise<ConsolePage> {
   const { control, offered, params } = request;
   const { slug = '' } = params;
   const tenant = await showTenant(control, slug);
+
   const within = (ms: number): string => new Date(Date.now() + ms).toISOString();
   const usage = await readUsage(
     control,
     { slug, from: within(-plottedDays * 24 * hourMs), to: within(hourMs) },
     'day',
   );
+
   const measured = usage.findLast(({ databaseBytes }) => databaseBytes !== null);
   const amounts = (field: 'requests' | 'refused' | 'writes' | 'databaseMs') => (day: string) =>
     usage.find(({ period }) => period === day)?.[field] ?? 0;
+
   const users = await listUsers(control, slug);
   const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
   const runs = await tenantRuns(control, tenant.id, maxMoments);
   const moments = await readMoments(request, tenant, runs);
+
   const at = { slug };
   const main = html`${stateView(request, tenant)}
 ${facts(
@@ -102,12 +106,11 @@ ${table('Programs with legacy tokens', clients, 'No program uses legacy tokens.'
   ['What to do', ({ id }) => operationLink('client revoke', 'Revoke', { slug, id })],
 ])}
 ${destructionView(tenant, offered)}`;
+
   return { title: tenant.name, above: [['/tenants', 'Tenants']], here: slug, main };
 }
 
-/**
- * What was decided about a tenant, and whether it is well, each with what can be done about it.
- */
+/** Returns the state of a tenant and its health, each with what can be done about it. */
 function stateView(request: PageRequest, tenant: TenantWithHealth): Html {
   const { offered } = request;
   const { slug, health, reasons, checkedAt } = tenant;
@@ -121,7 +124,7 @@ ${reasons.length > 0 ? html`<ul class="plain">${reasons.map(each => reasonView(e
 ${actions(checkNow(request))}</section></div>`;
 }
 
-/** What destroys something of a tenant, apart from all else. */
+/** Returns the links that destroy something of a tenant, apart from all others. */
 function destructionView(tenant: TenantSummary, offered: Offer): Html {
   const links = destructiveVerbs(tenant, offered);
   if (links.length === 0) return html``;
@@ -174,7 +177,7 @@ ${table(
   };
 }
 
-/** What helps a user who cannot log in, or should not. */
+/** Returns links to what helps a user who cannot log in, or should not. */
 export function userLinks(slug: string, { email, state }: UserSummary): Html {
   const user = { slug, email };
   const [verb, text] =
@@ -200,7 +203,7 @@ export async function databaseTable(
   ]);
 }
 
-/** What happened to a tenant, the newest first. */
+/** Returns the events of a tenant, the newest first. */
 async function readMoments(
   { control }: PageRequest,
   { id, slug, guid, createdAt }: TenantSummary,
