@@ -4,12 +4,12 @@ import { cutoffOf } from '../backup/retention/retention-age.ts';
 import { countText, sizeText } from '../command/texts.ts';
 import { type Finding, toFinding } from './finding.ts';
 
-/** How long a proof counts before doctor speaks of it. */
+/** The days for which a proof counts before doctor speaks of it. */
 const maxProofDays = 7;
 
 /**
- * What the control database has of archives: the copy of what the last run saw, and of what
- * drills found.
+ * Facts that the control database has of archives: the copy of what the last run saw, and of
+ * what drills found.
  */
 export interface ArchiveFacts {
   /** Folders of tenants that the control database does not know. */
@@ -31,7 +31,9 @@ export interface ArchiveFacts {
   readonly notRemoved: number;
   /** True if there is an archive of a tenant. */
   readonly hasArchives: boolean;
-  /** When an archive was last restored and compared (ISO 8601, UTC); null: never. */
+  /**
+   * The time at which an archive was last restored and compared (ISO 8601, UTC); null: never.
+   */
   readonly provedAt: string | null;
   /** True if that was within the last seven days. */
   readonly isProvedLately: boolean;
@@ -40,7 +42,7 @@ export interface ArchiveFacts {
 const utc = (value: string): string =>
   `to_char(${value} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`;
 
-/** How long a removal may be due before doctor speaks of it. */
+/** The days for which a removal may be due before doctor speaks of it. */
 const maxDueDays = 60;
 
 /** A tenant from which rows should have been removed long ago. */

@@ -9,11 +9,11 @@ import {
 import { type Finding, toFinding } from './finding.ts';
 import { psqlCommand } from './psql-command.ts';
 
-/** What restores of the control database itself have left. */
+/** Traces that restores of the control database itself have left. */
 export interface ControlRestoreFacts {
   /** Databases that were made for a restore. */
   leftovers: string[];
-  /** From what the control database was restored, if that has not ended. */
+  /** The source of a restore of the control database that has not ended. */
   restoredFrom: string | undefined;
   /** True while a process restores the control database. */
   isBusy: boolean;

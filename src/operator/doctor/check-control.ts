@@ -63,6 +63,7 @@ function checkTenantRow(
   const findings: Finding[] = [];
   const report = (check: Finding['check'], problem: string, remedy: string) =>
     findings.push(toFinding(server.name, { check, tenant: slug, problem, remedy }));
+
   if (status === 'provisioning' && !facts.isBusy(tenant)) {
     report(
       'stuck_provisioning',
@@ -71,12 +72,14 @@ function checkTenantRow(
         `Or remove it: bin/backoffice purge ${slug}`,
     );
   }
+
   if (
     status !== 'provisioning' &&
     !canDecrypt(installation, rolePassword, owners.rolePassword(guid))
   ) {
     findings.push(toFinding(server.name, lostPassword(installation, tenant)));
   }
+
   for (const { kid, secret } of keys) {
     if (!canDecrypt(installation, secret, owners.signingKey(guid, kid), signingKeyBytes)) {
       report(
@@ -86,6 +89,7 @@ function checkTenantRow(
       );
     }
   }
+
   if (!keys.some(key => key.status === 'active')) {
     report(
       'missing_key',
@@ -93,6 +97,7 @@ function checkTenantRow(
       `Make a key: bin/backoffice key rotate ${slug}`,
     );
   }
+
   return findings;
 }
 

@@ -15,9 +15,11 @@ export function checkTenantDatabase(
     : status === 'deleted'
       ? `Restore it: bin/backoffice restore ${slug} --lost. Or purge the tenant: bin/backoffice purge ${slug}`
       : `Restore it from its newest archive: bin/backoffice restore ${slug} --lost`;
+
   const renamed = [...orphanIdentities]
     .filter(([, identity]) => identity === guid)
     .map(([name]) => name);
+
   if (!database && renamed[0] !== undefined) {
     report({
       check: 'renamed_database',

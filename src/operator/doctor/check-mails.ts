@@ -2,11 +2,11 @@ import type pg from 'pg';
 import { countText } from '../command/texts.ts';
 import { type Finding, toFinding } from './finding.ts';
 
-/** How the mails are doing. */
+/** Facts on the mails that wait or have failed. */
 export interface MailFacts {
   /** Mails that have waited for longer than a mail server makes an unknown sender wait. */
   readonly late: number;
-  /** Why the oldest of them waits; null: it was not tried. */
+  /** The reason for which the oldest of them waits; null: it was not tried. */
   readonly reason: string | null;
   /** Mails of the last day that were refused or given up, by tenant and reason. */
   readonly refused: readonly {

@@ -19,12 +19,15 @@ export function checkOrphans(context: CheckContext): void {
 
 function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>): void {
   const { server, tenants, facts, orphanIdentities, report } = context;
+
   for (const { name, broken } of facts.databases.values()) {
     if (names.has(name) || !isPhysicalName(server, name)) continue;
+
     const identity = orphanIdentities.get(name);
     const owner = tenants.find(({ guid }) => identity === guid || identity === closedStamp(guid));
     // checkTenantDatabase reports it as renamed
     if (owner?.guid === identity && owner && !facts.databases.has(owner.databaseName)) continue;
+
     const drop = `drop database if exists ${quote(name)}`;
     if (isOfPurgedTenant(context, identity)) {
       report({

@@ -42,6 +42,7 @@ export function checkVersion(
       ? 'Repair its schema_drift first: the migration would refuse it. Then migrate'
       : 'Migrate';
   const migrate = `${first} it: bin/backoffice migrate ${slug}`;
+
   if (recorded !== version) {
     report({
       check: 'version_differs',

@@ -14,7 +14,7 @@ export interface ServerSettings
   version: number;
   /** Connections for logins that are not superusers. */
   connections: number;
-  /** When the server has last archived a part of the write-ahead log; null: never. */
+  /** The time at which a part of the write-ahead log was last archived; null: never. */
   archivedAt: Date | null;
   /**
    * The database with the oldest transaction ids, and how many transactions ago the oldest one

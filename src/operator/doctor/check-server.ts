@@ -31,7 +31,7 @@ import type { ServerMeasures } from './reports.ts';
 import { readDatabaseSizes, readServerFacts, type ServerFacts } from './server-facts.ts';
 
 interface Options {
-  /** Which tenant databases are checked inside. */
+  /** Returns whether the database of a tenant is checked inside. */
   isSelected: (tenant: CheckedTenant) => boolean;
   /** `CONNECTION_BUDGET`; undefined if it is not known. */
   connectionBudget?: number | undefined;
@@ -54,6 +54,7 @@ export async function checkServer(
   const selected = control.tenants.filter(
     tenant => tenant.server.id === server.id && isSelected(tenant),
   );
+
   let adminUrl: string;
   try {
     adminUrl = installation.servers.adminUrl(server);
@@ -61,9 +62,11 @@ export async function checkServer(
     for (const _ of selected) onTenant?.(true);
     return { findings: [] }; // checkControl reports that the URL cannot be decrypted
   }
+
   try {
     const sharing = await findSharedSessions(server, adminUrl);
     if (sharing) return { findings: [toFinding(server.name, sharing)] };
+
     const { facts, settings } = await withConnection(
       adminUrl,
       async client => ({
@@ -73,21 +76,26 @@ export async function checkServer(
       { settings: catalogQuerySettings },
     );
     if (onSize) await measureDatabases(adminUrl, selected, onSize);
+
     const recorded = new Set([
       ...control.tenants.map(({ databaseName }) => databaseName),
       ...control.databases.map(({ database }) => database),
     ]);
     const orphanIdentities = await readOrphanIdentities(adminUrl, facts, recorded);
+
     const fingerprint = await headFingerprint(installation.control, server, adminUrl);
     const comparison = createSchemaComparison(installation.control, server, fingerprint);
     const earlier = createEarlierComparison(installation.control, server);
     const head = { version: await tenantHead(), fingerprint, comparison, earlier };
+
     const examined = selected.filter(
       tenant => isStable(tenant, control) && isUsable(facts.databases, tenant),
     );
     for (let count = examined.length; count < selected.length; count++) onTenant?.(false);
+
     const guids = new Set([...control.tenants.map(({ guid }) => guid), ...control.purgedTenants]);
     const findings = await checkTenants(installation, examined, { head, guids }, onTenant);
+
     const builds = { own: await migrationsDigest(), newer: await newerDigests(installation) };
     const serverFindings = checkServerFacts(
       installation,
@@ -97,9 +105,11 @@ export async function checkServer(
       orphanIdentities,
       builds,
     );
+
     const settingFindings = checkServerSettings(settings, connectionBudget).map(each =>
       toFinding(server.name, each),
     );
+
     const { databases, archivedAt, archiveFails, receivers, lagBytes } = settings;
     const measured = {
       server: server.name,
@@ -107,6 +117,7 @@ export async function checkServer(
       archivedAt: archivedAt?.toISOString() ?? null,
       archiveFails,
     };
+
     return {
       findings: [...settingFindings, ...serverFindings, ...findings],
       measured: { ...measured, receivers, lagBytes },
@@ -168,6 +179,7 @@ function checkServerFacts(
         toFinding(server.name, withinRights(withoutRisk(report, orphanIdentities), facts)),
       ),
   };
+
   for (const tenant of context.tenants.filter(each => isStable(each, control))) {
     const ofTenant = {
       ...context,
@@ -176,6 +188,7 @@ function checkServerFacts(
     checkTenantDatabase(tenant, ofTenant);
     checkTenantRole(tenant, ofTenant);
   }
+
   checkOrphans(context);
   checkUnusedDatabases(context);
   checkCollations(context, controlUrl);
@@ -184,6 +197,7 @@ function checkServerFacts(
   checkPublicAccess(context);
   checkOperatorRights(context);
   checkTenantGroup(context);
+
   return findings;
 }
 

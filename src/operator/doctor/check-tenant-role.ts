@@ -59,6 +59,7 @@ function checkNeeds(
 ): void {
   const { facts, report } = context;
   const group = tenantGroup(context.server);
+
   if (!role.login) {
     report({
       check: 'missing_rights',
@@ -66,6 +67,7 @@ function checkNeeds(
       remedy: `It may belong to a closed database. Open the database that serves the tenant: bin/backoffice databases prune ${slug}`,
     });
   }
+
   if (!role.groups.includes(group)) {
     report({
       check: 'missing_rights',
@@ -74,6 +76,7 @@ function checkNeeds(
       statements: [`grant ${quote(group)} to ${quote(roleName)}`],
     });
   }
+
   const grants = facts.grantsTo.get(roleName) ?? [];
   const mayConnect = grants.some(
     ({ database, privilege }) => database === databaseName && privilege === 'CONNECT',
@@ -99,14 +102,17 @@ function checkExcess(
 ): void {
   const { facts, orphanIdentities, report } = context;
   const isMissing = !facts.databases.has(databaseName);
+
   for (const [name, grants] of Map.groupBy(
     facts.grantsTo.get(roleName) ?? [],
     ({ database }) => database,
   )) {
     if (isMissing && orphanIdentities.get(name) === guid) continue; // its own, renamed
+
     const excess = new Set(grants.map(({ privilege }) => privilege));
     if (name === databaseName) excess.delete('CONNECT');
     if (excess.size === 0) continue;
+
     const privileges = [...excess].join(', ');
     report({
       check: 'excess_rights',
@@ -116,13 +122,14 @@ function checkExcess(
       changes: name,
     });
   }
+
   for (const database of role.grantedIn.filter(name => name !== databaseName)) {
     report({
       check: 'excess_rights',
       problem: `role ${roleName} has privileges on objects ${placeOf(database)}`,
       remedy: 'Find out who granted them and why, then revoke them there',
-      // It revokes also the rights on databases, and owns nothing: `checkUnprivileged` reports
-      // what it owns first.
+      // The statements revoke the rights on databases, too, and would drop what the role owns:
+      // `checkUnprivileged` reports that first.
       statements: role.ownsIn.length > 0 ? undefined : dropRights(roleName, databaseName),
       kind: 'named',
       database: database ?? undefined,

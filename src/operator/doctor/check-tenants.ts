@@ -26,7 +26,7 @@ import { type Finding, type Report, toFinding } from './finding.ts';
 /** Tenant databases that are checked at the same time, and so connections to each server. */
 const maxTenants = 4;
 
-/** What the databases of tenants are compared with. */
+/** The state that the databases of tenants are compared with. */
 interface Expected {
   head: Head;
   /** The guids of all tenants, and of those that were purged. */
@@ -79,6 +79,7 @@ async function checkTenant(
 ): Promise<Finding[]> {
   const { databaseName, roleName } = tenant;
   const adminUrl = installation.servers.adminUrl(tenant.server);
+
   const check = (login?: { user: string; password: string }): Promise<Finding[]> =>
     withConnection(
       databaseUrl(adminUrl, databaseName, login),
@@ -88,13 +89,16 @@ async function checkTenant(
         settings: catalogQuerySettings,
       },
     );
+
   const password = openPassword(tenant, installation.secrets);
   // checkControl reports that the password cannot be decrypted
   if (password === undefined) return check();
+
   try {
     return await check({ user: roleName, password });
   } catch (error) {
     if (!/^(28|42501)/.test(sqlState(error) ?? '')) throw error;
+
     const isPassword = sqlState(error) === '28P01';
     const refused = toFinding(tenant.server.name, {
       check: 'login_fails',
@@ -105,6 +109,7 @@ async function checkTenant(
         : 'Resolve the other findings of the tenant.',
       statements: isPassword ? [setPassword(roleName, password)] : undefined,
     });
+
     return [refused, ...(await check())];
   }
 }
@@ -129,6 +134,7 @@ async function checkInside(
       }),
     );
   };
+
   const { guid, applied } = await readSchemaState(client);
   if (guid === closedStamp(tenant.guid)) {
     report({
@@ -139,18 +145,22 @@ async function checkInside(
     });
     return findings;
   }
+
   if (guid !== tenant.guid) {
     const isOther = applied.length === 0 || (guid !== null && guids.has(guid));
     report(isOther ? otherDatabase(tenant, guid) : lostIdentity(tenant, guid));
     return findings;
   }
+
   const version = applied.at(-1) ?? null;
   await checkFeed(client, version, head, report);
   await checkAppendOnlyTables(client, tenant.roleName, report);
+
   const schema = { slug: tenant.slug, group: tenantGroup(tenant.server), version: version ?? '' };
   const differences = version === null ? 0 : await checkSchema(client, head, schema, report);
   checkVersion(tenant, version, head, differences, report);
   if (version !== head.version) return findings;
+
   await checkIdentityVersion(client, head, report);
   await checkLargeObjects(client, report);
   return findings;

@@ -17,6 +17,7 @@ export function checkUnprivileged(
   { report }: CheckContext,
 ): void {
   const { name, attributes, groups, ownsIn } = role;
+
   if (attributes.length > 0) {
     report({
       check: 'excess_rights',
@@ -29,6 +30,7 @@ export function checkUnprivileged(
       needsSuperuser: attributes.some(attribute => ofSuperusers.includes(attribute)),
     });
   }
+
   for (const group of groups.filter(each => !allowedGroups.includes(each))) {
     report({
       check: 'excess_rights',
@@ -38,6 +40,7 @@ export function checkUnprivileged(
       needsSuperuser: true,
     });
   }
+
   for (const database of ownsIn) {
     report({
       check: 'excess_rights',
@@ -70,6 +73,7 @@ export function checkTenantGroup(context: CheckContext): void {
   const group = tenantGroup(server);
   const role = facts.roles.get(group);
   if (!role) return;
+
   checkUnprivileged(role, [], context);
   if (role.login) {
     report({
@@ -80,6 +84,7 @@ export function checkTenantGroup(context: CheckContext): void {
       alters: group,
     });
   }
+
   for (const name of new Set(facts.grantsTo.get(group)?.map(({ database }) => database))) {
     report({
       check: 'excess_rights',
@@ -89,6 +94,7 @@ export function checkTenantGroup(context: CheckContext): void {
       changes: name,
     });
   }
+
   const recorded = recordedNames(context);
   for (const member of facts.members.get(group) ?? []) {
     if (recorded.has(member) || isPhysicalName(server, member)) continue;

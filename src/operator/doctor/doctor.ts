@@ -38,7 +38,7 @@ interface Options {
 }
 
 type CheckOptions = Omit<Options, 'fix' | 'chosen'>;
-/** What a check is limited to. */
+/** The server and the tenant that a check is limited to. */
 type Place = Pick<Finding, 'server' | 'tenant'>;
 
 interface Checked {
@@ -140,10 +140,12 @@ async function runChecks(
     readControlFacts(installation, client),
   );
   onStart?.(controlOnly ? 0 : control.tenants.length);
+
   const serverNames = only && new Set(only.map(({ server }) => server));
   const slugs = only && new Set(only.map(({ tenant }) => tenant));
   const servers = control.servers.filter(({ name }) => !serverNames || serverNames.has(name));
   const isSelected = ({ slug }: { slug: string }) => !controlOnly && (!slugs || slugs.has(slug));
+
   const controlFindings = checkControl(installation, control);
   const results = await Promise.all(
     servers.map(server =>
@@ -155,6 +157,7 @@ async function runChecks(
       }),
     ),
   );
+
   return {
     control,
     measured: results.flatMap(({ measured }) => measured ?? []),
@@ -179,6 +182,7 @@ async function repair(
   const { remedy } = finding;
   if (!finding.repair) return { fixed: false, remedy };
   const { database, statements, control } = finding.repair;
+
   try {
     await withConnection(servers.adminUrl(server, database), async client => {
       const warnings: string[] = [];
@@ -186,14 +190,17 @@ async function repair(
         'notice',
         ({ code, message = '' }) => code === notRevoked && warnings.push(message),
       );
+
       for (const statement of statements) await client.query(statement);
       if (warnings.length > 0) {
         throw Object.assign(new Error(warnings.join('; ')), { code: '42501' });
       }
     });
+
     if (control) {
       await withConnection(controlUrl, client => client.query(control.text, control.values));
     }
+
     return { fixed: true, remedy };
   } catch (error) {
     return {

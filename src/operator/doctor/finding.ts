@@ -13,15 +13,16 @@ export interface Finding {
    */
   severity: 'error' | 'warning';
   problem: string;
-  /** What the operator has to do: an imperative sentence, with the whole command. */
+  /** The action of the operator: an imperative sentence, with the whole command. */
   remedy: string;
   /** The repair that `doctor --fix` makes; absent when another command mends it. */
   repair?: Repair;
 }
 
 /**
- * When `doctor --fix` makes a repair. `safe`: always, because it has no risk. `named`: only if
- * the operator names the finding, because only they know whether it is wanted.
+ * The condition under which `doctor --fix` makes a repair. `safe`: always, because it has no
+ * risk. `named`: only if the operator names the finding, because only they know whether it is
+ * wanted.
  */
 export type RepairKind = 'safe' | 'named';
 
@@ -128,7 +129,7 @@ export const warnings = [
 
 export type Check = keyof typeof errors | (typeof warnings)[number];
 
-/** What identifies a finding. A finding whose text changes is another one. */
+/** The fields that identify a finding. A finding whose text changes is another one. */
 export type FindingIdentity = Pick<Finding, 'check' | 'server' | 'tenant' | 'problem'>;
 
 /**

@@ -17,19 +17,18 @@ export interface StoredFindings extends Omit<DoctorReport, 'findings' | 'healthy
   madeBy: string;
   /** True if another build has looked: what it would repair, this one cannot judge. */
   isOfOtherBuild: boolean;
-  /**
-   * How many the filter selects; of those that are not repaired, how many are open, and for how
-   * many that was done.
-   */
+  /** The number of findings that the filter selects. */
   total: number;
+  /** The numbers of those that are neither repaired nor done, by their severity. */
   errors: number;
   warnings: number;
+  /** The number of those whose remedy was done since, and that nobody has checked again. */
   done: number;
   /** The open ones first, errors before warnings. */
   findings: StoredFinding[];
 }
 
-/** Which findings are read; what is undefined does not limit them. */
+/** A selection of findings; a field that is undefined does not limit it. */
 interface FindingFilter {
   /** A slug; null for the findings that concern no tenant. */
   tenant?: string | null | undefined;
@@ -51,6 +50,7 @@ export async function readFindings(
   const [tenantJson, idsJson] = [tenant, ids].map(value =>
     value === undefined ? null : JSON.stringify(value),
   );
+
   const [row] = await statements.execute<
     (Omit<StoredFindings, keyof DoctorReport> &
       Pick<StoredFindings, 'findings'> & { report: DoctorReport })[]
@@ -88,6 +88,7 @@ export async function readFindings(
     ].map(value => value ?? null),
   );
   if (!row) return undefined;
+
   const { report, ...findings } = row;
   return { ...report, ...findings, isOfOtherBuild: report.build !== (await thisBuild()) };
 }

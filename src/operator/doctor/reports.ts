@@ -11,29 +11,29 @@ import type { Finding, RepairKind } from './finding.ts';
 export interface ReportedFinding extends Omit<Finding, 'repair'> {
   /** Names it in commands. */
   id: string;
-  /** When `--fix` repairs it; null: another command does. */
+  /** The condition under which `--fix` repairs the finding; null: another command does. */
   repair: RepairKind | null;
   fixed: boolean;
 }
 
-/** What SQL can say of how a server is. It cannot say how much room its disk has. */
+/** Measures of a server that SQL can take. The room on its disk is none of them. */
 export interface ServerMeasures {
   server: string;
   databases: number;
-  /** When a part of its write-ahead log was last archived (RFC 3339, UTC); null: never. */
+  /** The time at which its log was last archived in part (RFC 3339, UTC); null: never. */
   archivedAt: string | null;
   /** True if the last attempt to archive a part of it has failed. */
   archiveFails: boolean;
-  /** How many standbys and other receivers read its write-ahead log. */
+  /** The number of standbys and other receivers that read its write-ahead log. */
   receivers: number;
   /**
-   * How far the last receiver is behind; null: there is none, or it or the login of the command
-   * does not say.
+   * The bytes by which the last receiver is behind; null: there is none, or the receiver or the
+   * login of the command does not say.
    */
   lagBytes: number | null;
 }
 
-/** What `doctor --json` prints. */
+/** The document that `doctor --json` prints. */
 export interface DoctorReport {
   /**
    * The build that has looked, with a digest of its tenant migrations: another build judges
@@ -42,10 +42,10 @@ export interface DoctorReport {
   build: string;
   /** False when a finding is an error that is not fixed. */
   healthy: boolean;
-  /** How many servers and tenants were checked. */
+  /** The numbers of servers and tenants that were checked. */
   servers: number;
   tenants: number;
-  /** What was measured of each server that responds. */
+  /** The measures of each server that responds. */
   measured: ServerMeasures[];
   findings: ReportedFinding[];
 }

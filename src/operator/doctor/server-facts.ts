@@ -82,6 +82,7 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
                      where grantee <> datdba), '[]') as grants
        from pg_database d order by datname`,
   );
+
   const { rows: roles } = await client.query<Omit<RoleFacts, 'ownsIn' | 'grantedIn'>>(
     `select rolname as name, pg_has_role(oid, 'usage with admin option') as "isOwn", rolcanlogin as login,
             array_remove(array[case when rolsuper then 'superuser' end, case when rolcreatedb then 'createdb' end,
@@ -93,6 +94,7 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
        from pg_roles r where starts_with(rolname, $1)`,
     [`${prefix}_`],
   );
+
   const { rows: dependencies } = await client.query<{
     role: string;
     owns: boolean;
@@ -104,6 +106,7 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
         and (deptype = 'o' or classid <> 'pg_database'::regclass)`,
     [`${prefix}_`],
   );
+
   // The creator of a role becomes a member of it that may grant it, but without its privileges:
   // such members do not count.
   const { rows: members } = await client.query<{ name: string; member: string }>(
@@ -112,6 +115,7 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
         and (inherit_option or set_option) and pg_get_userbyid(member) <> current_user`,
     [`${prefix}_`],
   );
+
   const dependenciesOf = Map.groupBy(dependencies, ({ role }) => role);
   const databasesOf = (role: string, owns: boolean) =>
     (dependenciesOf.get(role) ?? [])
@@ -120,6 +124,7 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
   const grants = databases.flatMap(({ name, grants }) =>
     grants.map(grant => ({ database: name, ...grant })),
   );
+
   return {
     login: databases[0]?.login ?? '',
     isSuperuser: databases[0]?.isSuperuser ?? false,
