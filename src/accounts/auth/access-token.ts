@@ -113,6 +113,7 @@ function checkClaims(
 ): AccessClaims {
   const { audience, now } = settings;
   if (!isObject(payload)) throw invalidToken('claims');
+
   const {
     iss,
     aud,
@@ -129,8 +130,10 @@ function checkClaims(
     permissions,
     entity_type,
   } = payload;
+
   if (iss !== settings.issuer) throw invalidToken('issuer');
   if (aud !== audience) throw invalidToken('audience');
+
   const latestStart = now() + clockSkewSeconds;
   const valid =
     tenant_id === tenant.id &&
@@ -145,10 +148,12 @@ function checkClaims(
     (exp as number) > (iat as number) &&
     (exp as number) - (iat as number) <= accessTokenLifetimeSeconds + clockSkewSeconds;
   if (!valid) throw invalidToken('claims');
+
   if ((iat as number) > latestStart || ((nbf ?? 0) as number) > latestStart) {
     throw invalidToken('not_yet_valid');
   }
   requireUnexpired(exp as number, settings);
+
   return {
     user_guid,
     tenant_id: tenant.id,

@@ -44,6 +44,7 @@ interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens'
  */
 export function authenticate(services: AuthenticateServices): Middleware {
   const { directory, tokens, verifiedTokens } = services;
+
   return async function authenticateUser(ctx, next) {
     const { tenant, token, verified, tokenHeader, legacyToken } = ctx.state as ResolvedState;
     if (token === undefined) {
@@ -52,6 +53,7 @@ export function authenticate(services: AuthenticateServices): Middleware {
         headers: { 'WWW-Authenticate': 'Bearer' },
       });
     }
+
     if (legacyToken) {
       bindCaller(ctx, await identifyLegacy(ctx, legacyToken, services));
     } else if (verified) {
@@ -65,6 +67,7 @@ export function authenticate(services: AuthenticateServices): Middleware {
       verifiedTokens.add(token, identified);
       bindCaller(ctx, identified.caller);
     }
+
     await next();
   };
 }

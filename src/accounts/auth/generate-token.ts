@@ -40,6 +40,7 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
       const token = createLegacyToken();
       const expiresAt = new Date(tokens.now() * 1_000 + lifetimeMs);
       const entityType = await entityTypeOf(caller, context);
+
       await control.em.fork().transactional(async em => {
         // The lock makes a concurrent revocation of the client wait until this token is stored,
         // and then revoke it too; and it makes other tokens of the client wait, so that their
@@ -49,6 +50,7 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
           [caller.tokenId],
         );
         if (!client) throw basicAuthRequired();
+
         await removeExpired(em);
         await em.execute(removeSurplus, [caller.tokenId]);
         await em.insert(LegacyToken, {
@@ -60,6 +62,7 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
           expiresAt,
         });
       });
+
       return { token, expiresAt: expiresAt.toISOString() };
     },
   });

@@ -58,6 +58,7 @@ export function limitFailures({
   return async function limitFailedLogins(ctx, next) {
     const email = loginAccount(await readBody(ctx, bodyLimits.auth));
     if (email === '') return next(); // refused later, as an invalid field
+
     const { traceId, tenant, ipAddress } = ctx.state;
     const key = `${failuresPrefix}${hashKey(tenant.guid, email)}`;
     // An account has the same hash in every line, and its address cannot be found without the
@@ -67,6 +68,7 @@ export function limitFailures({
       .toString('base64url')
       .slice(0, 22);
     const line = { traceId, tenant: tenant.guid, account, ip: ipAddress };
+
     const { remaining, resetMs } = await store.peek(key, rate);
     if (remaining === 0 && !(await isKnown(ctx, email))) {
       log.info(
@@ -79,6 +81,7 @@ export function limitFailures({
         headers: { 'Retry-After': String(Math.ceil(resetMs / 1_000)) },
       });
     }
+
     try {
       await next();
     } catch (error) {

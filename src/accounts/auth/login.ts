@@ -46,6 +46,7 @@ const maxAttempts = 3; // a login starts again if the stored hash has changed si
  */
 export function login(services: AuthServices): TenantRoute {
   const { control, passwords } = services;
+
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/login',
@@ -62,6 +63,7 @@ export function login(services: AuthServices): TenantRoute {
       const { tenant } = context;
       const requester = hashRequester(context);
       const network = clientNetwork(context.origin.ipAddress);
+
       for (let attempt = 1; attempt <= maxAttempts; attempt++) {
         const [found] = await queryControl<{ id: string; hash: string; mayLogIn: boolean }>(
           control,
@@ -71,17 +73,21 @@ export function login(services: AuthServices): TenantRoute {
         );
         const matches = await passwords.verify(found?.hash, password, requester);
         if (!found?.mayLogIn || !matches) break;
+
         const holder = await loadTokenHolder(services, context, Number(found.id));
         if (!holder) break;
+
         const renewedHash = passwords.isOutdated(found.hash)
           ? await passwords.hash(password, requester)
           : undefined;
+
         const opening = await openSession(control, holder.user, network, found.hash, renewedHash);
         if (opening.outcome === 'opened') {
           return issueTokens(services, tenant, holder, opening.token);
         }
         if (opening.outcome === 'refused') break;
       }
+
       throw problem('invalid_credentials');
     },
   });
@@ -93,6 +99,7 @@ export function login(services: AuthServices): TenantRoute {
  */
 export function refresh(services: AuthServices): TenantRoute {
   const { control, directory, secrets, log } = services;
+
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/refresh',
@@ -110,11 +117,13 @@ export function refresh(services: AuthServices): TenantRoute {
       const { tenant } = context;
       const token = decodeRefreshToken(body.refreshToken, tenant.guid, secrets);
       if (!token) throw problem('invalid_refresh_token', { reason: 'signature' });
+
       // Everything is loaded before the rotation, so no client loses its session while the
       // tenant database is down.
       const session = await directory.session(token.sessionId);
       const holder = session && (await loadTokenHolder(services, context, session.userId));
       if (!holder) throw problem('invalid_refresh_token', { reason: session ? 'user' : 'session' });
+
       const rotation = await rotateSession(control, tenant.id, token, context.deadline);
       if (rotation.outcome === 'reused') {
         log.warn(
@@ -127,11 +136,13 @@ export function refresh(services: AuthServices): TenantRoute {
           'a refresh token was reused: its session is revoked',
         );
       }
+
       if (rotation.outcome !== 'rotated') {
         throw problem('invalid_refresh_token', {
           reason: rotation.outcome === 'reused' ? 'reused' : 'session',
         });
       }
+
       return issueTokens(services, tenant, holder, rotation.successor);
     },
   });

@@ -38,6 +38,7 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
         }));
       },
     }),
+
     defineRoute({
       method: 'DELETE',
       path: `${path}/:id`,
@@ -55,12 +56,14 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
           .fork()
           .findOne(Session, found, { populate: ['user.role'] });
         if (!session) return;
+
         if (session.user.id !== caller.userId) {
           // The response to a caller who manages nobody is that for an unknown session, so it
           // discloses no id.
           if (caller.scope !== 'All' || !caller.permissions.has('users.manage')) return;
           requireMayManage(session.user.role.permissions, caller.permissions);
         }
+
         await revokeSession(control, session.id, 'ended', actor);
         directory.invalidateSession(session.id);
       },

@@ -63,6 +63,7 @@ export function createPasswords(concurrency = hashConcurrency(1), work = default
   const currentPrefix = `$argon2id$v=19$m=${work.memoryCost},t=${work.timeCost},p=${variant.parallelism}$`;
   const { usage, run, countHash } = createLimiter(concurrency, maxQueue);
   const decoy = hash(randomBytes(16), parameters);
+
   return {
     usage,
     /**
@@ -71,6 +72,7 @@ export function createPasswords(concurrency = hashConcurrency(1), work = default
      */
     hash: (password: string, requester = operator) =>
       run(() => hash(normalise(password), parameters), requester),
+
     /**
      * Without a stored hash, or with one of another algorithm or beyond `bounds`, it takes the
      * same time and returns false. After a wrong password for a hash that takes less work than
@@ -83,14 +85,17 @@ export function createPasswords(concurrency = hashConcurrency(1), work = default
       requester = operator,
     ): Promise<boolean> => {
       const verifyDecoy = async () => (await verify(await decoy, normalise(password))) && false;
+
       return run(async () => {
         const stored = storedHash === undefined ? undefined : readParameters(storedHash);
         if (storedHash === undefined || !stored) return verifyDecoy();
+
         try {
           if (await verify(storedHash, normalise(password))) return true;
         } catch {
           return verifyDecoy(); // the hash is not base64, or has too little memory for its lanes
         }
+
         const missingMemory = Math.ceil((kibWritten(work) - kibWritten(stored)) / work.timeCost);
         if (missingMemory > 0) {
           countHash();
@@ -99,9 +104,11 @@ export function createPasswords(concurrency = hashConcurrency(1), work = default
             memoryCost: Math.max(missingMemory, bounds.memory[0]),
           });
         }
+
         return false;
       }, requester);
     },
+
     /** True for a stored hash with other parameters than the current ones. */
     isOutdated: (storedHash: string) => !storedHash.startsWith(currentPrefix),
   };
@@ -154,10 +161,12 @@ function createLimiter(concurrency: HashConcurrency, maxWaiting: number) {
   let limit = concurrency.idle;
   let running = 0;
   let hashed = 0;
+
   const end = (): void => {
     running--;
     while (running < limit && queue.startNext()) running++;
   };
+
   return {
     /** `hashed`: hashes and verifications since the start. `waiting`: length of the queue. */
     usage: {
@@ -168,16 +177,21 @@ function createLimiter(concurrency: HashConcurrency, maxWaiting: number) {
         return queue.length;
       },
     },
+
     /** Counts a second hash of the same task. */
     countHash: (): void => void hashed++,
+
     run: async <T>(task: () => Promise<T>, requester: HashRequester): Promise<T> => {
       const trace = requester.deadline?.trace;
       const requestedAt = performance.now();
+
       if (running >= limit) await queue.enqueue(requester);
       else running++;
       hashed++;
+
       const startedAt = performance.now();
       trace?.addStep('wait for a hash', requestedAt, startedAt);
+
       const utilizationBefore = performance.eventLoopUtilization();
       try {
         return await (trace ? trace.step('hash', {}, task) : task());

@@ -126,6 +126,7 @@ export function confirm(services: AuthServices): TenantRoute {
     bodyLimit: bodyLimits.auth,
     handler: async ({ body }, { tenant, origin, deadline }) => {
       const network = clientNetwork(origin.ipAddress);
+
       const isConfirmed = await confirmRegistration(
         services,
         tenant,

@@ -53,15 +53,18 @@ export function resetPassword(services: AuthServices): TenantRoute {
     mayBeEmpty: true,
     handler: async ({ body }, context) => {
       const { email, token, newPassword } = body;
+
       if (email !== undefined && token === undefined && newPassword === undefined) {
         await requestReset(services, context, email);
         return { status: 'accepted' as const };
       }
+
       if (email !== undefined || (token === undefined && newPassword === undefined)) {
         throw fieldProblem('email', 'is required, or token and newPassword instead', 'required');
       }
       if (token === undefined) throw fieldProblem('token', 'is required', 'required');
       if (newPassword === undefined) throw fieldProblem('newPassword', 'is required', 'required');
+
       if (!(await setPassword(services, context, token, newPassword))) throw invalidMailToken();
       return undefined;
     },

@@ -12,9 +12,11 @@ export type UsageCounter = ReturnType<typeof createUsageCounter>;
 
 export function createUsageCounter(control: ControlDatabase, log: Logger) {
   const counts = new Map<string, number>();
+
   const write = async (): Promise<void> => {
     const batch = [...counts];
     counts.clear();
+
     for (const [hash, uses] of batch) {
       await control.em
         .fork()
@@ -24,12 +26,15 @@ export function createUsageCounter(control: ControlDatabase, log: Logger) {
         ]);
     }
   };
+
   const onError = (error: unknown) =>
     log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored');
   let lastWrite: Promise<void> = Promise.resolve();
+
   const timer = setInterval(() => {
     if (counts.size > 0) lastWrite = lastWrite.then(write).catch(onError);
   }, writeIntervalMs).unref();
+
   return {
     count: (hash: string): void => void counts.set(hash, (counts.get(hash) ?? 0) + 1),
     /** Stores the remaining counts and stops the timer. */

@@ -9,7 +9,7 @@ export type MailKind = LinkKind | 'account_notice' | 'webhook_disabled';
 export interface MailAbout {
   /** Of the client that registered an address. */
   readonly network?: string;
-  /** What somebody asked for, where another mail helps the address on. */
+  /** The mail that somebody asked for, where another mail helps the address on. */
   readonly asked?: 'reset' | 'registration';
   /** Why the mail that was asked for would not help. */
   readonly because?: 'unconfirmed' | 'expired' | 'disabled';

@@ -124,9 +124,11 @@ async function attempt(
   change: (transaction: PeopleTransaction) => Promise<Statement>,
 ): Promise<RowValues[] | undefined> {
   const once = context.repeatable;
+
   const work = async (query: QueryControl): Promise<RowValues[] | undefined> => {
     if (!(await tryLockPeople(query, context.tenant.id))) return undefined;
     await setActor(query, context.actor);
+
     const run = ({ name, text, values }: Statement) => query<RowValues>(name, text, values);
     const changeChecked = async (): Promise<Statement> => {
       const permissions = await requireManager(query, context);
@@ -138,10 +140,12 @@ async function attempt(
       );
       return result;
     };
+
     if (!once) return run(await changeChecked());
     await run(await once.prepare({ query: run }, changeChecked));
     return once.rows;
   };
+
   try {
     return await transactControl(control, work, {
       deadline: context.deadline,

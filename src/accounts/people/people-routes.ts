@@ -58,6 +58,7 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
         const reads = controlReads(services.control, context);
         const conditions: Condition[] = visibleTo(tenant.id, caller);
         if (after !== undefined) conditions.push(['id > ?', after]);
+
         return readList(
           list,
           { table: userTable, conditions, reads },
@@ -65,6 +66,7 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
         );
       },
     }),
+
     defineRoute({
       ...userDocumentation,
       method: 'GET',
@@ -84,6 +86,7 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
         return user;
       },
     }),
+
     inviteRoute(services, path),
     ...changeUserRoutes(services, path),
   ];
@@ -119,6 +122,7 @@ const roleList = listContract({
 export function roleRoutes(services: AuthServices): TenantRoute[] {
   const { control } = services;
   const idOf = (id: string | undefined) => pathId(id, Number.MAX_SAFE_INTEGER);
+
   return [
     defineRoute({
       ...common,
@@ -138,6 +142,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
         );
       },
     }),
+
     defineRoute({
       ...common,
       method: 'GET',
@@ -152,6 +157,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
         return role;
       },
     }),
+
     defineRoute({
       ...common,
       method: 'POST',
@@ -173,6 +179,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
         return viewOf<RoleView>(rows);
       },
     }),
+
     defineRoute({
       ...common,
       method: 'PUT',
@@ -197,6 +204,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
         return viewOf<RoleView>(rows);
       },
     }),
+
     defineRoute({
       ...common,
       method: 'DELETE',
