@@ -154,13 +154,16 @@ export async function transactControl<Result>(
       new PoolError('ETIMEDOUT', 'the request reached its deadline'),
     );
   });
+
   let broken = false;
   let isCommitting = false;
+
   try {
     await client.query('begin');
     const result = await work(
       async (name, text, values) => (await client.query({ name, text, values })).rows,
     );
+
     deadline?.check();
     isCommitting = true;
     await client.query('commit');

@@ -27,6 +27,7 @@ export function createDirectoryCaches(options: CachesOptions) {
   const { control, feed } = options;
   const ofPeople = { feed, max: 50_000, ttlMs: 5 * minuteMs };
   const ofTenants = { feed, max: 10_000, maxAbsent: 1_000 };
+
   const users = new ControlCache<UserRecord>({
     ...ofPeople,
     topic: changeTopics.users,
@@ -38,6 +39,7 @@ export function createDirectoryCaches(options: CachesOptions) {
     topic: changeTopics.roles,
     load: id => loadRole(id, control),
   });
+
   /**
    * A request that looks up a session looks up its user and their role next, so one query loads
    * all three.
@@ -49,23 +51,27 @@ export function createDirectoryCaches(options: CachesOptions) {
       const changes = { users: users.changeCount, roles: roles.changeCount };
       const found = await loadSession(id, control);
       if (!found) return undefined;
+
       users.addIfUnchanged(String(found.user.id), found.user, changes.users);
       roles.addIfUnchanged(String(found.role.id), found.role, changes.roles);
       return found.session;
     },
   });
+
   const tenants = new ControlCache<TenantRecord>({
     ...ofTenants,
     ttlMs: 10 * minuteMs,
     topic: changeTopics.tenants,
     load: guid => loadTenant(guid, options),
   });
+
   const legacyTokens = new ControlCache<LegacyTokenRecord>({
     ...ofTenants,
     ttlMs: 5 * minuteMs,
     topic: changeTopics.legacyTokens,
     load: key => loadLegacyToken(key, control),
   });
+
   return { tenants, sessions, users, roles, legacyTokens };
 }
 

@@ -26,6 +26,7 @@ export function createDirectory(options: DirectoryOptions) {
   const { control, feed } = options;
   const caches = createDirectoryCaches(options);
   const { tenants, sessions, users, roles, legacyTokens } = caches;
+
   return {
     tenant: (guid: string) => tenants.get(guid),
     /** Looks the slug up each time: only requests without a token have one, such as a login. */
@@ -35,12 +36,14 @@ export function createDirectory(options: DirectoryOptions) {
       ]);
       return found && tenants.get(found.guid);
     },
+
     /**
      * Looks the tenant up for a token whose key the cached record lacks, because this process
      * has not received a key rotation yet: reads the keys from the database, at most five times
      * a second for each tenant, so that invented keys cost next to nothing.
      */
     reloadTenant: createTenantReload(tenants, options),
+
     session: (id: string) => sessions.get(id),
     /**
      * Removes a session from the cache, so that the process that revoked it need not wait for
@@ -49,6 +52,7 @@ export function createDirectory(options: DirectoryOptions) {
     invalidateSession: (id: string) => sessions.invalidate(id),
     user: (id: number) => users.get(String(id)),
     role: (id: number) => roles.get(String(id)),
+
     /**
      * Returns a function that is true while the directory would return these very objects from
      * memory. It checks the age of the cache entries once a second, and everything else at each
@@ -56,9 +60,11 @@ export function createDirectory(options: DirectoryOptions) {
      * @returns undefined when the directory would not return these objects now
      */
     freshnessCheck: createFreshnessCheck(caches, feed),
+
     /** Counts the users of a business entity. Never cached. */
     countUsers: (tenant: number, entityId: number) =>
       control.em.fork().count(User, { tenant, entityId }),
+
     /** @param hash of the token, in hexadecimal */
     legacyToken: (hash: string) => legacyTokens.get(legacyTokenKey(hash)),
   };

@@ -17,6 +17,7 @@ export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions) {
   let isStopping = false;
   let isLeasing = false;
   let isWoken = false;
+
   const leaseWhileWoken = async (): Promise<void> => {
     isLeasing = true;
     try {
@@ -31,13 +32,16 @@ export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions) {
       isLeasing = false;
     }
   };
+
   const wake = (): void => {
     isWoken = true;
     if (!isLeasing) void leaseWhileWoken();
   };
+
   return {
     /** Leases now, because there may be work. */
     wake,
+
     /** Begins to lease, also what other processes left when they ended. */
     start: (): void => {
       timers.push(
@@ -47,11 +51,13 @@ export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions) {
       for (const timer of timers) timer.unref();
       wake();
     },
+
     /** Leases no more. */
     stop: (): void => {
       isStopping = true;
       for (const timer of timers) clearInterval(timer);
     },
+
     get isStopping(): boolean {
       return isStopping;
     },

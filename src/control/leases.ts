@@ -24,23 +24,28 @@ export function createLeases(control: ControlDatabase, table: string, holder: st
    * `performance.now()`.
    */
   const held = new Map<number, number>();
+
   return {
     /**
      * Says that this process has leased an entry: `renew` extends its lease from now on.
      * @param sentAt when the statement was sent, by `performance.now()`
      */
     hold: (id: number, sentAt: number): void => void held.set(id, sentAt),
+
     /** Says that this process no longer holds an entry. */
     forget: (id: number): void => void held.delete(id),
+
     /**
      * True while no other process can have leased the entry, unless the clock of the control
      * database was set.
      */
     isHeld: (id: number): boolean =>
       performance.now() - (held.get(id) ?? Number.NEGATIVE_INFINITY) < leaseSeconds * 1_000,
+
     /** Extends the leases of this process. Call it every `renewalMs`. */
     renew: async (): Promise<void> => {
       if (held.size === 0) return;
+
       const sentAt = performance.now();
       const renewed = await queryControl<{ id: number }>(
         control,
@@ -49,6 +54,7 @@ export function createLeases(control: ControlDatabase, table: string, holder: st
           where holder = $1 and id = any($2::bigint[]) returning id::float8 as id`,
         [holder, [...held.keys()]],
       );
+
       for (const { id } of renewed) if (held.has(id)) held.set(id, sentAt);
     },
   };

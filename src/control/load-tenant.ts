@@ -58,12 +58,14 @@ export async function loadTenant(
   if (!row) return undefined;
   const { roleName, rolePassword, serverName, serverAddress, onControlServer, keys, ...tenant } =
     row;
+
   try {
     const password = secrets.open(rolePassword, owners.rolePassword(guid)).toString();
     const serverUrl = onControlServer ? controlUrl : serverAddress;
     if (serverUrl === null) {
       throw new Error(`server ${serverName} has no address; run: bin/backoffice control migrate`);
     }
+
     return {
       ...tenant,
       appUrl: tenant.appUrl ?? undefined,
