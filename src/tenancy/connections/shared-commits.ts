@@ -127,6 +127,7 @@ async function commitTogether(
   let executed = 0;
   let isBegun = false;
   let isCommitted = false;
+
   const send = () => [
     client.query(begin).then(() => (isBegun = true)),
     ...statements.map(async (statement, index) => {
@@ -135,6 +136,7 @@ async function commitTogether(
     }),
     client.query('commit').then(({ command }) => (isCommitted = command === 'COMMIT')),
   ];
+
   try {
     await client.sendTogether(send);
   } catch (error) {
@@ -147,6 +149,7 @@ async function commitTogether(
     }
     return undefined;
   }
+
   if (!isCommitted) throw new Error('the transaction had failed and was rolled back');
   return rows;
 }

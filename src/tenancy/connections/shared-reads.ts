@@ -89,10 +89,12 @@ export class SharedReads {
   async #run(client: TenantClient, group: readonly Waiting[]): Promise<void> {
     const { readOn, readAlone } = this.#options;
     const running = new Set(group);
+
     const readAgain = (waiting: Waiting): void => {
       running.delete(waiting);
       readAlone(waiting).then(waiting.resolve, waiting.reject);
     };
+
     const read = async (waiting: Waiting): Promise<void> => {
       try {
         waiting.resolve(await readOn(client, waiting));
@@ -106,13 +108,16 @@ export class SharedReads {
         running.delete(waiting);
       }
     };
+
     const [first, ...others] = group as [Waiting, ...Waiting[]];
     if (others.length === 0) return read(first);
+
     const timer = setTimeout(() => {
       this.#aloneUntil.set(first.select.name, performance.now() + rememberMs);
       const [, ...behind] = running;
       for (const waiting of behind) readAgain(waiting);
     }, slowMs);
+
     await client.sendTogether(() => group.map(read));
     clearTimeout(timer);
   }

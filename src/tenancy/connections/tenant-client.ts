@@ -82,6 +82,7 @@ export class TenantClient extends SessionClient {
    */
   async open(): Promise<void> {
     const { expected, silenceMs, openMs } = this.pool.options;
+
     this.openingAt = performance.now();
     // The error is created when the timer fires. An error created here would capture this
     // stack, and with it retain the connection whose end caused this one to be opened, which
@@ -89,6 +90,7 @@ export class TenantClient extends SessionClient {
     const giveUp = () =>
       this.abort(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
     const timer = setTimeout(giveUp, openMs);
+
     try {
       await this.logIn();
       const [, { isStandby }] = await Promise.all([
@@ -99,6 +101,7 @@ export class TenantClient extends SessionClient {
     } finally {
       clearTimeout(timer);
     }
+
     this.openedAt = performance.now();
     const stream = this.#stream;
     // A listener, because a callback of `setTimeout` is called once only, and an idle

@@ -56,17 +56,21 @@ export class WaitQueue {
    */
   enqueue(pool: Pool, deadline?: Deadline): Promise<TenantClient> {
     if (this.#length >= maxWaiters) this.#makeRoom(pool);
+
     return new Promise<TenantClient>((resolve, reject) => {
       const giveUp = (error: Error) => {
         this.#refuse(pool, waiter, error);
         this.#onTimeout();
       };
+
       const timeoutError = () =>
         isUnanswered(pool)
           ? new PoolError('ETIMEDOUT', 'the server has not answered in time')
           : new PoolError('POOL_TIMEOUT', 'no connection became free in time');
+
       const timer = setTimeout(() => giveUp(timeoutError()), this.#maxWaitMs);
       const forgetDeadline = deadline?.onPass(() => giveUp(new DeadlineError()));
+
       const waiter: Waiter<TenantClient> = {
         resolve,
         reject,
@@ -74,6 +78,7 @@ export class WaitQueue {
         timer,
         forgetDeadline,
       };
+
       this.#length++;
       pool.waiting.push(waiter);
       this.#pools.add(pool);
