@@ -18,6 +18,7 @@ export async function createCluster(data: string, runner: Runner): Promise<void>
   const { initdb } = await postgresBinaries();
   const temporary = `${data}.${randomBytes(8).toString('hex')}`;
   const password = randomBytes(24).toString('base64url');
+
   await mkdir(temporary, { mode: 0o700 });
   try {
     const pwfile = `${temporary}.password`;
@@ -27,6 +28,7 @@ export async function createCluster(data: string, runner: Runner): Promise<void>
         [temporary, pwfile].map(path => chown(path, runner.uid ?? 0, runner.uid ?? 0)),
       );
     }
+
     const args = [
       '-D',
       temporary,
@@ -45,7 +47,9 @@ export async function createCluster(data: string, runner: Runner): Promise<void>
       '--no-instructions',
       '--no-sync',
     ];
+
     await waitForInitdb(runBinary(initdb, [...args, ...locale], runner, 'pipe'));
+
     await rm(pwfile);
     await writeFile(join(temporary, passwordFile), password, { mode: 0o600 });
     await rename(temporary, data);

@@ -18,15 +18,18 @@ export async function embeddedMasterKey(folder: string): Promise<Buffer> {
       `${path} is missing: restore the file from your backup, or set the key as MASTER_KEY`,
     );
   }
+
   // Not the pid: a process in another container may have the same one, and would write another
   // key into this file.
   const temporary = `${path}.${randomBytes(8).toString('hex')}`;
   await writeFile(temporary, randomBytes(32).toString('base64'), { mode: 0o600, flag: 'wx' });
+
   // link() creates the whole file or nothing, and never replaces an existing key.
   await link(temporary, path).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error;
   });
   await rm(temporary);
+
   const key = parseMasterKey((await readFile(path, 'utf8')).trim());
   if (!key) {
     throw new OperatorError(

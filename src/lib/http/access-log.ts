@@ -53,11 +53,13 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
         ipAddress,
         streamsSince,
       } = ctx.state;
+
       // clients end streams
       const isComplete = ctx.res.writableFinished || streamsSince !== undefined;
       const status = isComplete ? ctx.res.statusCode : 499;
       const ms = (streamsSince ?? performance.now()) - startedAt;
       const bytes = bodyBytes(ctx, status);
+
       count({
         method,
         route,
@@ -67,6 +69,7 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
         tenant: caller && tenant,
         reason: reason ?? problem,
       });
+
       log.info({
         traceId,
         trace_id: traceIdOf(ctx), // the name that OpenTelemetry gives it in logs
@@ -82,6 +85,7 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
         ip: ipAddress,
       });
     });
+
     return next();
   };
 }

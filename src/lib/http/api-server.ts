@@ -64,6 +64,7 @@ export function createApiServer({
   const optimizeEmptyRequests = true; // a request without a body has nothing to read: saves 2 µs
   const onRequest = (request: IncomingMessage, response: ServerResponse): void =>
     connections.onRequest(request, response, () => handle(request, response));
+
   const http = createServer(
     {
       ...limits,
@@ -74,9 +75,11 @@ export function createApiServer({
     },
     onRequest,
   );
+
   http.timeout = silenceMs;
   http.maxHeadersCount = 100;
   http.on('connection', socket => connections.add(socket));
+
   http.on('clientError', (error: Error & { code?: string }, socket) => {
     // Node reports this once for a request, and does not limit its time afterwards.
     if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && connections.isUploading(socket as Socket)) {
@@ -86,24 +89,29 @@ export function createApiServer({
     if (connections.isAnswering(socket as Socket)) socket.destroy();
     else refuse(error, socket as Socket);
   });
+
   // Node would ask for any body; `askForBody` asks for one that is read
   http.on('checkContinue', onRequest);
   // Node would answer any other expectation, past all limits
   http.on('checkExpectation', onRequest);
+
   const check = setInterval(
     () => connections.cutSlowReaders(performance.now(), maxSendMs),
     checkMs,
   ).unref();
   http.on('close', () => clearInterval(check));
+
   return {
     http,
     /** Closes each connection after its last response. New connections are still accepted. */
     closeAfterResponses: () => connections.closeAfterResponses(),
+
     /**
      * Refuses new connections, or, in a worker process, leaves them to the others.
      * @returns when all are closed
      */
     refuseConnections: () => refuseConnections(http),
+
     /**
      * Refuses new connections and waits for the running requests and for responses that are
      * still being sent. A request that does not arrive within the time limits is ended, as at

@@ -63,25 +63,31 @@ export class Connections {
     // a response has no socket while an earlier one is being sent
     const state = this.#states.get(socket);
     if (!state || state.isClosing || !socket.writable) return;
+
     const { responses } = state;
     while (responses[0]?.writableFinished) responses.shift();
     const previous = responses.at(-1);
     responses.push(response);
+
     if (this.#isStopping) {
       if (previous && !previous.headersSent) previous.removeHeader('Connection');
       response.setHeader('Connection', 'close');
     }
+
     if (!previous) {
       start();
       return;
     }
+
     if (state.waiting === maxWaiting) {
       socket.destroy();
       return;
     }
+
     state.waiting++;
     if (state.waiting === maxWaiting) stopParsing(socket);
     stopReading(socket);
+
     previous.once('finish', () => {
       if (!socket.writable) return; // the previous response has closed the connection
       if (state.waiting === maxWaiting) allowParsing(socket);

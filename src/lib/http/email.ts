@@ -73,8 +73,8 @@ const tooLong: FieldError = {
 };
 
 /**
- * What no address has before its `@`: white space, characters that show nothing or turn the
- * text around, those that separate addresses, and U+FFFD, which stands for lost bytes.
+ * Characters that no address has before its `@`: white space, those that show nothing or turn
+ * the text around, those that separate addresses, and U+FFFD, which stands for lost bytes.
  */
 const impossible = /[\s\p{C}\p{Default_Ignorable_Code_Point}<>,;:"\ufffd]/u;
 

@@ -4,6 +4,7 @@ import type { FieldError } from '../runtime/field-error.ts';
 /** Returns what is wrong with a value, without repeating the value. */
 export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldError {
   if (value === undefined) return { message: 'is required', code: 'required' };
+
   switch (issue.code) {
     case 'invalid_type': {
       const { expected } = issue;
@@ -13,6 +14,7 @@ export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldErro
     case 'too_small': {
       const min = Number(issue.minimum);
       const message = `must be at least ${lengthText(min, issue.origin)}`;
+
       if (issue.origin === 'string' && min === 1) {
         return { message: 'must not be empty', code: 'too_short', min };
       }

@@ -23,8 +23,10 @@ export function problemDetails(log: Logger): Middleware {
         error instanceof Problem
           ? error
           : (databaseProblem(error) ?? problem('internal_error', { cause: error }));
+
       ctx.state.problem = rendered.code;
       ctx.state.reason = rendered.reason;
+
       if (rendered.status >= 500) {
         const { code, cause, message } = rendered;
         log.error(
@@ -32,10 +34,13 @@ export function problemDetails(log: Logger): Middleware {
           message,
         );
       }
+
       renderProblem(ctx, rendered);
+
       // for a page that people see
       const page: ((problem: Problem) => string) | undefined = ctx.state.renderProblem;
       if (!page) return;
+
       ctx.type = 'text/html; charset=utf-8';
       ctx.body = page(rendered);
     }

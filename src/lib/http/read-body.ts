@@ -146,10 +146,12 @@ async function parse(ctx: Context, limit: number): Promise<void> {
     });
     parsers.set(limit, parser);
   }
+
   try {
     await Promise.race([parser(ctx, async () => {}), silenceOf(ctx)]);
   } catch (error) {
     if (error instanceof Problem) throw error;
+
     // The parser's errors contain the raw body, so no part of them may reach a log.
     const { status, type } = error as { status?: number; type?: string };
     if (status === 413) throw problem('payload_too_large', { headers: closing });

@@ -90,8 +90,10 @@ async function read(
       throw limit.notUtf8();
     }
   };
+
   const pieces = req.iterator({ destroyOnReturn: false });
   let bytes = 0;
+
   /**
    * Reads until enough bytes have arrived.
    * @returns false at the end of the body
@@ -102,15 +104,19 @@ async function read(
       const chunk = await nextPiece(pieces);
       deadline.check(); // the request has been answered
       if (!chunk) return false;
+
       // UTF-16 without a byte order mark is valid UTF-8, with a NUL for every other letter.
       if (chunk.subarray(0, Math.max(0, examinedBytes - bytes)).includes(0)) throw limit.notUtf8();
+
       bytes += chunk.length;
       if (bytes > limit.bytes) throw limit.exceeded();
+
       decode(chunk);
       await deadline.notCounting(() => onChunk(chunk));
     }
     return true;
   };
+
   try {
     while (await withDeadline(minProgress.ms, makeProgress));
   } catch (error) {
@@ -118,6 +124,7 @@ async function read(
   } finally {
     pieces.return?.().catch(() => {}); // after a time-out, it ends with the connection
   }
+
   decode();
 }
 

@@ -37,15 +37,18 @@ export function refuseUnparsed(
       socket.destroy();
       return;
     }
+
     const { code, status } = problem(codeOfError[error.code ?? ''] ?? 'invalid_request');
     const traceId = randomUUID();
     const body = JSON.stringify(problemBody(code, traceId));
+
     const headers = {
       ...fixedHeaders,
       ...refusalHeaders(origins, error.rawPacket),
       'X-Request-Id': traceId,
     };
     socket.end(responseText(status, headers, body), () => socket.destroy());
+
     count({
       method: 'none',
       route: undefined,

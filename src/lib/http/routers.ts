@@ -20,6 +20,7 @@ interface MountedRoute {
  */
 export function createRouters(routes: readonly MountedRoute[]) {
   const routers = new Map<string, { router: Router; dispatch: Middleware }>();
+
   for (const { method, path, handle } of routes) {
     const prefix = prefixOf(path);
     if (!prefix || prefix.includes(':')) {
@@ -29,13 +30,16 @@ export function createRouters(routes: readonly MountedRoute[]) {
     router.register(path, [method], handle);
     routers.set(prefix, { router, dispatch: router.routes() as unknown as Middleware });
   }
+
   /** Calls the handler of the matching route, or `next` when no route matches. */
   const dispatch: Middleware = (ctx, next) => {
     const router = routers.get(prefixOf(ctx.path));
     return router ? router.dispatch(ctx, next) : next();
   };
+
   return {
     dispatch,
+
     /**
      * Returns path pattern and methods of every route that matches a path, whatever the method
      * of the request.

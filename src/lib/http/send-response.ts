@@ -50,11 +50,13 @@ export function sendRepresentation(
 ): void | Promise<void> {
   const { req, res } = ctx;
   const accepted = req.headers['accept-encoding'];
+
   let coding: ContentCoding | undefined;
   if (accepted && representation.isCompressible) {
     coding = preferredCoding(accepted);
     addVary(res, 'Accept-Encoding');
   }
+
   const condition = req.headers['if-none-match'];
   const known = condition === undefined ? undefined : nameOf(condition, representation.tag);
   if (known !== undefined) {
@@ -64,17 +66,20 @@ export function sendRepresentation(
     ctx.status = 304;
     return;
   }
+
   res.setHeader('Content-Type', contentType);
   if (!coding) {
     res.setHeader('ETag', representation.tag);
     ctx.body = representation.body;
     return;
   }
+
   const send = ({ bytes, tag }: { bytes: Buffer; tag: string }): void => {
     res.setHeader('ETag', tag);
     res.setHeader('Content-Encoding', coding);
     ctx.body = bytes;
   };
+
   const coded = representation.coded(coding);
   return coded instanceof Promise ? coded.then(send) : send(coded);
 }

@@ -8,6 +8,7 @@ const maxTasks = 1_000;
 
 export function createBackgroundTasks(log: Logger) {
   const tasks = new Set<Promise<void>>();
+
   return {
     /**
      * Runs a task. Logs a failure; above 1,000 running tasks, drops the task and logs that.
@@ -21,6 +22,7 @@ export function createBackgroundTasks(log: Logger) {
         );
         return false;
       }
+
       const running: Promise<void> = task()
         .catch(error =>
           log.error(
@@ -32,6 +34,7 @@ export function createBackgroundTasks(log: Logger) {
       tasks.add(running);
       return true;
     },
+
     /** Resolves when all tasks have ended. */
     drain: async (): Promise<void> => {
       while (tasks.size > 0) await Promise.all(tasks);

@@ -78,10 +78,12 @@ export async function runMigrations(
     driverOptions: { ...options, max: 1 },
     migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
   });
+
   try {
     // creates the table outside of the transaction, which has the one connection
     await orm.migrator.getExecuted();
     const connection = orm.em.getConnection();
+
     return await connection.transactional(async transaction => {
       const applied = (await orm.migrator.up({ transaction })).map(({ name }) => name);
       for (const { name, compatible, digest } of migrationsList.filter(each =>
@@ -90,6 +92,7 @@ export async function runMigrations(
         const record = 'update migrations set compatible = ?, digest = ? where name = ?';
         await connection.execute(record, [compatible, digest, name], 'run', transaction);
       }
+
       return applied;
     });
   } finally {

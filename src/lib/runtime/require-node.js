@@ -17,7 +17,7 @@ if (!process.features.typescript) {
   );
 }
 
-/** What makes another Node run the service. */
+/** The advice on how another Node runs the service. */
 function remedy() {
   const [program] = ['x64', 'arm64']
     .map(machine => `${packages}node-linux-${machine}/bin/node`)

@@ -31,17 +31,20 @@ export async function startTracing(
   warn: (message: string) => void,
 ): Promise<Tracing | undefined> {
   if (!settings) return undefined;
+
   const { BatchSpanProcessor, TracerProvider, ...samplers } = await import(
     '@opentelemetry/sdk-trace'
   );
   const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-http');
   const resources = await import('@opentelemetry/resources');
   const api = await import('@opentelemetry/api');
+
   const { url, sampler, ratio, serviceName, exportEveryMs } = settings;
   const onFailure = failureReport(warn);
   const { AlwaysOnSampler, ParentBasedSampler, TraceIdRatioBasedSampler } = samplers;
   const [, parentBased, name] = /^(parentbased_)?(\w+)$/.exec(sampler) ?? [];
   const share = { always_on: 1, always_off: 0 }[name ?? ''] ?? ratio;
+
   const exporter = new OTLPTraceExporter({ url });
   const provider = new TracerProvider({
     resource: resources
@@ -58,8 +61,10 @@ export async function startTracing(
       }),
     ],
   });
+
   const tracer = provider.getTracer('sales-back-office');
   const begunShare = parentBased ? share : 1; // otherwise the sampler decides
+
   return {
     requests: publicUrl => traceRequests(api, tracer, { share: begunShare, publicUrl }),
     begin: () => (Math.random() < begunShare ? new RecordedTrace(api, tracer) : undefined),

@@ -81,6 +81,7 @@ export function listContract(options: ListOptions): ListContract {
     includes = [],
   } = options;
   const { hasTrigrams = Object.hasOwn(query.shape, 'limit') } = options;
+
   const fields = new Map<string, ListField>();
   for (const [name, schema] of Object.entries(view.shape)) {
     const isComputed = computed.includes(name);
@@ -92,15 +93,18 @@ export function listContract(options: ListOptions): ListContract {
     fields.set(name, field);
     fields.set(camelCase(name), field);
   }
+
   const named = (name: string): ListField => {
     const field = fields.get(name);
     if (!field) throw new Error(`the list has no field ${name}`);
     return field;
   };
+
   const keys = Object.entries(order).map(([name, direction]) => ({
     field: named(name),
     direction,
   }));
+
   return {
     fields,
     columns: Object.keys(view.shape),

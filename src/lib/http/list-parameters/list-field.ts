@@ -75,6 +75,7 @@ export function readValue(field: ListField, text: string, isPart = false): Field
     case 'email': {
       if (controlCharacters.test(text)) return { error: hasControlCharacters };
       if (isPart) return { value: emailPart(text) };
+
       const { address, error } = readEmail(text);
       return error ? { error } : { value: address };
     }
@@ -91,6 +92,7 @@ export function readValue(field: ListField, text: string, isPart = false): Field
       if (Number(text) > field.max || Number(text) < -field.max - 1) {
         return { error: { message: 'is out of range', code: 'out_of_range' } };
       }
+
       return { value: text };
     case 'decimal':
       return readNumber(text);
@@ -118,7 +120,7 @@ export function readCursorValue(field: ListField, text: string | null): string |
   return error ? undefined : value;
 }
 
-/** What is wrong with a text that no stored one can contain. */
+/** The error of a text that has control characters, which no stored text has. */
 export const hasControlCharacters: FieldError = {
   message: 'must not contain control characters',
   code: 'invalid_text',

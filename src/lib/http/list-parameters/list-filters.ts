@@ -28,8 +28,10 @@ export function readFilters(
   errors: FieldErrors,
 ): Filter[] {
   const filters = new Map<string, { field: ListField; operator: Operator; values: string[] }>();
+
   for (const [parameter, text] of search) {
     if (!isFilterParameter(parameter)) continue;
+
     const [, name = '', operatorName] = /^filter\[(\w*)\](?:\[(\w*)\])?$/.exec(parameter) ?? [];
     const field = fields.get(name);
     const read: FieldValue = field
@@ -39,15 +41,18 @@ export function readFilters(
       errors[parameter] ??= [read.error ?? unknownField];
       continue;
     }
+
     const operator = (operatorName ?? 'equal') as Operator;
     const id = `${field.name} ${operator}`;
     const filter = filters.get(id) ?? { field, operator, values: [] };
     filters.set(id, filter);
     filter.values.push(read.value);
+
     if (operator !== 'equal' && filter.values.length > 1) {
       errors[parameter] ??= [{ message: 'must be given once', code: 'ambiguous' }];
     }
   }
+
   // In one order, so that a cursor counts for the same filters in any order.
   return [...filters].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, filter]) => filter);
 }

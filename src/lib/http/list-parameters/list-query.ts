@@ -87,9 +87,11 @@ export function readListQuery(
   for (const name of [...single, 'include']) {
     if (isListParameter(contract, name)) refuseRepeated(name, search, errors);
   }
+
   const sort = readSort(contract, search.get('sort'), errors);
   const filters = readFilters(contract, search, errors);
   const q = readSearchText(search.get('q'), errors);
+
   const others = Object.keys(contract.otherParameters.shape).map(
     name => [name, search.get(name)] as const,
   );
@@ -100,13 +102,16 @@ export function readListQuery(
     q,
     others,
   ]);
+
   const cursor = search.get('after');
   const after = cursor === null ? undefined : readCursor(cursor, binding, sort);
   if (cursor !== null && !after) errors.after ??= [wrongCursor];
+
   const names = [...search].filter(
     ([name]) => isListParameter(contract, name) || others.some(([other]) => other === name),
   );
   const parameters = new URLSearchParams(names);
+
   return {
     contract,
     isExport,

@@ -35,6 +35,7 @@ export function createCallBatches(
 ): Pick<SharedWindows, 'hit' | 'peek'> {
   type Waiting = CallBatch & { readonly result: PromiseWithResolvers<RateLimitResult> };
   let batches = new Map<string, Waiting>();
+
   const sendAll = (): void => {
     const sent = [...batches.values()];
     batches = new Map();
@@ -42,8 +43,10 @@ export function createCallBatches(
       sent[index]?.result.resolve(within(result, maxReplyMs));
     }
   };
+
   const add = async (key: string, rate: Rate, calls: number): Promise<RateLimitResult> => {
     if (batches.size === 0) setImmediate(sendAll);
+
     const batch = batches.get(key) ?? {
       key,
       rate,
@@ -51,11 +54,13 @@ export function createCallBatches(
       result: Promise.withResolvers<RateLimitResult>(),
     };
     batches.set(key, batch);
+
     const earlierCalls = batch.calls;
     batch.calls += calls;
     const { remaining, resetMs } = await batch.result.promise;
     return { remaining: Math.max(0, remaining - earlierCalls), resetMs };
   };
+
   return {
     hit: (key, rate) => add(key, rate, 1),
     peek: (key, rate) => add(key, rate, 0),

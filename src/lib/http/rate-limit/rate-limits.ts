@@ -127,6 +127,7 @@ interface LimitOptions {
  */
 function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middleware {
   const described = ratePolicy(policy, rate);
+
   const count = ratelimit({
     driver: 'redis',
     db: driver(store) as never,
@@ -141,17 +142,21 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
     },
     errorMessage: 'rejected', // replaced by the problem below
   });
+
   const reject = async (ctx: Context): Promise<never> => {
     const { 'ratelimit-reset': reset } = ctx.response.headers;
     await delay?.(ctx);
+
     const { socket } = ctx.req;
     const count = (rejections.get(socket) ?? 0) + 1;
     rejections.set(socket, count);
     const closing = count < maxRejections ? undefined : { Connection: 'close' };
+
     throw problem('rate_limited', {
       headers: { 'Retry-After': String(Math.max(1, Number(reset))), ...closing },
     });
   };
+
   /**
    * True when the request exceeds the rate of a larger network, which the headers then
    * describe.
@@ -164,16 +169,19 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
         max,
       });
       if (remaining > 0) continue;
+
       setRateHeaders(ctx, ratePolicy(`${policy}Network`, { ...rate, max }), resetMs);
       return true;
     }
     return false;
   };
+
   return async function limitRate(ctx, next) {
     const [smallest, ...larger] = countedNetworks(ctx.state.ipAddress);
     ctx.state.rateLimitKey = await key(ctx, smallest);
     const trace: Trace | undefined = ctx.state.trace;
     const startedAt = trace ? performance.now() : 0;
+
     await count(ctx, async () => {
       addRateFields(ctx, described);
       // A request that the smallest network rejects does not count for the larger ones, which
@@ -182,6 +190,7 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
       trace?.addStep('rate limit', startedAt, performance.now());
       await next();
     });
+
     // koa-ratelimit sets it only when it does not call `next`
     if (ctx.state.rateLimit) {
       addRateFields(ctx, described);
