@@ -61,12 +61,14 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
  */
 export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware {
   const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
+
   return async function respondToRequest(ctx) {
     const { context, caller, deadline } = ctx.state;
     if (route.deadlineMs !== undefined) extendDuration(ctx, route.deadlineMs);
     const idempotencyKey = idempotencyKeyOf(ctx, route);
     const strict = prefersStrict(ctx.req.headers.prefer as string | undefined);
     if (strict) ctx.set('Preference-Applied', 'handling=strict');
+
     const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
     const parameters: QueryInput =
       route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
@@ -81,12 +83,15 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
       readUpload: uploadReader(ctx, route),
       idempotencyKey,
     };
+
     if (idempotencyKey !== undefined && !route.upload) {
       context.makeRepeatable(idempotencyKey, [ctx.path, ctx.querystring, body]);
     }
+
     const result = await route.handler(input, context);
     if (context?.repeatable?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
     deadline.check(); // the request has been answered
+
     if (result instanceof Page) return sendPage(ctx, route, result);
     if (result instanceof EventStream) return sendEventStream(ctx, result, unsent);
     if (result instanceof ListExport) {

@@ -55,6 +55,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 /** As `startServer`, without health checks and metrics. */
 export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions) {
   const { config } = options;
+
   const services = await createServices(options);
   const {
     feed,
@@ -66,6 +67,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     imports,
     countRequest,
   } = services;
+
   const stopping = new AbortController();
   const draining = new AbortController();
   const app = createApp({ ...services, deadlineMs, draining: draining.signal });
@@ -78,6 +80,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     refuse: refuseUnparsed(options.log, countRequest, config.corsOrigins),
     keepAliveMs: config.keepAliveMs,
   });
+
   try {
     await listen(api.http, config.port, config.host, { host: 'HOST', port: 'PORT' });
   } catch (error) {
@@ -85,13 +88,16 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     await services.close();
     throw error;
   }
+
   services.webhooks.start();
   services.mails.start();
+
   const beginStop = (): void => {
     stopping.abort();
     imports.stopWithin(maxStopMs);
     api.closeAfterResponses();
   };
+
   const drain = async (maxMs: number): Promise<boolean> => {
     draining.abort();
     services.changeStreams.stop();
@@ -99,10 +105,12 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     await services.close();
     return finished;
   };
+
   return {
     port: portOf(api.http),
     databases,
     metrics,
+
     /**
      * Returns why no request should be sent to the process at the moment; undefined when it is
      * ready.
@@ -113,6 +121,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
       if (processClock.isWrong) return 'clock';
       return secrets.isReady ? undefined : 'master_key';
     },
+
     /**
      * Becomes not ready, continues to serve for `delayMs` milliseconds so that balancers
      * notice, then refuses new connections and finishes running requests.
@@ -123,6 +132,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
       if (delayMs > 0) await delay(delayMs);
       return drain(maxStopMs - delayMs);
     },
+
     /**
      * Becomes not ready and refuses new connections, which other workers accept. For at most
      * `delayMs` milliseconds, each open connection may send a request and is closed after its

@@ -97,6 +97,7 @@ export function addFleetMetrics(registry: Registry, read: () => FleetCounts | un
         value: tenants,
       })),
   });
+
   addGauge(registry, {
     name: 'migration_run_last_info',
     help: 'The newest migration run: its state and the version that it migrates to. The value is 1.',
@@ -106,6 +107,7 @@ export function addFleetMetrics(registry: Registry, read: () => FleetCounts | un
       return run ? [{ labels: { state: run.state, schema_version: run.head }, value: 1 }] : [];
     },
   });
+
   addGauge(registry, {
     name: 'migration_run_last_tenants',
     help: 'Tenants of the newest migration run by outcome.',
@@ -116,6 +118,7 @@ export function addFleetMetrics(registry: Registry, read: () => FleetCounts | un
         value: tenants,
       })),
   });
+
   for (const [name, help, value] of values) {
     addValue(registry, 'gauge', name, help, () => {
       const fleet = read();

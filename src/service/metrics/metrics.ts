@@ -67,10 +67,12 @@ export function createMetrics(sources: MetricsSources) {
     rateLimitStore,
     readFleet,
   } = sources;
+
   const registry = new Registry();
   const gauge = addValue.bind(undefined, registry, 'gauge');
   const counter = addValue.bind(undefined, registry, 'counter');
   let fleet: FleetCounts | undefined;
+
   addNodeMetrics(registry);
   addBuildMetric(registry, sources.schemaVersion);
   const count = addRequestMetrics(registry);
@@ -78,12 +80,14 @@ export function createMetrics(sources: MetricsSources) {
   addWebhookMetrics(registry, sources.webhooks, sources.heldFeeds);
   addConnectionMetrics(registry, databases.budgets.all);
   addCacheMetrics(registry, responseCache, feed);
+
   gauge(
     'master_key_known',
     '1 while the process has the present master key of the control database; 0 after a reseal under another one.',
     () => Number(sources.secrets.isReady),
     'min',
   );
+
   counter(
     'password_hashes_total',
     'Passwords hashed, for verification or to set them.',
@@ -94,11 +98,13 @@ export function createMetrics(sources: MetricsSources) {
     'Requests that wait for a password hash.',
     () => passwords.usage.waiting,
   );
+
   gauge(
     'large_reads',
     'Large results that are being received from tenant databases, or encoded.',
     () => databases.largeReads.running,
   );
+
   gauge(
     'unsent_response_bytes',
     'Bytes of responses, streams and exports that clients have not received yet.',
@@ -109,11 +115,13 @@ export function createMetrics(sources: MetricsSources) {
     'Connections reset, because the unsent bytes of a tenant or of all were above the limit.',
     () => unsentResponses.cut,
   );
+
   counter(
     'log_lines_dropped_total',
     'Log lines dropped, because standard output did not accept them.',
     () => logOutput.droppedLines,
   );
+
   counter(
     'mails_sent_total',
     'Mails that the mail server accepted, or that were written to a file.',
@@ -129,17 +137,20 @@ export function createMetrics(sources: MetricsSources) {
     'Mails that are not tried again, because the mail server refused them, or accepted none of the attempts.',
     () => mails.refused,
   );
+
   gauge(
     'rate_limits_own',
     '1 while a process cannot reach Redis, and counts rate limits alone; otherwise 0.',
     () => Number(rateLimitStore.isFallback),
     'max',
   );
+
   /** Renders all metrics in the text format of Prometheus. */
   const render = async (): Promise<string> => {
     fleet = await readFleet();
     return registry.metrics();
   };
+
   /**
    * Reads the values of all metrics, which the primary process combines with those of other
    * workers.
@@ -149,6 +160,7 @@ export function createMetrics(sources: MetricsSources) {
     fleet = withFleet ? await readFleet() : undefined;
     return registry.getMetricsAsJSON();
   };
+
   return {
     count,
     render,

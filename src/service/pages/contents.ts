@@ -29,12 +29,14 @@ export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<
     read ??= endpointGroups(openApiDocument(routes));
     return read;
   };
+
   const tags = [...new Set(routes.map(({ tag }) => tag))];
   const htmlPage = (render: Content['render']): Content => ({ type: 'html', render });
   const picture = (path: string): Content => ({
     type: 'svg',
     render: () => documentText(path.slice(1)),
   });
+
   return new Map<string, Content>([
     ...assets,
     ...accountAssets,

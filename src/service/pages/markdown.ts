@@ -33,30 +33,36 @@ export function renderDocument(
 ): RenderedDocument {
   const sections: [id: string, name: string, parts: Section[]][] = [];
   let heading = '';
+
   const renderer: RendererObject = {
     ...escapeRawHtml,
     heading({ tokens, depth, text }) {
       heading = text.replaceAll('`', '');
       const id = headingId(heading);
+
       if (depth === 2) sections.push([id, heading, []]);
       if (depth === 3) sections.at(-1)?.[2].push([id, heading]);
       return `<h${depth} id="${id}">${this.parser.parseInline(tokens)}</h${depth}>\n`;
     },
+
     code: ({ text }) => `${codeBlock(text, `Code: ${heading}`).html}\n`,
     table({ header, rows }) {
       const inline = ({ tokens }: Tokens.TableCell): Html => ({
         html: this.parser.parseInline(tokens),
       });
+
       const columns = header.map(({ text }) => text);
       const cells = rows.map(row => row.map(inline));
       return `${table(columns, cells).html}\n`;
     },
+
     image: ({ href, text }) =>
       `<img class="picture" src="${escapeHtml(linkTarget(href))}" alt="${escapeHtml(text)}" loading="lazy">`,
     link({ href, tokens }) {
       return `<a href="${escapeHtml(linkTarget(href))}">${this.parser.parseInline(tokens)}</a>`;
     },
   };
+
   const body = { html: new Marked({ renderer }).parse(text, { async: false }) };
   return { body, sections };
 }

@@ -25,6 +25,7 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
     const path = route.path.replace(/:(\w+)/g, '{$1}');
     paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route, routes) };
   }
+
   return {
     openapi: '3.1.0',
     info: {

@@ -39,22 +39,27 @@ export function documentationPages(
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
     const moved = isRead ? movedPages[ctx.path] : undefined;
     if (moved && contents.has(moved)) return ctx.redirect(moved);
+
     const content = contents.get(ctx.path);
     if (shown !== 'off' && isRead && !content && isForPerson(ctx)) {
       const path = ctx.path.replace(/\/$/, '');
       if (contents.has(path)) return ctx.redirect(path);
+
       ctx.status = 404;
       ctx.set('Content-Security-Policy', contentSecurityPolicy);
       ctx.type = mediaTypes.html;
       ctx.body = notFoundPage(site);
       return;
     }
+
     if (!content) return next();
     if (!isRead) throw problem('method_not_allowed', { headers: { Allow: 'GET, HEAD' } });
+
     ctx.state.route = ctx.path;
     const rendering = rendered.get(ctx.path) ?? render(content);
     rendered.set(ctx.path, rendering);
     rendering.catch(() => rendered.delete(ctx.path)); // the next request tries again
+
     const document = await rendering;
     ctx.status = 200;
     ctx.set({ 'Cache-Control': 'no-cache', 'Content-Security-Policy': contentSecurityPolicy });

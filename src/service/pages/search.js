@@ -1,7 +1,7 @@
 // Runs in the browser, on every page: the search of the header.
 import { create } from './element.js';
 
-/** What readers search for, by the words that the pages have for it. */
+/** The words of readers, each with those that the pages have for the same. */
 const readersWords = {
   'page by page': 'pagination paging paginate offset',
   'how many': 'total count',

@@ -95,6 +95,7 @@ export function welcome(
   const credentials = `-H 'X-Tenant: ${tenant.guid}' ${json} -d '{"email":"${email}","password":"${password ?? '<password>'}"}'`;
   const login = `${curl} ${base}/api/v1/auth/login ${credentials}`;
   const setPassword = `bin/backoffice user password ${tenant.slug} ${email}`;
+
   return [
     '',
     `  Sales back office    ${base}`,
