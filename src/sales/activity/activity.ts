@@ -129,9 +129,11 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
           ? await context.read(table.selectRecord([['id = ?', id], visible(context.caller)]))
           : [];
         if (!row) throw problem('not_found');
+
         return Representation.ofText(row.json as string);
       },
     }),
+
     defineRoute({
       ...common,
       method: 'GET',
@@ -147,12 +149,14 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
           userId === undefined ? undefined : ['user_id = ?', userId],
           entityId === undefined ? undefined : ['entity_id = ?', entityId],
         ];
+
         const userNames = userNamesOf(control, context, context.caller);
         const newestFirst = { createdAt: 'desc', id: 'desc' } as const;
         const source = { table, conditions, reads: context, userNames };
         return readList(list, source, { orderBy: newestFirst, limit });
       },
     }),
+
     defineRoute({
       ...common,
       method: 'POST',
@@ -175,6 +179,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
         const { caller, origin } = context;
         const reported = { userId: caller.userId, ipAddress: origin.ipAddress, ...toRow(body) };
         const verified = { recordedBy: caller.userId, recordedFrom: origin.ipAddress };
+
         const [created] = await context.write(table.insert({ ...reported, ...verified }));
         return created as z.input<typeof activityView>;
       },

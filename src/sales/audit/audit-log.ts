@@ -128,6 +128,7 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
         const isControl = resource !== undefined && controlResources.includes(resource);
         const permission = permissionOf.get(resource ?? '');
         if (permission && !caller.permissions.has(permission)) throw permissionMissing(permission);
+
         const conditions: (Condition | undefined)[] = [
           isControl ? ['tenant_id = ?', tenant.id] : undefined,
           caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined,
@@ -136,6 +137,7 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
           key === undefined ? undefined : ['record_key = ?', key],
           userId === undefined ? undefined : ['user_id = ?', userId],
         ];
+
         const reads = isControl ? controlReads(control, context) : context;
         const userNames = userNamesOf(control, context, caller);
         const source = { table, conditions, reads, toResponse: entryText, userNames };

@@ -134,19 +134,24 @@ export async function readChanges(
     ? changeStatement(beyondAll, filter, 0, maxBytes)
     : changeStatement(after, filter, limit, maxBytes);
   const rows = await read(statement);
+
   const [state] = rows as unknown as [FeedState];
   const madeIn = state.stateEra;
   const end = endOf(state);
   if (isNow) return { changes: [], from: end, last: end, isEnd: true, isHeld: state.isHeld };
+
   requireValid(after, state);
+
   const scanned = (rows as unknown as ScannedRow[]).filter(({ kind }) => kind !== null);
   const beyond = scanned.find(({ matches, fits }) => matches && !fits);
   const passed = beyond ? scanned.slice(0, scanned.indexOf(beyond)) : scanned;
   const changes = await changesOf(passed, madeIn);
+
   const isEnd = !beyond && scanned.length < maxScanned;
   const place = passed.at(-1) ?? after;
   const { era, xid, kind, id, madeAt } = isEnd && compareCursors(place, end) < 0 ? end : place;
   const from = { ...after, madeIn, madeAt: state.passedAt ?? 0 };
+
   return {
     changes,
     from,

@@ -73,11 +73,13 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         const access = accessMark(caller);
         const request = { tenant, caller, access, filter: visibleChanges(caller, query.resource) };
         changeStreams.requireRoom(request);
+
         const place =
           lastEventId === undefined ? (query.after ?? 'now') : parseReaderCursor(lastEventId);
         if (!place) {
           throw fieldProblem('Last-Event-ID', 'must be the id of an event', 'wrong_format');
         }
+
         const asked = cursorOf(place, access);
         const { changes, last } = await readChanges(select => context.read(select), {
           ...request,
@@ -85,6 +87,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
           limit: 1,
         });
         const after = asked === 'now' || changes.length === 0 ? last : asked;
+
         const isWithRecord = query.include === 'record';
         changeStreams.requireRoom(request); // others may have begun meanwhile
         return new EventStream(sink =>
@@ -92,6 +95,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         );
       },
     }),
+
     defineRoute({
       method: 'GET',
       path,
@@ -112,11 +116,13 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         const access = accessMark(context.caller);
         const after = place ? cursorOf(place, access) : firstCursor;
         const filter = visibleChanges(context.caller, resource);
+
         const { changes, last, isEnd } = await readChanges(select => context.read(select), {
           after,
           limit,
           filter,
         });
+
         const cursor = readerCursorText(last, access);
         const next = new URLSearchParams({
           after: cursor,
@@ -124,6 +130,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
           ...(resource && { resource: resource.join() }),
           ...(include && { include }),
         });
+
         const page = await Representation.ofList(
           changeTexts(changes, access, include === 'record'),
         );

@@ -128,6 +128,7 @@ export class ChangeStreams {
 
   #follow(guid: string): Followed {
     const { watch, databases, directory, heldFeeds } = this.#options;
+
     const read: Read = async statement => {
       const tenant = await directory.tenant(guid);
       if (!tenant) throw problem('unavailable');
@@ -135,6 +136,7 @@ export class ChangeStreams {
         databases.open(tenant).reads.read(statement, deadline),
       );
     };
+
     const streams = new Set<Stream>();
     const feed = new TenantFeed(
       read,
@@ -143,12 +145,14 @@ export class ChangeStreams {
       },
       ({ isHeld }) => void heldFeeds.note(guid, isHeld, read),
     );
+
     const unsubscribe = watch.subscribe(guid, () => feed.wake());
     const close = (): void => {
       unsubscribe();
       feed.stop();
       if (this.#followed.get(guid) === followed) this.#followed.delete(guid);
     };
+
     const followed: Followed = { feed, streams, close };
     this.#followed.set(guid, followed);
     return followed;

@@ -35,11 +35,13 @@ export interface FileImport {
  */
 export async function applyFile(file: FileImport): Promise<boolean> {
   const { transaction, order, resource, pieces, counts, requireRights } = file;
+
   try {
     let columns: Columns | undefined;
     const firstLines = new Map<string, number>();
     let batch: CsvRecord[] = [];
     let length = 0;
+
     const flush = async (): Promise<void> => {
       await requireRights();
       if (columns && batch.length > 0) {
@@ -48,6 +50,7 @@ export async function applyFile(file: FileImport): Promise<boolean> {
       batch = [];
       length = 0;
     };
+
     for await (const record of readCsv(pieces)) {
       if (!columns) {
         const read = readColumns(resource, record);
@@ -58,18 +61,22 @@ export async function applyFile(file: FileImport): Promise<boolean> {
         columns = read;
         continue;
       }
+
       counts.rows++;
       const key = keyOf(columns, record).toLowerCase();
       if (!firstLines.has(key)) firstLines.set(key, record.line);
+
       batch.push(record);
       length += record.cells.reduce((sum, cell) => sum + cell.length, record.cells.length);
       if (batch.length >= batchRows || length >= batchLength) await flush();
     }
+
     await flush();
     if (!columns) {
       counts.errors.push(fileError('required', 'the file has no header'));
       return false;
     }
+
     if (!(await fitsInto(file))) return false;
     await requireRights();
     return true;

@@ -53,6 +53,7 @@ interface Plan {
 export async function applyBatch(batch: Batch, records: readonly CsvRecord[]): Promise<void> {
   const { transaction, counts } = batch;
   await transaction.query(savepoint('savepoint batch'));
+
   let plan: Plan;
   try {
     plan = await planRows(batch, records);
@@ -67,13 +68,16 @@ export async function applyBatch(batch: Batch, records: readonly CsvRecord[]): P
     await transaction.query(savepoint('release savepoint batch'));
     const [first] = records;
     const errors = databaseErrors(error, batch.resource, first?.line ?? 0);
+
     if (records.length > 1) {
       const middle = Math.ceil(records.length / 2);
       await applyBatch(batch, records.slice(0, middle));
       return applyBatch(batch, records.slice(middle));
     }
+
     return refuse(counts, errors);
   }
+
   await transaction.query(savepoint('release savepoint batch'));
   counts.created += plan.inserts.length;
   counts.updated += plan.updates.length;
@@ -100,6 +104,7 @@ export function addErrors(counts: ImportCounts, errors: Iterable<ImportError>): 
 
 async function planRows(batch: Batch, records: readonly CsvRecord[]): Promise<Plan> {
   const { columns, resource, transaction } = batch;
+
   const plan: Plan = { inserts: [], updates: [], unchanged: 0, errors: [], refused: 0 };
   const stored = await findStored(
     transaction,
@@ -107,12 +112,14 @@ async function planRows(batch: Batch, records: readonly CsvRecord[]): Promise<Pl
     columns,
     records.map(record => keyOf(columns, record)),
   );
+
   let turnBeganAt = performance.now();
   for (const record of records) {
     if (performance.now() - turnBeganAt > maxTurnMs) {
       await setImmediate();
       turnBeganAt = performance.now();
     }
+
     try {
       requireCells(columns, record);
       await planRow(batch, record, stored, plan);
@@ -141,32 +148,38 @@ async function planRow(
 ): Promise<void> {
   const { columns, resource, order, transaction } = batch;
   const { create, validate } = resource;
+
   const body = bodyOf(columns, record.cells);
   const key = keyOf(columns, record);
   const isMarked = isMarkedAsDeleted(columns, record);
   const before =
     order.mode === 'upsert' || columns.keyField !== 'Id' ? stored.find(key) : undefined;
+
   if (!before) {
     if (order.mode === 'upsert' && columns.keyField === 'Id' && key !== '') {
       throw fieldProblem('Id', 'names no record', 'unknown_reference');
     }
+
     if (isMarked === true) {
       requireOnce(batch, record);
       plan.unchanged++; // there is no record to mark
       return;
     }
+
     const row = toRow(readFields(create, body));
     await validate?.(row, transaction.em, {});
     requireOnce(batch, record);
     plan.inserts.push(row);
     return;
   }
+
   // Also a row that is equal to a marked record: *Unchanged* would say that the record is
   // there.
   if (order.mode === 'create' || (before.isDeleted === true && isMarked !== true)) {
     requireOnce(batch, record);
     throw taken(columns, before);
   }
+
   const changed = await changedRow(batch, body, before, isMarked);
   requireOnce(batch, record);
   if (!changed) plan.unchanged++;

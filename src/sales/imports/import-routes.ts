@@ -99,12 +99,14 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
       problems: ['forbidden', 'validation_failed'],
       handler: async ({ query: order, readUpload, idempotencyKey }, context) => {
         const resource = requireWriter(order.resource, context);
+
         const report = await services.imports.run(context, {
           order,
           resource,
           readUpload,
           idempotencyKey,
         });
+
         return report as z.input<typeof view>;
       },
     }),

@@ -217,10 +217,13 @@ export const promotions = defineResource({
     if (startsAt && endsAt && timeOf(endsAt) <= timeOf(startsAt)) {
       throw fieldProblem('EndsAt', 'must be after StartsAt', 'out_of_range');
     }
+
     if (currencyId !== before.currencyId) await requireCurrency(currencyId, em);
+
     promotion.entityIds = [...new Set(promotion.entityIds)];
     const ids = promotion.entityIds;
     if (ids.length === 0) return;
+
     // The lock keeps the entities from being deleted before the promotion that refers to them
     // commits.
     const found = await em.execute(

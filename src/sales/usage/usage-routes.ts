@@ -74,8 +74,10 @@ export function usageRoutes({ control }: { control: ControlDatabase }): TenantRo
       response: z.array(view),
       handler: async ({ query: { from = null, to = null, by } }, context) => {
         requireScopeAll(context.caller);
+
         const select = preparedStatement(selectUsage, [context.tenant.id, by, from, to]);
         const rows = await controlReads(control, context).read(select);
+
         const entries = rows.map(row =>
           Object.entries(row).map(([name, value]) => [pascalCase(name), value]),
         );

@@ -61,19 +61,23 @@ export function progressOf(
     attempts: [],
   };
   let isCutOff = false;
+
   for (const [index, { messageId, type, body, position, message }] of items.entries()) {
     const result = results[index];
     isCutOff ||= !message && !result;
     if (!result || (!message && isCutOff)) continue;
+
     const times = { now: at, random: Math.random() };
     const { endpoint: state, disable, sent } = afterAttempt(progress.state, message, result, times);
     progress.state = state;
     progress.disable ??= disable;
+
     if (result.error === null) progress.succeededAt = at;
     progress.attempts.push({ messageId, type, at, ...result });
     if (message) progress.sent.push(message.id);
     if (position !== undefined && sent !== 'stay') progress.position = position;
     if (typeof sent === 'object') progress.queued.push({ messageId, body, ...sent });
   }
+
   return progress;
 }

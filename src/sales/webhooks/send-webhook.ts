@@ -87,31 +87,39 @@ export function createWebhookSender({
     const options = { keepAlive: true, timeout: idleMs, lookup };
     return { http: new http.Agent(options), https: new https.Agent({ ...options, ca }) };
   };
+
   const checked = agentsOf(lookupOf(resolve ?? resolvePublic, isPublicAddress));
   const unchecked = agentsOf(lookupOf(resolve ?? resolveTrusted, () => true));
+
   const request = async ({ url, headers, body }: WebhookRequest, signal: AbortSignal) => {
     if (refusedUrl(url, trusted) !== undefined) throw new RefusedAddressError();
+
     const target = new URL(url);
     const agents = isTrusted(target, trusted) ? unchecked : checked;
     const options = { method: 'POST', headers, signal };
+
     const sent =
       target.protocol === 'https:'
         ? https.request(target, { ...options, agent: agents.https })
         : http.request(target, { ...options, agent: agents.http });
     sent.on('error', () => {}); // also after the response, when nothing waits for it
+
     // After a 101, Node emits neither a response nor an error: only the signal ends the wait.
     const [response] = (await once(sent.end(body), 'response', { signal })) as [IncomingMessage];
     return { response, text: await readBeginning(response) };
   };
+
   return {
     async send(message, stopping) {
       const startedAt = performance.now();
       const timeout = AbortSignal.timeout(timeoutMs);
       const durationMs = (): number => Math.round(performance.now() - startedAt);
+
       try {
         const { response, text } = await request(message, AbortSignal.any([timeout, stopping]));
         const { statusCode: status = 0, headers } = response;
         const error = status >= 200 && status < 300 ? null : 'unsuccessful response';
+
         return {
           retryAfterMs: retryAfterMs(headers),
           status,
@@ -124,6 +132,7 @@ export function createWebhookSender({
         return failedSend(timeout.aborted ? 'timeout' : errorOf(error), durationMs());
       }
     },
+
     close: () => {
       for (const agents of [checked, unchecked]) {
         for (const agent of Object.values(agents)) agent.destroy();

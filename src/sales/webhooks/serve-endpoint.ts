@@ -182,15 +182,18 @@ async function sendAll(
 ): Promise<(SendResult | undefined)[]> {
   const { url, failures } = endpoint;
   const secrets = openSecrets(sealer, endpoint);
+
   const sendItem = async ({ messageId, body }: Item): Promise<SendResult | undefined> => {
     if (!secrets) return failedSend('secret');
     const request = () => ({ url, body, headers: signedHeaders(messageId, body, secrets, now()) });
     return send(isSlow || failures > 0, url, request);
   };
+
   const [messages, changes] = [
     items.filter(({ message }) => message),
     items.filter(({ message }) => !message),
   ];
+
   const inOrder = async (): Promise<(SendResult | undefined)[]> => {
     const results: (SendResult | undefined)[] = [];
     for (const each of changes) {
@@ -198,10 +201,12 @@ async function sendAll(
     }
     return results;
   };
+
   const [ofMessages, ofChanges] = await Promise.all([
     Promise.all(messages.map(sendItem)),
     inOrder(),
   ]);
+
   return [...ofMessages, ...ofChanges];
 }
 

@@ -77,9 +77,11 @@ export async function serveWebhooks(
   let written: string | undefined;
   let inserted = 0;
   let last: Cursor | undefined;
+
   const mayGoOn = (): boolean => services.mayGoOn() && failures.length === 0;
   const read = async (id?: number) =>
     (await services.read(selectEndpoints(services.now(), id))) as unknown as StoredEndpoint[];
+
   const serve = async (first: StoredEndpoint): Promise<void> => {
     try {
       for (let endpoint: StoredEndpoint | undefined = first; endpoint; ) {
@@ -96,12 +98,14 @@ export async function serveWebhooks(
       active.delete(first.id); // in the turn of the look at `late`, so that no wake is between them
     }
   };
+
   const begin = async (): Promise<void> => {
     nextDueAt = Number.POSITIVE_INFINITY;
     late = new Set(active.keys());
     const known = new Set(late); // what is read of them here is old when it arrives
     endpoints = await read();
     written ??= endpoints[0]?.written;
+
     for (const each of endpoints.filter(({ isEnabled }) => isEnabled)) {
       if (each.dueAt !== null && each.dueAt > services.now()) {
         nextDueAt = Math.min(nextDueAt, each.dueAt);
@@ -109,24 +113,29 @@ export async function serveWebhooks(
       if (!known.has(each.id)) active.set(each.id, serve(each));
     }
   };
+
   /** Waits until an endpoint is served, woken or due. */
   const next = async (): Promise<void> => {
     const waited = new AbortController();
     const { signal } = waited;
+
     const due = sleep(Math.min(nextDueAt - services.now(), maxWaitMs), undefined, { signal });
     await Promise.race([...active.values(), wakes.wait(), due]);
     waited.abort();
     await due.catch(() => {});
   };
+
   const before = feedCursor === null ? undefined : parseCursor(feedCursor);
   // also the change that was made on this connection
   const [place] = await services.read(countAndCheck(before));
   if (place?.isKept === false) await services.change(beginGaps);
+
   for (let isDue = true; isDue || active.size > 0; ) {
     if (isDue && mayGoOn()) await begin().catch(error => failures.push(error));
     if (active.size > 0) await next();
     isDue = wakes.take() || (active.size > 0 && mayGoOn() && nextDueAt <= services.now());
   }
+
   if (failures.length > 0) throw failures[0];
   return {
     endpoints,

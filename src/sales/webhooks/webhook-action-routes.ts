@@ -79,6 +79,7 @@ const replayed = z.object({
 /** Further actions on a webhook: see its attempts, and send, repeat or leave out messages. */
 export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
   const action = { ...webhookDocumentation, method: 'POST', takesIdempotencyKey: true } as const;
+
   return [
     defineRoute({
       ...webhookDocumentation,
@@ -92,11 +93,13 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         const condition = webhookCondition(params.id, context);
         const [webhook] = await context.read(webhookTable.select([condition]));
         if (!webhook) throw problem('not_found');
+
         const conditions: (Condition | undefined)[] = [
           ['webhook_id = ?', webhook.Id],
           ["attempted_at > now() - interval '30 days'"],
           after === undefined ? undefined : ['id < ?', after],
         ];
+
         return readList(
           list,
           { table: deliveryTable, conditions, reads: context },
@@ -104,6 +107,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         );
       },
     }),
+
     defineRoute({
       ...action,
       path: `${path}/test`,
@@ -114,12 +118,14 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         const at = services.now();
         const body = messageBody('webhook.test', new Date(at).toISOString(), {});
         const test = { messageId: `msg_${randomUUID()}`, body, failures: retryDelaysMs.length, at };
+
         const sent = await changeWebhook(services, context, input, async webhook =>
           insertMessage(requireEnabled(webhook).id, test),
         );
         return requireRoom(sent) as z.input<typeof message>;
       },
     }),
+
     defineRoute({
       ...action,
       path: `${path}/replay`,
@@ -138,12 +144,15 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         if ((MessageId === undefined) === (Since === undefined)) {
           throw fieldProblem('MessageId', 'is required, or Since instead', 'required');
         }
+
         const row = await changeWebhook(services, context, input, async (webhook, transaction) => {
           const { id, payload, userId, ...placed } = requireEnabled(webhook);
           const read = transaction.query.bind(transaction);
+
           if (MessageId === undefined) {
             return movePosition(id, await placeAt(read, placed, Since as Date));
           }
+
           const reader = await requireReader(services, context, userId);
           const body = changeBody(
             await findChange(read, placed, MessageId),
@@ -152,10 +161,12 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
           );
           return insertMessage(id, { messageId: MessageId, body, failures: 0, at: services.now() });
         });
+
         requireRoom(row);
         return { MessageId: MessageId ?? null };
       },
     }),
+
     defineRoute({
       ...action,
       path: `${path}/retry`,
@@ -174,6 +185,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
           if (Since) {
             await sendFailedAgain(services, context, { webhook, transaction, since: Since });
           }
+
           const { changes } = await readNext(
             transaction.query.bind(transaction),
             webhook,
@@ -184,6 +196,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         return row as z.input<typeof retried>;
       },
     }),
+
     defineRoute({
       ...action,
       path: `${path}/skip`,
@@ -199,6 +212,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         );
       },
     }),
+
     defineRoute({
       ...action,
       path: `${path}/rotate`,

@@ -67,6 +67,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
         );
       },
     }),
+
     defineRoute({
       ...webhookDocumentation,
       method: 'GET',
@@ -82,6 +83,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
         return webhook as View;
       },
     }),
+
     defineRoute({
       ...webhookDocumentation,
       method: 'POST',
@@ -100,9 +102,11 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
         const made = await changeWebhooks(services, context, (transaction, sealer) =>
           insertWebhook(transaction, row, sealer),
         );
+
         return { ...(made?.Webhook as View), Secret: made?.Secret as string };
       },
     }),
+
     defineRoute({
       ...webhookDocumentation,
       method: 'PUT',
@@ -126,6 +130,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
         )) as View;
       },
     }),
+
     defineRoute({
       ...webhookDocumentation,
       method: 'DELETE',

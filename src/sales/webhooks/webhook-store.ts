@@ -86,10 +86,12 @@ export const saveProgress = (
   now: number,
 ): Statement => {
   const { state, position, disable, succeededAt, sent, queued, attempts } = progress;
+
   // The audit trigger runs for these columns alone, and it alone needs the actor.
   const disabling = disable
     ? `, is_enabled = false, disabled_reason = '${disable}', told_at = ${toldAt}`
     : '';
+
   const statement = preparedStatement(
     `with moved as (
        update webhooks
@@ -123,6 +125,7 @@ export const saveProgress = (
       now,
     ],
   );
+
   return disable ? statement : { ...statement, withActor: () => statement };
 };
 

@@ -66,6 +66,7 @@ export function defineResource<
  */
 function createRoute(resource: ResourceDefinition): TenantRoute {
   const { name, path, key, access, table, view, create, example, scopedBy, validate } = resource;
+
   return defineRoute({
     ...documentation(resource),
     method: 'POST',
@@ -83,11 +84,13 @@ function createRoute(resource: ResourceDefinition): TenantRoute {
     handler: async ({ body }, context) => {
       // the scope Self refers to one of these records
       if (scopedBy) requireScopeAll(context.caller);
+
       const row = toRow(body);
       const validated: Prepare = async transaction => {
         await validate?.(row, transaction.em, {});
         return table.insert(row);
       };
+
       const [created] = await writeRecord(
         resource,
         context,
@@ -163,6 +166,7 @@ function patchRoute(resource: ResourceDefinition): TenantRoute {
 function deleteRoute(resource: ResourceDefinition): TenantRoute {
   const { name, recordPath, access, table, scopedBy, softDelete, onMissing, isReferenced } =
     resource;
+
   return defineRoute({
     ...documentation(resource),
     method: 'DELETE',
@@ -174,9 +178,11 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
     handler: async ({ params, precondition }, context) => {
       // the scope Self refers to one of these records
       if (scopedBy) requireScopeAll(context.caller);
+
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);
       const conditions = [condition, ...visibleTo(resource, context.caller)];
+
       await writeRecord(resource, context, async transaction => {
         const record = await lockRecord(resource, transaction, conditions, precondition);
         if (await isReferenced?.(Number(record.id), context)) throw problem('in_use');

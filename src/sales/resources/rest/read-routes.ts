@@ -15,6 +15,7 @@ import { documentation, type ResourceDefinition } from './resource-definition.ts
 export function listRoute(resource: ResourceDefinition): TenantRoute {
   const { name, path, access, table, view, orderBy, paged } = resource;
   const query = paged ? z.object({ limit: limit(), after: queryId() }) : includeDeleted(resource);
+
   return defineRoute({
     ...documentation(resource),
     method: 'GET',
@@ -30,6 +31,7 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
         const conditions = visibleTo(resource, context.caller, query);
         return readPage(list, { table, conditions, reads: context });
       }
+
       const page = query as { limit?: number; after?: number; includeDeleted?: boolean };
       const after: Condition | undefined =
         page.after === undefined ? undefined : ['id > ?', page.after];
@@ -38,6 +40,7 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
           orderBy,
           limit: page.limit,
         });
+
       return respondWith(resource, context, page.includeDeleted ? 'all' : 'list', select, rows => {
         if (rows.length === 0 && !paged) throw problem('not_found');
         return Representation.ofRows(rows);
