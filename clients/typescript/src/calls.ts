@@ -13,7 +13,7 @@ type PathOf<Verb extends Method> = {
 /** The operation of a path and a method, as api.ts describes it. */
 type Operation<Path extends keyof paths, Verb extends Method> = paths[Path][Lowercase<Verb>];
 
-/** What an object must have. */
+/** The keys that an object must have. */
 type RequiredKeys<T> = { [Key in keyof T]-?: object extends Pick<T, Key> ? never : Key }[keyof T];
 
 type Params<Op> = Op extends { parameters: infer Parameters }
@@ -32,7 +32,7 @@ type Body<Op> = Op extends { requestBody: object }
 
 type Read = 'json' | 'text' | 'stream';
 
-/** What a call sends, and how its response is read. */
+/** The input of a call, and the way to read its response. */
 type Options<Op> = Params<Op> &
   Body<Op> &
   Omit<RequestInit, 'method' | 'body' | 'headers'> & {

@@ -1,7 +1,7 @@
 import { attempt } from './token-store.ts';
 import type { SessionTokens } from './tokens.ts';
 
-/** What one tab sends to the others. */
+/** A message of one tab to the others. */
 export type TabMessage =
   /** The tokens that replace former ones; undefined: the session has ended. */
   | {
