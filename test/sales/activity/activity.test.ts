@@ -109,12 +109,14 @@ describe('activities', () => {
         EntityId: null,
         Screen: null,
       });
+
       const [user] = await controlSql<{ id: string }>(
         world,
         'select id from users where guid = ?',
         [guid],
       );
       expect(absent.UserId).to.equal(Number(user?.id));
+
       expect(await record({ UserId: 77, IPAddress: '10.1.2.3' })).to.include({
         UserId: 77,
         IPAddress: '10.1.2.3',
@@ -133,6 +135,7 @@ describe('activities', () => {
         RecordedBy: 78,
         recordedFrom: '10.1.2.4',
       });
+
       const [row] = await sql<object>(
         world.acme,
         'select recorded_by, recorded_from from activities where id = $1',
@@ -161,9 +164,11 @@ describe('activities', () => {
         screen: 's',
         ipAddress: '10.0.0.1',
       };
+
       const { body } = await admin.post(path, sent);
       expect(body).to.include({ ActivityCode: 5, UserId: 6, EntityId: 7 });
       expect(body).to.include({ Comment: 'c', Screen: 's', IPAddress: '10.0.0.1' });
+
       const twice = await admin.post(path, { ActivityCode: 1, IPAddress: 'a', ipAddress: 'b' });
       expectRefused(twice, 400, 'validation_failed', ['IPAddress']);
     });
@@ -189,6 +194,7 @@ describe('activities', () => {
             path,
             withField({ ActivityCode: 1 }, field, json),
           );
+
           expect(status, json).to.equal(201);
           expect(body[field], json).to.deep.equal(stored);
           expect((await admin.get(`${path}/${body.Id}`)).body).to.deep.equal(body);
@@ -371,6 +377,7 @@ describe('activities', () => {
           2 ** 60,
         ]) {
           const activity = await record({ [spelling]: sent }, self);
+
           expect(activity.EntityId, JSON.stringify(sent)).to.equal(own);
           expect((await admin.get(`${path}/${activity.Id}`)).body.EntityId).to.equal(own);
         }
@@ -417,13 +424,16 @@ describe('activities', () => {
       const ownActivity = await record({ EntityId: own });
       const otherActivity = await record({ EntityId: other });
       const unowned = await record({ EntityId: null });
+
       expect(await idsOf('?limit=1000', self))
         .to.include(ownActivity.Id)
         .and.not.include(otherActivity.Id)
         .and.not.include(unowned.Id);
+
       expect(await idsOf(`?entityId=${own}&limit=1`, self)).to.deep.equal([ownActivity.Id]);
       expect(await idsOf(`?entityId=${other}`, self)).to.deep.equal([]);
       expect((await self.get(`${path}/${ownActivity.Id}`)).body).to.deep.equal(ownActivity);
+
       for (const { Id } of [otherActivity, unowned]) {
         expectRefused(await self.get(`${path}/${Id}`), 404, 'not_found');
       }

@@ -34,11 +34,13 @@ describe('audit log', () => {
       Code: 'kg',
       Name: 'Kilogram',
     });
+
     const [entry] = await read('?limit=1');
     const me = (await admin.get('/api/v1/auth/me')).body;
     const [user] = await controlSql<{ id: string }>(world, 'select id from users where guid = ?', [
       me.userGuid,
     ]);
+
     expect(entry).to.deep.equal({
       Id: entry?.Id,
       CreatedAt: entry?.CreatedAt,
@@ -61,8 +63,10 @@ describe('audit log', () => {
     await sql(world.acme, `update order_statuses set weighting = 1 where name in ('a', 'b')`);
     await sql(world.acme, 'update order_statuses set weighting = 1 where weighting = 1');
     await sql(world.acme, 'delete from order_statuses');
+
     const entries = (await read('?resource=OrderStatus&limit=1000')).toReversed();
     const [a, b, c] = entries.slice(0, 3).map(({ Key }) => Key);
+
     expect(entries.slice(0, 5).map(({ Action, Key }) => [Action, Key])).to.deep.equal([
       ['create', a],
       ['create', b],
@@ -75,6 +79,7 @@ describe('audit log', () => {
       ['delete', b],
       ['delete', c],
     ]);
+
     for (const entry of entries) {
       expect(entry).to.include({ UserId: null, UserGuid: null, TraceId: null });
     }
@@ -129,6 +134,7 @@ describe('audit log', () => {
         CountryCode: String(a.Id),
         CountryName: 'Has the key of a currency',
       });
+
       const [{ UserId: user } = { UserId: 0 }] = await read(`?resource=Country&key=${a.Id}`);
       const list = async (query: string) =>
         (await read(query)).map(({ Action, Resource, Key }) => `${Action} ${Resource} ${Key}`);
@@ -138,6 +144,7 @@ describe('audit log', () => {
         `update Currency ${a.Id}`,
         `create Country ${a.Id}`,
       ];
+
       expect(await list('?resource=Currency&limit=3')).to.deep.equal([updateA, createB, createA]);
       expect(await list(`?resource=Currency&key=${a.Id}`)).to.deep.equal([updateA, createA]);
       expect(await list(`?userId=${user}`)).to.deep.equal([country, updateA, createB]);
@@ -145,6 +152,7 @@ describe('audit log', () => {
       expect(await list(`?userId=${user}&resource=Currency&key=${a.Id}&limit=5`)).to.deep.equal([
         updateA,
       ]);
+
       expect(await list('?resource=currency')).to.deep.equal([]);
       expect(
         await list(`?resource=Currency&key=${encodeURIComponent("' or '1'='1")}`),
@@ -161,6 +169,7 @@ describe('audit log', () => {
           ]);
         }
       }
+
       for (const name of ['resource', 'key']) {
         for (const value of ['', '%20', '%00', 'a%0Ab', 'x'.repeat(256)]) {
           expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [
@@ -168,6 +177,7 @@ describe('audit log', () => {
           ]);
         }
       }
+
       for (const name of ['limit', 'userId', 'resource', 'key']) {
         for (const query of [`${name}=1&${name}=1`, `${name}[]=1`, `${name}[$ne]=1`]) {
           expectRefused(await admin.get(`${path}?${query}`), 400, 'validation_failed', [name]);
@@ -187,6 +197,7 @@ describe('audit log', () => {
     const writer = await world.loginAs(world.acme, {
       permissions: ['full.manage', 'settings.write'],
     });
+
     expect((await reader.get(path)).status).to.equal(200);
     expectRefused(await writer.get(path), 403, 'forbidden');
     expectRefused(
@@ -194,6 +205,7 @@ describe('audit log', () => {
       401,
       'unauthorized',
     );
+
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
       expectRefused(await admin.send(method, path, {}), 405, 'method_not_allowed');
     }
@@ -243,6 +255,7 @@ describe('audit log', () => {
     const password = world.installation.secrets
       .open(rolePassword, owners.rolePassword(world.acme.guid))
       .toString();
+
     await sql(world.acme, `grant temporary on database "${world.acme.database}" to "${user}"`);
     try {
       await withConnection(
@@ -251,21 +264,25 @@ describe('audit log', () => {
           await client.query(
             'create temporary table audit_log (like public.audit_log including all)',
           );
+
           await client.query('begin');
           await client.query(`select set_config('app.actor', '{"traceId":"diverted"}', true)`);
           await client.query(
             `insert into units_of_measure (code, name) values ('temp', 'Temporary')`,
           );
           await client.query('commit');
+
           expect((await client.query('select from pg_temp.audit_log')).rowCount).to.equal(0);
         },
       );
     } finally {
       await sql(world.acme, `revoke temporary on database "${world.acme.database}" from "${user}"`);
     }
+
     expect(
       await sql(world.acme, `select from audit_log where trace_id = 'diverted'`),
     ).to.have.length(1);
+
     const open = `select proname from pg_proc where prosecdef and pronamespace = 'public'::regnamespace
        and not exists (select from unnest(proconfig) setting where setting ~ '^search_path=.*pg_temp$')`;
     expect(await sql(world.acme, open)).to.deep.equal([]);
@@ -291,12 +308,15 @@ describe('audit log', () => {
       { Name: 'Shop', EntityType: 'supplier' },
       { Code: 'NOK', Name: 'Krone' },
     ];
+
     const paths: string[] = [];
     for (const [index, place] of places.entries()) {
       paths.push(String((await admin.post(place, bodies[index])).headers.get('location')));
     }
+
     const before = await Promise.all(places.map(async place => (await admin.get(place)).body));
     const audited = await newestAudit(admin);
+
     await sql(
       world.acme,
       `create function fail() returns trigger language plpgsql as $$ begin raise exception 'secret reason'; end $$;
@@ -311,6 +331,7 @@ describe('audit log', () => {
         );
         const changed = await admin.put(place === '/api/v1/Countries' ? place : one, others[index]);
         const deleted = await admin.delete(one);
+
         for (const response of [created, changed, deleted]) {
           expectRefused(response, 500, 'internal_error');
           expect(JSON.stringify(response.body)).not.to.match(/secret|fail\b|audit|trigger|P0001/i);
@@ -319,6 +340,7 @@ describe('audit log', () => {
     } finally {
       await sql(world.acme, 'drop trigger fail on audit_log; drop function fail');
     }
+
     expect(
       await Promise.all(places.map(async place => (await admin.get(place)).body)),
     ).to.deep.equal(before);

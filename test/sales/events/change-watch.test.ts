@@ -19,13 +19,17 @@ describe('the watch of changes', () => {
     const databases = { open: () => expect.fail(), lastUsedOn: () => undefined };
     const options = { control, feed, announce, databases, directory, processId: randomUUID(), log };
     const watch = new ChangeWatch(options);
+
     let queries = 0;
     (await control.em.getConnection().getNativeClient()).on('acquire', () => queries++);
+
     const guids = [acme.guid, ...Array.from({ length: 99 }, () => randomUUID())];
     await new Promise<void>(resolve => {
       for (const guid of guids) watch.subscribe(guid, resolve);
     });
+
     expect(queries).to.equal(1);
+
     await watch.stop();
     await control.close();
   });

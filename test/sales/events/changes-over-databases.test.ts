@@ -57,15 +57,18 @@ describe('the feed of changes over databases', () => {
   it('a cursor and a stream continue over moves there and back, and lose and repeat nothing', async () => {
     const cursor = await now();
     const following = await follow(admin, '?include=record');
+
     await create('before');
     await tenant(['move', 'acme', '--to', 'second', '--pause', '60']);
     await create('there');
     await expectNames(cursor, ['before', 'there']);
+
     const between = await now();
     await tenant(['move', 'acme', '--back', '--pause', '60']);
     await create('back');
     await expectNames(cursor, ['before', 'there', 'back']);
     await expectNames(between, ['back']);
+
     const streamed: string[] = [];
     while (streamed.length < 3) streamed.push((await following.next())?.data?.Record?.Name);
     expect(streamed).to.deep.equal(['before', 'there', 'back']);

@@ -53,9 +53,11 @@ describe('the feed of changes', () => {
   it('each change is one item with resource, key, changed fields and path, and its cursor continues after it', async () => {
     const first = await now(admin);
     const me = (await admin.get('/api/v1/auth/me')).body;
+
     await admin.post('/api/v1/Countries', { CountryCode: 'NZ', CountryName: 'Zealand' });
     await admin.put('/api/v1/Countries', { CountryCode: 'NZ', CountryName: 'New Zealand' });
     await admin.delete('/api/v1/Countries/code/NZ');
+
     const { changes, next } = await readMany(admin, first, 3);
     const common = {
       Resource: 'Country',
@@ -63,6 +65,7 @@ describe('the feed of changes', () => {
       UserGuid: me.userGuid,
       Href: '/api/v1/Countries/code/NZ',
     };
+
     expect(
       changes.map(({ Id: _, At: __, ...rest }: SentChange & { At?: string }) => rest),
     ).to.deep.equal([
@@ -70,11 +73,13 @@ describe('the feed of changes', () => {
       { Type: 'country.updated', ...common, Action: 'update', Fields: ['CountryName'] },
       { Type: 'country.deleted', ...common, Action: 'delete', Fields: [] },
     ]);
+
     expect((await read(admin, next)).changes).to.deep.equal([]);
     expect(await typesAfter(admin, `after=${changes[0]?.Id}`)).to.deep.equal([
       'country.updated',
       'country.deleted',
     ]);
+
     const firstPage = await readMany(admin, `${first}limit=1`, 1);
     expect(firstPage.changes).to.deep.equal(changes.slice(0, 1));
     expect((await readMany(admin, firstPage.next, 1)).changes).to.deep.equal(changes.slice(1, 2));
@@ -121,11 +126,13 @@ describe('the feed of changes', () => {
         async Name => (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body,
       ),
     );
+
     const self = await world.loginAs(world.acme, {
       permissions: ['full.read'],
       scope: 'Self',
       entityId: own.Id,
     });
+
     const first = await now(self);
     for (const { Id } of [own, other]) {
       await admin.put(`/api/v1/Entities/${Id}`, { Name: `renamed ${Id}`, EntityType: 'customer' });
@@ -133,6 +140,7 @@ describe('the feed of changes', () => {
     }
     await admin.post('/api/v1/Activity', { ActivityCode: 1 });
     await admin.post('/api/v1/OrderStatuses', { Name: 'reference' });
+
     const { changes } = await readMany(self, first, 3);
     expect(
       changes.map(({ Type, Key }) => [Type, Type === 'entity.updated' ? Key : '']),
@@ -188,13 +196,17 @@ describe('the feed of changes', () => {
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     const { changes } = await read(reader, 'limit=1');
     const first = await now(reader, '&resource=Activity&limit=1000');
+
     const insert = `insert into activities (created_at, activity_code, recorded_by, recorded_from)
                     values (now() - interval '60 days', 1, 1, '')`;
     await sql(world.acme, `select set_config('app.actor', '{}', false); ${insert}`);
     const { next } = await readMany(reader, first, 1);
     await sql(world.acme, `select remove_old_activities(1, 1000000, now() - interval '30 days')`);
+
     const expired = await reader.get(`${path}?after=${changes[0]?.Id}`);
-    expect([expired.status, expired.body.code]).to.deep.equal([410, 'cursor_expired']);
+    expect(expired.status).to.equal(410);
+    expect(expired.body.code).to.equal('cursor_expired');
+
     expect((await read(reader, next)).changes, 'the cursor after the removed change').to.deep.equal(
       [],
     );

@@ -93,6 +93,7 @@ describe('codes', () => {
             'select code_key(a) = code_key(b) as same from unnest($1::text[], $2::text[]) with ordinality t (a, b, n) order by n',
             [pairs.map(([a]) => a), pairs.map(([, b]) => b)],
           );
+
           expect(rows.map(({ same }) => same)).to.deep.equal(
             pairs.map(([a, b]) => key(a) === key(b)),
           );

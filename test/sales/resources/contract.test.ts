@@ -204,15 +204,18 @@ describe('contract of the resources', () => {
       it(`a DELETE of ${name} returns 204 without a body, and the record no longer exists`, async () => {
         const record = await create();
         const response = await admin.delete(recordPath(record));
+
         expect(response.status).to.equal(204);
         expect(response.body).to.equal('');
         expect(response.headers.get('content-type')).to.equal(null);
+
         expectRefused(await admin.get(recordPath(record)), 404, 'not_found');
         expectRefused(await admin.delete(recordPath(record)), ...missingProblem);
         expectRefused(
           await replace(record, bodyFor(record, example.second(refs))),
           ...missingProblem,
         );
+
         const records = await admin.get(path);
         if (records.status === 200) {
           expect(records.body.map((each: Body) => each[key])).not.to.include(record[key]);
@@ -222,19 +225,23 @@ describe('contract of the resources', () => {
       it(`a request for ${name} with an impossible key gets the same problem as one for a missing record`, async () => {
         const audited = await newestAudit(admin);
         const before = await list();
+
         for (const id of byCode ? invalidCodes : invalidIds) {
           const url = byCode ? `${path}/code/${id}` : `${path}/${id}`;
           const body = byCode
             ? { ...example.second(refs), [key]: 'nowhere' }
             : example.second(refs);
+
           const responses = [
             await admin.get(url),
             await admin.put(byCode ? path : url, body),
             await admin.delete(url),
           ];
+
           const statuses = responses.map(({ status, body }) => [status, body.code]);
           expect(statuses, id).to.deep.equal([[404, 'not_found'], missingProblem, missingProblem]);
         }
+
         expect(await list()).to.deep.equal(before);
         expect(await newestAudit(admin)).to.equal(audited);
       });
@@ -242,6 +249,7 @@ describe('contract of the resources', () => {
       it(`a ${name} record cannot be read, changed or deleted by another tenant`, async () => {
         const record = await create();
         const foreign = recordPath(record);
+
         expectRefused(await globex.get(foreign), 404, 'not_found');
         expectRefused(
           await replace(
@@ -252,6 +260,7 @@ describe('contract of the resources', () => {
           ...missingProblem,
         );
         expectRefused(await globex.delete(foreign), ...missingProblem);
+
         expect(await read(record)).to.deep.equal(record);
       });
 
@@ -319,11 +328,14 @@ describe('contract of the resources', () => {
               value,
             ]),
           );
+
         const body = example.first(refs);
         const record = await create(camelCase(body));
         expect(record).to.deep.include(body);
+
         const changed = bodyFor(record, example.second(refs));
         expect((await replace(record, camelCase(changed))).body).to.deep.include(changed);
+
         const again = bodyFor(record, example.first(refs));
         expect((await replace(record, { ...again, ...camelCase(again) })).body).to.deep.include(
           again,
@@ -384,12 +396,14 @@ describe('contract of the resources', () => {
       for (const [field, { good, bad }] of Object.entries(fields)) {
         it(`${name}.${field} stores and returns every allowed value exactly`, async () => {
           const record = await create();
+
           for (const [json, stored] of good(refs)) {
             const created = await admin.post(path, withField(example.first(refs), field, json));
             expect(created.status, json).to.equal(201);
             expect(created.body[field], json).to.deep.equal(stored);
             expect((await read(created.body))[field], json).to.deep.equal(stored);
           }
+
           if (byCode && field === key) return; // PUT finds the record by this field
           for (const [json, stored] of good(refs)) {
             const changed = await replace(
@@ -427,6 +441,7 @@ describe('contract of the resources', () => {
       it(`reading ${name} requires ${requirement}`, async () => {
         const record = await create();
         const allowed = await userWith(...(example.read === 'user' ? [] : [example.read]));
+
         for (const url of [path, recordPath(record)]) {
           expect((await allowed.get(url)).status).to.equal(200);
           expectRefused(
@@ -434,6 +449,7 @@ describe('contract of the resources', () => {
             401,
             'unauthorized',
           );
+
           if (example.read === 'user') continue;
           const others = await userWith(
             ...permissions.filter(permission => permission !== example.read),
@@ -565,6 +581,7 @@ describe('contract of the resources', () => {
             ? await create({ ...example.first(refs), [unique]: `É-${record[unique]}` })
             : undefined;
           const audited = await newestAudit(admin);
+
           const taken = [record[unique], ` ${record[unique]} `];
           if (accented) {
             taken.push(
@@ -573,12 +590,14 @@ describe('contract of the resources', () => {
               `E\u0301-${record[unique]}`,
             );
           }
+
           for (const code of taken) {
             expectTaken(
               await admin.post(path, { ...example.second(refs), [unique]: code }),
               unique,
             );
           }
+
           expect(await newestAudit(admin)).to.equal(audited);
         });
 
@@ -647,6 +666,7 @@ describe('contract of the resources', () => {
             ...example.first(refs),
             [String(unique)]: `Straße-É ${name}`,
           });
+
           for (const code of [
             `Straße-É ${name}`,
             `straße-é ${name.toLowerCase()}`,
@@ -656,6 +676,7 @@ describe('contract of the resources', () => {
             expect(response.status).to.equal(200);
             expect(response.body).to.deep.equal(record);
           }
+
           for (const code of [`Strasse-É ${name}`, `Straße-É ${name}x`, 'Stra%', 'Straße_É']) {
             expectRefused(await getByCode(code), 404, 'not_found');
           }
@@ -663,6 +684,7 @@ describe('contract of the resources', () => {
 
         it(`a ${name} record is found, changed and deleted by its code alone, whatever characters the code has`, async () => {
           const others = await list();
+
           for (const code of awkwardCodes.filter(
             (_, index) => index % byCodes.length === byCodes.indexOf(name),
           )) {
@@ -671,15 +693,19 @@ describe('contract of the resources', () => {
               [String(unique)]: code,
             });
             expect(created.status, code).to.equal(201);
+
             expect((await getByCode(code)).body).to.deep.equal(created.body);
             expect((await admin.get(String(created.headers.get('location')))).body).to.deep.equal(
               created.body,
             );
+
             const changes = { ...example.second(refs), [String(unique)]: code };
             expect((await replace(created.body, changes)).body).to.deep.include(changes);
+
             expect((await admin.delete(recordPath(created.body))).status, code).to.equal(204);
             expectRefused(await getByCode(code), 404, 'not_found');
           }
+
           expect(await list()).to.deep.equal(others);
         });
 

@@ -49,10 +49,12 @@ describe('countries', () => {
       path,
       '{"CountryCode":"AA","CountryName":"Twice","CountryCode":"BB"}',
     );
+
     expect(status).to.equal(201);
     expect(body.CountryCode).to.equal('BB');
     expectRefused(await admin.get(`${path}/code/AA`), 404, 'not_found');
     expect((await auditOf(admin, 'Country', 'BB'))[0]?.After).to.deep.equal(body);
+
     expectRefused(
       await admin.post(path, '{"CountryCode":"CC","CountryName":"Twice","CountryCode":""}'),
       400,

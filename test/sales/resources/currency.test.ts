@@ -15,6 +15,7 @@ describe('currencies', () => {
       ]);
     }
     expectRefused(await admin.get(path), 404, 'not_found');
+
     expect(
       (await admin.post(path, { Code: 'EUR', Name: 'Euro', Symbol: '€' })).body,
     ).to.deep.include({
@@ -36,6 +37,7 @@ describe('currencies', () => {
       Name: 'Yen',
       DecimalPlaces: 0,
     });
+
     for (const DecimalPlaces of [0, 6]) {
       const response = await admin.put(`${path}/${currency.Id}`, {
         Code: 'JPY',
@@ -45,6 +47,7 @@ describe('currencies', () => {
       expect(response.status).to.equal(200);
       expect(response.body.DecimalPlaces).to.equal(DecimalPlaces);
     }
+
     for (const DecimalPlaces of [-1, 7]) {
       const response = await admin.put(`${path}/${currency.Id}`, {
         Code: 'JPY',

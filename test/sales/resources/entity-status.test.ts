@@ -50,6 +50,7 @@ describe('entity statuses', () => {
       EntityType: 'supplier',
     });
     expect(entity.body).to.include({ StatusId: 1, StatusTitle: 'Prospect' });
+
     const renamed = await admin.put(`${path}/1`, { Title: 'Newcomer' });
     expect(renamed.status).to.equal(200);
     expect(renamed.body.Title).to.equal('Newcomer');
@@ -57,6 +58,7 @@ describe('entity statuses', () => {
     expect((await admin.get(`/api/v1/Entities/${entity.body.Id}`)).body.StatusTitle).to.equal(
       'Newcomer',
     );
+
     await admin.put(`${path}/1`, { Title: 'Prospect' });
     await admin.delete(`/api/v1/Entities/${entity.body.Id}`);
   });
@@ -64,6 +66,7 @@ describe('entity statuses', () => {
   it('a PUT of an entity status changes only the fields that it sends', async () => {
     const { body: status } = await admin.post(path, { Title: 'Lead', Weighting: 5 });
     const url = `${path}/${status.Id}`;
+
     expect((await admin.put(url, { Title: 'Warm lead' })).body).to.deep.equal({
       ...status,
       Title: 'Warm lead',
@@ -73,6 +76,7 @@ describe('entity statuses', () => {
       Title: 'Warm lead',
       Weighting: 0,
     });
+
     expect((await admin.get(url)).body).to.deep.equal({
       ...status,
       Title: 'Warm lead',
@@ -91,6 +95,7 @@ describe('entity statuses', () => {
     const { body: status } = await admin.post(path, { Title: 'Lead', Weighting: 5 });
     const url = `${path}/${status.Id}`;
     const audited = await newestAudit(admin);
+
     for (const body of [undefined, '', {}, { TITLE: 'Other' }, { Id: 3 }]) {
       expectRefused(await admin.put(url, body), 400, 'validation_failed', ['Title', 'Weighting']);
     }
@@ -103,6 +108,7 @@ describe('entity statuses', () => {
       'validation_failed',
       ['Weighting'],
     );
+
     expect((await admin.get(url)).body).to.deep.equal(status);
     expect(await newestAudit(admin)).to.equal(audited);
   });

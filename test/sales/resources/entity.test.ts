@@ -86,11 +86,13 @@ describe('entities', () => {
           '1%00',
           '１',
         ];
+
         for (const value of values) {
           expectRefused(await globex.get(`${path}?${name}=${value}`), 400, 'validation_failed', [
             name,
           ]);
         }
+
         for (const query of [
           `${name}=1&${name}=1`,
           `${name}[]=1`,
@@ -177,6 +179,7 @@ describe('entities', () => {
     const currency = (await admin.post('/api/v1/Currency', { Code: 'OLD', Name: 'Old' })).body;
     const other = (await admin.post('/api/v1/Currency', { Code: 'OTH', Name: 'Other' })).body;
     await admin.post('/api/v1/Countries', { CountryCode: 'OLDLAND', CountryName: 'Old land' });
+
     const record = {
       Name: 'Keeper',
       EntityType: 'supplier',
@@ -184,12 +187,15 @@ describe('entities', () => {
       CountryCode: 'OLDLAND',
     };
     const { body } = await admin.post('/api/v1/Entities', record);
+
     await admin.delete(`/api/v1/Currency/${currency.Id}`);
     await admin.delete(`/api/v1/Currency/${other.Id}`);
     await admin.delete('/api/v1/Countries/code/OLDLAND');
+
     const renamed = await admin.put(`/api/v1/Entities/${body.Id}`, { ...record, Name: 'Renamed' });
     expect(renamed.status).to.equal(200);
     expect(renamed.body.Name).to.equal('Renamed');
+
     const refused = await admin.put(`/api/v1/Entities/${body.Id}`, {
       ...record,
       CurrencyId: other.Id,

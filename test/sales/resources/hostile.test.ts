@@ -117,12 +117,14 @@ describe('hostile input', () => {
     for (const { name } of resources) {
       const { path, fields, first } = examples[name] as Example;
       const wrong = fc.subarray(Object.keys(fields), { minLength: 1 });
+
       await fc.assert(
         fc.asyncProperty(wrong, async names => {
           const body = {
             ...first(refs),
             ...Object.fromEntries(names.map(field => [field, { not: 'this' }])),
           };
+
           expectRefused(await admin.post(path, body), 400, 'validation_failed', names);
         }),
         { seed, numRuns: 10 },
@@ -173,12 +175,14 @@ describe('hostile input', () => {
         ['Value', '/api/v1/SystemOptions', { SystemOptionTypeId: 1 }],
       ] as const;
       let stored = 0;
+
       for (const [third, [field, path, others]] of fields.entries()) {
         const values = naughtyStrings.filter((_, index) => index % 3 === third);
         stored += await storeAll(values, field, value =>
           admin.post(path, { ...others, [field]: value }),
         );
       }
+
       expect(stored).to.be.above(minStored);
     });
 
@@ -216,8 +220,10 @@ describe('hostile input', () => {
   describe('bodies', () => {
     it('a body that is not a JSON object is malformed_json, and the response repeats nothing of it', async () => {
       const before = (await admin.get('/api/v1/OrderStatuses')).body;
+
       for (const body of notJsonObjects) {
         const response = await admin.post('/api/v1/OrderStatuses', body);
+
         expect(response.status, String(body).slice(0, 80)).to.equal(400);
         expect(response.body.code, String(body).slice(0, 80)).to.equal('malformed_json');
         expect(response.body).to.have.all.keys(
@@ -229,6 +235,7 @@ describe('hostile input', () => {
           ...('detail' in response.body ? ['detail'] : []),
         );
       }
+
       expect((await admin.get('/api/v1/OrderStatuses')).body).to.deep.equal(before);
     });
 
@@ -250,6 +257,7 @@ describe('hostile input', () => {
         'validation_failed',
         ['Name'],
       );
+
       const lists = deepTwice
         .replaceAll('ame"', '')
         .replace('"N', '"EntityIds"')

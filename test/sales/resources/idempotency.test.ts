@@ -85,11 +85,13 @@ describe('Idempotency-Key', () => {
     const audited = await newestAudit(admin);
     const key = keyed();
     const clients = [admin, admin.at(other.url)];
+
     const responses = await Promise.all(
       Array.from({ length: 50 }, (_, i) =>
         (clients[i % 2] as Client).post(statuses, { Title: 'Many' }, key),
       ),
     );
+
     for (const response of responses) {
       expect(outcome(response)).to.deep.equal(outcome(responses[0] as ApiResponse));
     }
@@ -130,12 +132,14 @@ describe('Idempotency-Key', () => {
     const currency = { Code: 'ONE', Name: 'One' };
     const { body } = await admin.post('/api/v1/Currency', currency);
     const key = keyed();
+
     expectRefused(await admin.post('/api/v1/Currency', currency, key), 400, 'duplicate');
     expectRefused(
       await admin.post('/api/v1/Currency', { Code: 'ONE' }, key),
       400,
       'validation_failed',
     );
+
     await sql(world.acme, 'delete from currencies where id = $1', [body.Id]);
     const created = await admin.post('/api/v1/Currency', currency, key);
     expect(created.status).to.equal(201);
@@ -155,9 +159,11 @@ describe('Idempotency-Key', () => {
       await client.query('begin; lock table entity_statuses in exclusive mode');
       const first = admin.post(statuses, { Title: 'Slow' }, key);
       await eventually(async () => (await readLockWaiters(client)).length === 1);
+
       const second = await admin.post(statuses, { Title: 'Slow' }, key);
       expectRefused(second, 409, 'idempotency_in_progress');
       expect(Number(second.headers.get('retry-after'))).to.be.above(0);
+
       await client.query('commit');
       expect((await first).status).to.equal(201);
       expect(outcome(await admin.post(statuses, { Title: 'Slow' }, key))).to.deep.equal(
@@ -190,14 +196,17 @@ describe('Idempotency-Key', () => {
   it('a POST under /api/v1/auth refuses a key with 400, and does nothing', async () => {
     const { email, password } = world.acme.admin;
     const tenant = { 'X-Tenant': world.acme.guid };
+
     const refused = await world.anonymous.post(
       '/api/v1/auth/login',
       { email, password },
       { ...tenant, ...keyed() },
     );
+
     expect(refused.status).to.equal(400);
     expect(refused.body.code).to.equal('invalid_request');
     expect(refused.body.detail).to.include('Idempotency-Key');
+
     const client = await world.login(world.acme);
     expect((await client.post('/api/v1/auth/logout', undefined, keyed())).status).to.equal(400);
     expect((await client.get('/api/v1/auth/me')).status, 'not logged out').to.equal(200);
@@ -210,10 +219,12 @@ describe('Idempotency-Key', () => {
       world.acme,
       `update idempotency_keys set created_at = now() - interval '24 hours 1 second'`,
     );
+
     const again = await admin.post(statuses, { Title: 'Old' }, key);
     expect(again.status).to.equal(201);
     expect(replayed(again)).to.equal(null);
     expect(again.body.Id).to.be.above(first.body.Id);
+
     for (let i = 0; i < 5; i++) await admin.post(statuses, { Title: 'New' }, keyed());
     const expired = await sql(
       world.acme,
@@ -228,11 +239,13 @@ describe('Idempotency-Key', () => {
     expect(
       outcome(await admin.post(statuses, { Title: 'Quoted' }, keyed(`"${key}"`))),
     ).to.deep.equal(outcome(first));
+
     for (const valid of ['!', '~'.repeat(255), '"a\\"b"', `"${'x'.repeat(255)}"`]) {
       expect((await admin.post(statuses, { Title: 'Valid' }, keyed(valid))).status, valid).to.equal(
         201,
       );
     }
+
     for (const invalid of [
       '',
       'two words',

@@ -132,6 +132,7 @@ describe('exports of lists as CSV', () => {
         'é',
       ),
     });
+
     fc.assert(
       fc.property(fc.array(text, { minLength: 1, maxLength: 4 }), texts => {
         const [row] = parse(csvRow(texts));
@@ -213,15 +214,18 @@ describe('exports of lists as CSV', () => {
       scope: 'Self',
       entityId: 2,
     });
+
     expect((await rowsOf('/api/v1/Entities', self)).slice(1).map(([, name]) => name)).to.deep.equal(
       ['Two'],
     );
     expect(await rowsOf('/api/v1/Activity?filter[ActivityCode]=-7', self)).to.have.length(2);
     expect((await self.get('/api/v1/Users', csv)).status).to.equal(403);
+
     const other = await world.login(world.globex);
     expect(
       (await rowsOf('/api/v1/Currency', other)).slice(1).map(([, code]) => code),
     ).to.deep.equal(['GBP']);
+
     const text = (await admin.get('/api/v1/Currency?sort=Code', csv)).body as string;
     expect(text).to.include(',DKK,Krone,,2,').and.to.include(',EUR,Euro,"",2,');
   });
@@ -293,6 +297,7 @@ describe('exports of lists as CSV', () => {
       const reader = await open(admin);
       await reader.read();
       await reader.cancel();
+
       const lines = () =>
         world.logs.map(
           line => JSON.parse(line) as { status?: number; route?: string; event?: string },
@@ -300,10 +305,12 @@ describe('exports of lists as CSV', () => {
       await eventually(() =>
         lines().some(({ status, route }) => status === 499 && route === '/api/v1/Activity'),
       );
+
       const head = await admin.send('HEAD', '/api/v1/Activity', undefined, csv);
       expect(head.status).to.equal(200);
       expect(head.body).to.equal('');
       expect(head.headers.get('content-type')).to.equal('text/csv; charset=utf-8; header=present');
+
       expect(lines().filter(({ event }) => event === 'unanswered')).to.deep.equal([]);
     });
 
@@ -345,16 +352,19 @@ describe('exports of lists as CSV', () => {
     it('an export ends with a closed connection when the session is revoked, not as a complete file', async () => {
       const reader = await open(await world.login(world.acme));
       await reader.read();
+
       await sql(
         { ...world.acme, adminUrl: world.config.databaseUrl ?? '' },
         'update sessions set revoked_at = now()',
       );
+
       let error: unknown;
       try {
         while (!(await reader.read()).done) await new Promise(setImmediate);
       } catch (thrown) {
         error = thrown;
       }
+
       expect(error).to.be.instanceOf(Error);
     });
   });

@@ -192,8 +192,10 @@ describe('list pages beside a model in memory', () => {
           const expected = rows
             .filter(row => chosen.every(({ matches }) => matches(row)))
             .sort(compareRows(keys));
+
           const walked: number[] = [];
           for await (const page of walk(admin, keys, chosen, limit)) walked.push(...page);
+
           expect(walked).to.deep.equal(expected.map(({ id }) => id));
         },
       ),

@@ -83,6 +83,7 @@ describe('list parameters', () => {
       UnitsOfMeasure: { Code: 'QİLO', Name: 'x' },
       Entities: { Name: 'Qİlo', EntityType: 'customer' },
     };
+
     for (const [name, record] of Object.entries(records)) {
       const { headers } = await admin.post(`/api/v1/${name}`, record);
       for (const q of ['qi', 'QIL', 'Qİ', 'qİlo']) {
@@ -100,6 +101,7 @@ describe('list parameters', () => {
     for (const Weighting of [...bounds, ...bounds]) {
       await admin.post('/api/v1/OrderStatuses', { Name: 'x', Weighting });
     }
+
     const read: number[] = [];
     for (let path = '/api/v1/OrderStatuses?sort=Weighting&limit=1'; path; ) {
       const page = await admin.get(path);
@@ -107,6 +109,7 @@ describe('list parameters', () => {
       read.push(page.body[0].Weighting);
       path = next(page);
     }
+
     expect(read).to.deep.equal([bounds[0], bounds[0], bounds[1], bounds[1]]);
     for (const bound of bounds) {
       expect(
@@ -238,6 +241,7 @@ describe('list parameters', () => {
         expect(Object.values(body.errorCodes)).to.deep.equal([[{ code: 'ambiguous' }]]);
       }
     }
+
     expect((await admin.get(`${currencies}?other[]=1`)).status).to.equal(200);
   });
 

@@ -114,6 +114,7 @@ describe('Prefer: count=exact and include', () => {
     });
     expect(both.status).to.equal(200);
     expect(appliedTo(both)).to.equal('handling=strict, count=exact');
+
     expectRefused(await admin.get('/api/v1/Entities?include=user'), 400, 'validation_failed', [
       'include',
     ]);
@@ -126,6 +127,7 @@ describe('Prefer: count=exact and include', () => {
     expectRefused(await admin.get('/api/v1/Activity?include=etag'), 400, 'validation_failed', [
       'include',
     ]);
+
     expect((await admin.get('/api/v1/Entities/1?include=user')).status).to.equal(200);
     expect((await admin.get('/api/v1/Usage?include=user')).status).to.equal(200);
   });

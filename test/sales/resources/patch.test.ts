@@ -85,6 +85,7 @@ describe('PATCH', () => {
       it(`null in a PATCH of ${name} resets an optional field to its default, and is refused for a required one`, async () => {
         const { body: record } = await create();
         const audited = await newestAudit(admin);
+
         for (const field of changeable.filter(each => fields[each]?.required)) {
           expectRefused(
             await admin.patch(pathOf(record), { [field]: null }),
@@ -94,6 +95,7 @@ describe('PATCH', () => {
           );
         }
         expect(await newestAudit(admin)).to.equal(audited);
+
         for (const [field, value] of Object.entries(defaults)) {
           const reset = await admin.patch(pathOf(record), { [field]: null });
           expect(reset.status, field).to.equal(200);
@@ -177,6 +179,7 @@ describe('PATCH', () => {
       EndsAt: '2026-06-01T00:00:00.000Z',
     });
     const patch = (sent: Body) => admin.patch(`/api/v1/Promotions/${body.Id}`, sent);
+
     expectRefused(await patch({ EndsAt: '2026-04-30T00:00:00Z' }), 400, 'validation_failed', [
       'EndsAt',
     ]);

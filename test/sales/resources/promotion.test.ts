@@ -65,6 +65,7 @@ describe('promotions', () => {
         const before = (await admin.get(path)).body;
         const audited = await newestAudit(admin);
         const wrong = { ...percentage, ...body() };
+
         expectRefused(
           await admin.post(path, { PromoCode: 'WRONG', ...wrong }),
           400,
@@ -77,6 +78,7 @@ describe('promotions', () => {
           'validation_failed',
           [field],
         );
+
         expect((await admin.get(path)).body).to.deep.equal(before);
         expect(await newestAudit(admin)).to.equal(audited);
       });
@@ -138,10 +140,12 @@ describe('promotions', () => {
           EntityType: 'customer',
         });
         const body = { PromoCode: `RACE${round}`, ...percentage, EntityIds: [entity.Id] };
+
         const [created, deleted] = await Promise.all([
           admin.post(path, body),
           admin.delete(`/api/v1/Entities/${entity.Id}`),
         ]);
+
         expect([created.status, deleted.status]).to.be.deep.oneOf([
           [201, 400],
           [400, 204],

@@ -49,8 +49,10 @@ describe('If-Match', () => {
     it(`${name}: PUT and DELETE change the record that If-Match names, and no later version of it`, async () => {
       const created = await admin.post(path, example.first(refs));
       const first = { 'If-Match': tagOf(created) };
+
       const changed = await put(created.body, example.second(refs), first);
       expect(changed.status).to.equal(200);
+
       const audited = await newestAudit(admin);
       expectRefused(
         await put(created.body, example.first(refs), first),
@@ -60,6 +62,7 @@ describe('If-Match', () => {
       expectRefused(await admin.delete(pathOf(created.body), first), 412, 'precondition_failed');
       expect((await admin.get(pathOf(created.body))).body).to.deep.equal(changed.body);
       expect(await newestAudit(admin)).to.equal(audited);
+
       expect(
         (await admin.delete(pathOf(created.body), { 'If-Match': tagOf(changed) })).status,
       ).to.equal(204);
@@ -169,6 +172,7 @@ describe('If-Match', () => {
   it('of 10 concurrent changes with the same If-Match, exactly one is made', async () => {
     const created = await admin.post(statuses, { Title: 'Contested' });
     const audited = await newestAudit(admin);
+
     const responses = await Promise.all(
       Array.from({ length: 10 }, (_, i) =>
         admin.put(
@@ -178,6 +182,7 @@ describe('If-Match', () => {
         ),
       ),
     );
+
     expect(responses.map(({ status }) => status).sort()).to.deep.equal([
       200,
       ...Array(9).fill(412),
@@ -243,9 +248,11 @@ describe('strict handling', () => {
     expectRefused(refused, 400, 'validation_failed', ['Wieghting', 'extra', '__proto__x']);
     expect(refused.body.errorCodes.extra).to.deep.equal([{ code: 'unknown' }]);
     expect(refused.headers.get('preference-applied')).to.equal('handling=strict');
+
     const created = await admin.post(statuses, body);
     expect(created.status).to.equal(201);
     expect(created.headers.get('preference-applied')).to.equal(null);
+
     expectRefused(
       await admin.put(`${statuses}/${created.body.Id}`, body, strict),
       400,

@@ -78,11 +78,13 @@ describe('system options', () => {
       SystemOptionTypeId: 2,
       Value: 'moved to the end of the table',
     });
+
     const { body } = await globex.get(path);
     const order = body.map(({ SystemOptionTypeId, Id }: Record<string, number>) => [
       SystemOptionTypeId,
       Id,
     ]);
+
     expect(order).to.deep.equal([
       [1, 3],
       [1, 5],

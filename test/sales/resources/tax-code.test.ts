@@ -32,6 +32,7 @@ describe('tax codes', () => {
 
   it('a tax rate that cannot be stored exactly is refused', async () => {
     await setRate(19);
+
     for (const Rate of [
       -0.0001,
       100.0001,
@@ -44,6 +45,7 @@ describe('tax codes', () => {
     ]) {
       expectRefused(await setRate(Rate), 400, 'validation_failed', ['Rate']);
     }
+
     expect((await admin.get(`${path}/${id}`)).body.Rate).to.equal(19);
   });
 

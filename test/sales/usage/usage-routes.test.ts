@@ -101,6 +101,7 @@ describe('usage of a tenant over the API', () => {
   it('from and to are rounded down to the hour, so consecutive periods count no hour twice', async () => {
     const hours = async (from: string, to: string): Promise<string[]> =>
       (await read(clients.acme, `?from=${from}&to=${to}&by=hour`)).map(({ StartsAt }) => StartsAt);
+
     expect(await hours('2026-02-03T10:59:00Z', '2026-02-03T11:59:00Z')).to.deep.equal([
       '2026-02-03T10:00:00.000Z',
     ]);
@@ -111,6 +112,7 @@ describe('usage of a tenant over the API', () => {
       '2026-02-03T11:00:00.000Z',
       '2026-02-04T00:00:00.000Z',
     ]);
+
     expect(await hours('2026-02-04T00:00:00Z', '2026-02-03T00:00:00Z')).to.deep.equal([]);
   });
 
@@ -142,6 +144,7 @@ describe('usage of a tenant over the API', () => {
     const reader = await world.loginAs(world.acme, {
       permissions: ['users.read', 'full.read', 'reports.read'],
     });
+
     for (const client of [self, reader]) {
       const { status, body } = await client.get(path);
       expect(status).to.equal(403);

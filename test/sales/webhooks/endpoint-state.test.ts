@@ -19,6 +19,7 @@ describe('the state of an endpoint', () => {
     let now = 1_000_000;
     const startedAt = now;
     const waits: number[] = [];
+
     for (;;) {
       const step = afterAttempt(state, change, failure, { now, random: 0 });
       expect(step.sent).to.equal('stay');
@@ -27,6 +28,7 @@ describe('the state of an endpoint', () => {
       waits.push(state.nextAttemptAt! - now);
       now = state.nextAttemptAt!;
     }
+
     expect(waits.slice(0, retryDelaysMs.length)).to.deep.equal([
       5_000,
       300_000,
@@ -39,6 +41,7 @@ describe('the state of an endpoint', () => {
       24 * hour,
     ]);
     expect(waits.slice(retryDelaysMs.length)).to.deep.equal([24 * hour, 24 * hour]);
+
     expect(now - startedAt)
       .to.be.at.least(maxFailingMs)
       .and.below(maxFailingMs + 24 * hour);
@@ -86,13 +89,16 @@ describe('the state of an endpoint', () => {
 
   it('whatever receivers do, an endpoint passes a change only after a success, and each wait is at most a tenth longer', () => {
     const outcomes = fc.array(fc.constantFrom(success, failure), { maxLength: 40 });
+
     fc.assert(
       fc.property(outcomes, fc.double({ min: 0, max: 1, noNaN: true }), (results, random) => {
         let state = fresh;
         let now = 0;
+
         for (const outcome of results) {
           const step = afterAttempt(state, change, outcome, { now, random });
           expect(step.sent).to.equal(outcome === success ? 'done' : 'stay');
+
           state = step.endpoint;
           if (outcome === success) {
             expect(state).to.deep.equal(fresh);

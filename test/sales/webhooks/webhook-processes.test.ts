@@ -34,6 +34,7 @@ describe('webhooks of several processes', () => {
       [world.acme, '/acme'],
       [world.globex, '/globex'],
     ];
+
     const clients = await Promise.all(
       tenants.map(async ([tenant, path]): Promise<Client> => {
         const client = await world.login(tenant);
@@ -42,6 +43,7 @@ describe('webhooks of several processes', () => {
         return client;
       }),
     );
+
     for (let count = 0; count < changes; count++) {
       if (count === changes / 2) killed.process.kill('SIGKILL');
       for (const client of clients) {
@@ -50,6 +52,7 @@ describe('webhooks of several processes', () => {
         ).to.equal(201);
       }
     }
+
     for (const [tenant, path] of tenants) {
       const rows = await sql<{ id: number }>(
         tenant,
@@ -59,6 +62,7 @@ describe('webhooks of several processes', () => {
       await eventually(() => firstTime(path).length === changes);
       expect(firstTime(path)).to.deep.equal(rows.map(({ id }) => String(id)));
     }
+
     const seen = receiver.messages.map(({ path, id, body }) => `${path} ${body.data.Key} ${id}`);
     expect(new Set(seen).size).to.equal(2 * changes);
   });
@@ -72,14 +76,17 @@ describe('webhooks of several processes', () => {
     const polled = () =>
       rows(`select polled as written from webhook_tenants w join tenants t on t.id = tenant_id
              where database_name = ? and due_at is null and leased_until <= now()`);
+
     const webhook = { Url: receiver.url('/counted'), Resources: ['OrderStatus'] };
     const { Id } = (await client.post('/api/v1/Webhooks', webhook)).body;
     await eventually(polled);
+
     expect((await client.post('/api/v1/OrderStatuses', { Name: 'Counted' })).status).to.equal(201);
     await eventually(() => receiver.at('/counted').length === 1);
     expect(await eventually(polled)).to.equal(
       await rows(`select ${writtenSql} as written from pg_database where datname = ?`),
     );
+
     await client.delete(`/api/v1/Webhooks/${Id}`);
   });
 });

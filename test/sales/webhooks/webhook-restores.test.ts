@@ -60,31 +60,40 @@ describe('webhooks of restored data and copies', () => {
       async () =>
         (await admin.get(`/api/v1/Webhooks/${webhooks[0].Id}/Deliveries`)).body.length > 0,
     );
+
     await tenant('backup', 'init');
     await tenant('backup', 'run', '--all');
     const archivedAt = new Date().toISOString();
+
     await addCurrency('CHF');
     const before = await now();
+
     await tenant('restore', 'acme', '--archive', 'latest');
     await tenant('restore', 'swap', 'acme', '--yes');
+
     const [gap] = await eventually(() => gaps().length > 0 && gaps());
     verify(secret, gap!);
     const { From, To } = gap!.body.data as { From: string; To: string };
     expect(From < archivedAt && archivedAt < To, `${From} ${archivedAt} ${To}`).to.equal(true);
+
     expect(await codeAfter(before)).to.equal('cursor_expired');
     const restored = await now();
     await addCurrency('NOK');
     await expectCurrencies(restored, ['NOK']);
+
     const history = (await admin.get('/api/v1/Changes?limit=1000')).body;
     await expectCurrencies(history.at(-2).Id, ['NOK']);
     expect(received().filter(code => code === 'EUR')).to.have.length(1);
+
     let failures = 0;
     receiver.respond('/hook', response => response.writeHead(failures++ === 0 ? 500 : 204).end());
     await tenant('restore', 'back', 'acme', '--yes');
     await eventually(() => failures > 0);
+
     for (const cursor of [restored, before]) {
       expect(await codeAfter(cursor)).to.equal('cursor_expired');
     }
+
     await addCurrency('SEK');
     expect(gaps().map(({ id }) => id)).to.have.length(3);
     const types = receiver.at('/hook').map(({ body }) => body.type);
@@ -99,6 +108,7 @@ describe('webhooks of restored data and copies', () => {
   it('a clone sends nothing: it is isolated, and its endpoints need a new secret', async () => {
     await tenant('clone', 'acme', 'acme-copy');
     const before = receiver.messages.length;
+
     const [clone] = await controlSql<{ guid: string }>(
       world,
       `select guid from tenants where slug = 'acme-copy'`,
@@ -107,9 +117,11 @@ describe('webhooks of restored data and copies', () => {
     expect((await client.post('/api/v1/Currency', { Code: 'JPY', Name: 'Yen' })).status).to.equal(
       201,
     );
+
     const { body: copied } = await client.get('/api/v1/Webhooks');
     expect(copied).to.have.length(1);
     expect((await client.post(`/api/v1/Webhooks/${copied[0].Id}/test`)).status).to.equal(202);
+
     await addCurrency('USD');
     expect(
       receiver.messages
@@ -126,14 +138,17 @@ describe('webhooks of restored data and copies', () => {
       world.environment,
     );
     expect(code, stderr).to.equal(0);
+
     admin = await eventually(() => world.login(world.acme));
     const [{ Id }] = (await admin.get('/api/v1/Webhooks')).body;
     expect((await admin.post('/api/v1/Currency', { Code: 'PLN', Name: 'Zloty' })).status).to.equal(
       201,
     );
+
     const lastError = async () =>
       (await admin.get(`/api/v1/Webhooks/${Id}/Deliveries`)).body[0]?.Error;
     await eventually(async () => (await lastError()) === 'secret');
+
     const rotated = await admin.post(`/api/v1/Webhooks/${Id}/rotate`);
     world.clock.offsetSeconds += 6;
     await eventually(() => received().includes('PLN'));

@@ -39,18 +39,22 @@ describe('webhooks', () => {
   it('a change is sent once, signed as Standard Webhooks specifies, to the endpoints of its tenant only', async () => {
     const { Id, Secret } = await createWebhook('/signed');
     expect(Secret).to.match(/^whsec_/);
+
     const globex = await world.login(world.globex);
     await createStatus(globex);
     const key = await createStatus();
+
     const [message] = await eventually(
       () => receiver.at('/signed').length > 0 && receiver.at('/signed'),
     );
     verify(Secret, message!);
     expect(() => verify('whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA', message!)).to.throw();
+
     expect(message!.body).to.deep.include({ type: 'order_status.created' });
     expect(message!.body.data).to.include({ Resource: 'OrderStatus', Key: key, Action: 'create' });
     const names = ['Id', 'Type', 'Resource', 'Key', 'Action', 'At', 'UserGuid', 'Fields', 'Href'];
     expect(Object.keys(message!.body.data)).to.deep.equal(names);
+
     const deliveries = await eventually(async () => {
       const { body } = await admin.get(`${path}/${Id}/Deliveries`);
       return body.length > 0 && body;
@@ -62,6 +66,7 @@ describe('webhooks', () => {
       Status: 204,
       Error: null,
     });
+
     expect(keys('/signed')).to.deep.equal([key]);
   });
 
@@ -92,6 +97,7 @@ describe('webhooks', () => {
     const body = { Url: receiver.url('/secret') };
     const { Id, Secret } = (await admin.post(path, body, key)).body;
     expect((await admin.post(path, body, key)).body.Secret).to.equal(Secret);
+
     const texts = [
       (await admin.get(`${path}/${Id}`)).body,
       (await admin.get(path)).body,
@@ -99,6 +105,7 @@ describe('webhooks', () => {
       await sql(world.acme, 'select user_id, key, rows from idempotency_keys'),
       await sql(world.acme, 'select * from audit_log'),
     ].map(value => JSON.stringify(value));
+
     const [stored] = await sql<{ secret: Buffer }>(
       world.acme,
       'select secret from webhook_secrets where webhook_id = $1',
@@ -106,6 +113,7 @@ describe('webhooks', () => {
     );
     const sealed = stored!.secret;
     expect(sealed.includes(Buffer.from(Secret))).to.equal(false);
+
     for (const text of [...texts, world.logs.join('')]) {
       expect(text).not.to.include(Secret.slice('whsec_'.length));
     }
@@ -114,6 +122,7 @@ describe('webhooks', () => {
         expect(text).not.to.include(sealed.toString(form));
       }
     }
+
     expect(texts[4]).to.include('"resource":"Webhook"');
   });
 
@@ -128,15 +137,19 @@ describe('webhooks', () => {
       ...['test', 'skip', 'rotate'].map(action => client.post(`${path}/${Id}/${action}`)),
       client.post(`${path}/${Id}/replay`, { Since: '2026-01-01T00:00:00Z' }),
     ];
+
     for (const { status } of await Promise.all(calls(globex))) expect(status).to.equal(404);
+
     const reader = await world.loginAs(world.acme, { permissions: ['settings.read'] });
     for (const { status } of await Promise.all(calls(reader))) expect(status).to.equal(403);
+
     const own = await world.loginAs(world.acme, {
       permissions: ['settings.write'],
       scope: 'Self',
       entityId: null,
     });
     for (const { status } of await Promise.all(calls(own))) expect(status).to.equal(403);
+
     const blind = await world.loginAs(world.acme, { permissions: ['settings.write'] });
     const activity = await blind.post(path, {
       Url: receiver.url('/blind'),
@@ -167,11 +180,10 @@ describe('webhooks', () => {
       'x',
     ]) {
       const { status, body } = await admin.post(path, { Url });
-      expect([status, body.code, Object.keys(body.errors)]).to.deep.equal([
-        400,
-        'validation_failed',
-        ['Url'],
-      ]);
+
+      expect(status, Url).to.equal(400);
+      expect(body.code, Url).to.equal('validation_failed');
+      expect(Object.keys(body.errors), Url).to.deep.equal(['Url']);
     }
   });
 
@@ -181,19 +193,24 @@ describe('webhooks', () => {
       '/down',
       response => void response.writeHead(isDown ? 500 : 204).end(isDown ? 'sorry' : ''),
     );
+
     const { Id } = await createWebhook('/down', { Resources: ['OrderStatus'] });
     const created = [await createStatus(), await createStatus()];
+
     const failing = await eventually(async () => {
       const { body } = await admin.get(`${path}/${Id}`);
       return body.NextAttemptAt !== null && body;
     });
+
     expect(failing.FailingSince).to.be.a('string');
     expect(keys('/down')).to.deep.equal([created[0]]);
     const [attempt] = (await admin.get(`${path}/${Id}/Deliveries`)).body;
     expect(attempt).to.include({ Status: 500, Error: 'unsuccessful response', Response: 'sorry' });
+
     isDown = false;
     world.clock.offsetSeconds += 6;
     await eventually(() => receiver.at('/down').length === 3);
+
     expect(keys('/down')).to.deep.equal([created[0], created[0], created[1]]);
     expect(receiver.at('/down')[0]!.id).to.equal(receiver.at('/down')[1]!.id);
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.FailingSince === null);
@@ -204,19 +221,26 @@ describe('webhooks', () => {
       const isPoison = String(body.data.Key) === poison;
       response.writeHead(isPoison ? 500 : 204).end();
     });
+
     const { Id } = await createWebhook('/skip', { Resources: ['OrderStatus'] });
     const poison = await createStatus();
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
     const next = await createStatus();
+
     expect((await admin.post(`${path}/${Id}/skip`)).status).to.equal(204);
     await eventually(() => keys('/skip').includes(next));
+
     const sent = receiver.at('/skip').find(({ body }) => body.data.Key === next)!;
     receiver.respond('/skip', response => void response.writeHead(204).end());
     const replayed = await admin.post(`${path}/${Id}/replay`, { MessageId: sent.id });
-    expect([replayed.status, replayed.body]).to.deep.equal([202, { MessageId: sent.id }]);
+    expect(replayed.status).to.equal(202);
+    expect(replayed.body).to.deep.equal({ MessageId: sent.id });
     await eventually(() => receiver.at('/skip').filter(({ id }) => id === sent.id).length === 2);
+
     const unknown = await admin.post(`${path}/${Id}/replay`, { MessageId: 'evt_0-1-1-1' });
-    expect([unknown.status, unknown.body.code]).to.deep.equal([400, 'unknown_record']);
+    expect(unknown.status).to.equal(400);
+    expect(unknown.body.code).to.equal('unknown_record');
+
     const Since = new Date(Date.now() - 3_600_000).toISOString();
     expect((await admin.post(`${path}/${Id}/replay`, { Since })).status).to.equal(202);
     await eventually(
@@ -289,19 +313,24 @@ describe('webhooks', () => {
     const { Id, Secret } = await createWebhook('/rotated');
     const rotated = await admin.post(`${path}/${Id}/rotate`);
     expect(rotated.status).to.equal(200);
+
     const { status, body } = await admin.post(`${path}/${Id}/test`);
     expect(status).to.equal(202);
+
     const [message] = await eventually(
       () => receiver.at('/rotated').length > 0 && receiver.at('/rotated'),
     );
-    expect([message!.id, message!.body.type]).to.deep.equal([body.MessageId, 'webhook.test']);
+    expect(message!.id).to.equal(body.MessageId);
+    expect(message!.body.type).to.equal('webhook.test');
     verify(Secret, message!);
     verify(rotated.body.Secret, message!);
+
     await sql(
       world.acme,
       `update webhook_secrets set previous_until = now() where webhook_id = $1`,
       [Id],
     );
+
     await admin.post(`${path}/${Id}/test`);
     await eventually(() => receiver.at('/rotated').length === 2);
     const later = receiver.at('/rotated')[1]!;
@@ -317,6 +346,7 @@ describe('webhooks', () => {
        select $1, 'old', 'webhook.test', 1 from generate_series(1, 10500)`,
       [Id],
     );
+
     const counts = () =>
       sql<{ all: number; sent: number }>(
         world.acme,
@@ -324,16 +354,19 @@ describe('webhooks', () => {
            from webhook_deliveries where webhook_id = $1`,
         [Id],
       );
+
     for (let count = 0; count < 21; count++) {
       await createStatus();
-      // so that each is a batch of its own
+      // Waits for each change, so that it is sent in a batch of its own.
       await eventually(() => receiver.at('/log').length > count);
     }
+
     const [{ all }] = await eventually(async () => {
       const [row] = await counts();
       return row?.sent === 21 && ([row] as const);
     });
     expect(all).to.be.within(9_000, 10_000);
+
     await admin.delete(`${path}/${Id}`);
   });
 
@@ -341,20 +374,24 @@ describe('webhooks', () => {
     receiver.respond('/gone', response => void response.writeHead(410).end());
     const { Id } = await createWebhook('/gone', { Resources: ['OrderStatus'] });
     const key = await createStatus();
+
     const disabled = await eventually(async () => {
       const { body } = await admin.get(`${path}/${Id}`);
       return !body.IsEnabled && body;
     });
     expect(disabled.DisabledReason).to.equal('gone');
     expect((await admin.post(`${path}/${Id}/test`)).status).to.equal(400);
+
     receiver.respond('/gone', response => void response.writeHead(204).end());
     const enabled = await admin.put(`${path}/${Id}`, {
       Url: receiver.url('/gone'),
       Resources: ['OrderStatus'],
     });
     expect(enabled.body).to.include({ IsEnabled: true, DisabledReason: null });
+
     await eventually(() => keys('/gone').length === 2);
     expect(keys('/gone')).to.deep.equal([key, key]);
+
     expect((await admin.delete(`${path}/${Id}`)).status).to.equal(204);
     expect((await admin.get(`${path}/${Id}`)).status).to.equal(404);
   });
@@ -448,6 +485,7 @@ describe('webhooks', () => {
     const { Id } = await createWebhook('/hour', { Resources: ['OrderStatus'] });
     const created: string[] = [];
     const begunAt = world.clock.offsetSeconds;
+
     for (const [failures, waitSeconds] of [5, 5 * 60, 30 * 60, 2 * 3_600].entries()) {
       created.push(await createStatus()); // also lets the endpoint be looked at before its time
       const { body } = await eventually(async () => {
@@ -457,19 +495,23 @@ describe('webhooks', () => {
       expect(body.map(({ Status }: { Status: number }) => Status)).to.deep.equal(
         body.map(() => 500),
       );
+
       const { NextAttemptAt } = (await admin.get(`${path}/${Id}`)).body;
       const waitMs = Date.parse(NextAttemptAt) - Date.parse(body[0].AttemptedAt);
       expect(waitMs / 1_000, `wait ${failures + 1}`).to.be.within(
         waitSeconds - 0.01,
         waitSeconds * 1.1 + 0.01,
       );
+
       isDown = world.clock.offsetSeconds - begunAt < 30 * 60;
       world.clock.offsetSeconds += waitMs / 1_000;
       admin = await world.login(world.acme); // its token may have expired
       // The queue has the clock of the control database.
       await controlSql(world, 'update webhook_tenants set due_at = now(), wakes = wakes + 1');
     }
+
     await eventually(() => keys('/hour').includes(created.at(-1)));
+
     const [first, ...others] = created;
     expect(keys('/hour')).to.deep.equal([first, first, first, first, first, ...others]);
     expect(new Set(receiver.at('/hour').map(({ id }) => id)).size).to.equal(created.length);
@@ -481,6 +523,7 @@ describe('webhooks', () => {
     const { Id } = await createWebhook('/dead', { Resources: ['OrderStatus'] });
     await createStatus();
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
+
     world.clock.offsetSeconds += 5 * 86_400 + 60;
     const late = await eventually(async () => {
       const [row] = await sql<{ reason: string | null }>(
@@ -491,6 +534,7 @@ describe('webhooks', () => {
       return row?.reason;
     });
     expect(late).to.equal('failing');
+
     await eventually(() => world.logs.some(line => line.includes('mail_written')));
     admin = await world.login(world.acme); // its token has expired
   });
@@ -503,10 +547,12 @@ describe('webhooks', () => {
       return (await controlSql(world, text, [world.acme.id])).length > 0;
     };
     await eventually(isServed);
+
     const set = (isolated: boolean) =>
       controlSql(world, 'update tenants set isolated = ? where id = ?', [isolated, world.acme.id]);
     await set(true);
     const key = await createStatus(await world.login(world.acme));
+
     const row = () =>
       controlSql<{ due: boolean }>(
         world,
@@ -515,6 +561,7 @@ describe('webhooks', () => {
       );
     await eventually(async () => (await row())[0]?.due);
     expect(receiver.at('/isolated')).to.deep.equal([]);
+
     await set(false);
     await eventually(() => receiver.at('/isolated').length === 1);
     expect(keys('/isolated')).to.deep.equal([key]);
@@ -525,6 +572,7 @@ describe('webhooks', () => {
       Resources: ['Activity', 'OrderStatus'],
       Payload: 'record',
     });
+
     await createStatus();
     const { status } = await admin.post('/api/v1/Activity', {
       ActivityCode: 7,
@@ -532,10 +580,12 @@ describe('webhooks', () => {
     });
     expect(status).to.equal(201);
     await eventually(() => receiver.at('/private').length === 2);
+
     receiver.respond('/private', response => void response.writeHead(500).end());
     for (const { id } of receiver.at('/private')) {
       expect((await admin.post(`${path}/${Id}/replay`, { MessageId: id })).status).to.equal(202);
     }
+
     const waiting = async (): Promise<string[]> => {
       const rows = await sql<{ body: string }>(
         world.acme,
@@ -545,16 +595,19 @@ describe('webhooks', () => {
       return rows.map(({ body }) => JSON.parse(body).data.Resource).sort();
     };
     await eventually(async () => (await waiting()).join() === 'Activity,OrderStatus');
+
     const other = await world.loginAs(world.acme, {
       permissions: ['settings.write', 'settings.read', 'orders.read'],
     });
     expect((await other.get('/api/v1/Activity')).status).to.equal(403);
+
     const changed = await other.put(`${path}/${Id}`, {
       Url: receiver.url('/theirs'),
       Resources: ['OrderStatus'],
       Payload: 'record',
       IsEnabled: false,
     });
+
     expect(changed.status, JSON.stringify(changed.body)).to.equal(200);
     expect(await waiting()).to.deep.equal(['OrderStatus']);
     await admin.delete(`${path}/${Id}`);
@@ -606,12 +659,15 @@ describe('webhooks', () => {
     receiver.respond('/gap', (response, { body }) => {
       response.writeHead(body.type === 'webhook.gap' ? 500 : 204).end();
     });
+
     const { Id } = await createWebhook('/gap', { Resources: ['OrderStatus'] });
     await sql(
       world.acme,
       'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1',
     );
+
     const key = await createStatus();
+
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
     expect((await admin.post(`${path}/${Id}/skip`)).status).to.equal(204);
     await eventually(() => keys('/gap').includes(key));
@@ -627,6 +683,7 @@ describe('webhooks', () => {
     const others = await Promise.all(
       Array.from({ length: 8 }, (_, number) => world.provision(`slow${number}`)),
     );
+
     const locks = await Promise.all(
       others.map(async tenant => {
         const client = await world.login(tenant);
@@ -638,6 +695,7 @@ describe('webhooks', () => {
         return lock;
       }),
     );
+
     const waiting = () =>
       withConnection(postgresUrl(), async client => {
         const { rows } = await client.query<{ count: number }>(
@@ -647,14 +705,17 @@ describe('webhooks', () => {
         );
         return rows[0]!.count;
       });
+
     try {
       await eventually(async () => (await waiting()) === others.length);
       const key = await createStatus();
+
       await eventually(() => keys('/prompt').includes(key));
       expect(await waiting()).to.equal(others.length);
     } finally {
       await Promise.all(locks.map(lock => lock.end()));
     }
+
     await eventually(() => receiver.at('/slow').length === others.length);
     await admin.delete(`${path}/${Id}`);
   });
