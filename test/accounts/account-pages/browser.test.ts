@@ -21,17 +21,23 @@ describe('account pages', () => {
           Role: 'Member',
           Scope: 'All',
         };
+
         expect((await admin.post('/api/v1/Users', body)).status).to.equal(201);
+
         const { pathname, search } = new URL(
           await eventually(() => linkIn(mail.messagesTo(email)[0]?.content)),
         );
+
         const { page, browserErrors, origins } = await open(pathname + search);
         await expectAccessible(page);
+
         await submitByKeyboard(page, password, password);
         await page.getByRole('heading', { name: 'Your password is set' }).waitFor();
+
         await world().login(world().acme, { email, password });
         expect(browserErrors).to.deep.equal([]);
         expect([...origins]).to.deep.equal([world().url]);
+
         await page.close();
       });
     },

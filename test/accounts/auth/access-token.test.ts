@@ -725,6 +725,7 @@ describe('access tokens', () => {
         'X-Tenant': world.acme.guid,
         ...(authorization === undefined ? {} : { Authorization: authorization }),
       });
+
       expect(response.status, authorization).to.equal(401);
       expect(response.body.code, authorization).to.equal('unauthorized');
       expect(response.headers.get('www-authenticate'), authorization).to.equal('Bearer');
@@ -771,8 +772,10 @@ describe('access tokens', () => {
   it('a retiring key verifies tokens, a disabled key does not', async () => {
     const retiring = { kid: randomUUID(), secret: randomBytes(64) };
     const disabled = { kid: randomUUID(), secret: randomBytes(64) };
+
     await addKey(world, world.acme, retiring, 'retiring');
     await addKey(world, world.acme, disabled, 'disabled');
+
     await eventually(
       async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 200,
       announcedMs,
@@ -780,9 +783,11 @@ describe('access tokens', () => {
     expect(comparable(await bearer(resignToken(forger.token, {}, disabled)))).to.deep.equal(
       refusal,
     );
+
     await controlSql(world, `update signing_keys set status = 'disabled' where kid = ?`, [
       retiring.kid,
     ]);
+
     await eventually(
       async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 401,
       announcedMs,
@@ -790,7 +795,7 @@ describe('access tokens', () => {
   });
 
   it('a token of a new key is accepted at once, even right after a token of a key that does not exist', async () => {
-    // no process is notified of the key
+    // Sends no process a notification of the key.
     await controlSql(world, 'alter table signing_keys disable trigger user');
     try {
       for (let round = 0; round < 3; round++) {
@@ -798,9 +803,11 @@ describe('access tokens', () => {
           kid: randomUUID(),
           secret: randomBytes(64),
         }));
+
         expect(comparable(await bearer(resignToken(forger.token, {}, invented!)))).to.deep.equal(
           refusal,
         );
+
         await addKey(world, world.acme, created!, 'retiring');
         expect((await bearer(resignToken(forger.token, {}, created!))).status).to.equal(200);
       }

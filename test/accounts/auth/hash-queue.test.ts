@@ -33,6 +33,7 @@ describe('queue of password hashes', () => {
   it('a full queue of password hashes refuses the waiter of the tenant or network with the most waiters', async () => {
     const queue = new HashQueue(4);
     const { started, refused, enqueue } = recorder(queue);
+
     for (const name of ['a1', 'a2', 'a3', 'a4', 'a5']) {
       enqueue(name, { tenant: 'A', network: 'flood' });
     }
@@ -40,29 +41,35 @@ describe('queue of password hashes', () => {
     enqueue('a6', { tenant: 'A', network: 'single' });
     enqueue('a7', { tenant: 'A', network: 'single' });
     await settled();
+
     expect(refused).to.have.members([
       'a5 overloaded',
       'a4 overloaded',
       'a3 overloaded',
       'a7 overloaded',
     ]);
+
     while (queue.startNext());
     await settled();
+
     expect(started).to.deep.equal(['a1', 'b1', 'a6', 'a2']);
   });
 
   it('four networks that wait at many tenants neither refuse nor delay a waiter of another network', async () => {
     const queue = new HashQueue(48);
     const { started, refused, enqueue } = recorder(queue);
+
     for (let i = 0; i < 60; i++) {
       enqueue(`flood ${i}`, { tenant: `T${i}`, network: `flood ${i % 4}` });
     }
     enqueue('victim', { tenant: 'B', network: 'single' });
+
     for (let i = 0; i < 10; i++) {
       queue.startNext();
       enqueue(`later flood ${i}`, { tenant: `U${i}`, network: `flood ${i % 4}` });
     }
     await settled();
+
     expect(started).to.include('victim');
     expect(refused).to.not.include('victim overloaded');
   });

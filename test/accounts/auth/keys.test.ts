@@ -258,18 +258,21 @@ describe('signing keys', () => {
   it('a key that is moved to another tenant cannot be opened there, and that tenant is not served', async () => {
     const other = await world.provision('initech');
     const client = await login(other);
+
     const { kid: moved } = await rotateKey(world.installation, 'acme');
-    // makes the key retiring: each tenant has only one active key
+    // Makes the key retiring: each tenant has only one active key.
     await rotateKey(world.installation, 'acme');
     await controlSql(world, 'update signing_keys set tenant_id = ? where kid = ?', [
       other.id,
       moved,
     ]);
+
     await eventually(
       async () => (await statuses(client)).every(status => status === 503),
       announcedMs,
     );
     expect(await statuses(await login()), 'acme').to.deep.equal([200, 200]);
+
     await controlSql(world, 'delete from signing_keys where kid = ?', [moved]);
     await eventually(
       async () => (await statuses(client)).every(status => status === 200),

@@ -101,6 +101,7 @@ describe('legacy tokens', () => {
     it('an API client gets an opaque token with a checksum, valid for 90 days, for its id and secret', async () => {
       const response = await generate(apiClient);
       const { status, body, headers } = response;
+
       expect(status).to.equal(200);
       expect(body).to.have.all.keys('token', 'expiresAt');
       expect(body.token).to.match(/^sbl_[\w-]{43}[0-9a-f]{8}$/);
@@ -110,6 +111,7 @@ describe('legacy tokens', () => {
       );
       expect(headers.get('cache-control')).to.equal('no-store');
       expectAnnounced(response, 'GenerateToken');
+
       const [one, two] = [await tokenOf(apiClient), await tokenOf(apiClient)];
       expect(new Set([one, two, body.token]).size).to.equal(3);
       for (const token of [one, two, body.token]) {
@@ -231,14 +233,17 @@ describe('legacy tokens', () => {
     it('an API client may change what its user may, and the audit log names the user', async () => {
       const administrator = await addTestClient(world.acme, { role: 'Administrator' });
       const client = withToken(await tokenOf(administrator));
+
       const created = await client.post(data, { Title: 'By an API client' });
       expect(created.status).to.equal(201);
+
       const [entry] = await sql<{ user_id: string }>(
         world.acme,
         `select user_id from audit_log where resource = 'EntityStatus' and record_key = $1`,
         [String(created.body.Id)],
       );
       expect(Number(entry?.user_id)).to.equal(administrator.user.id);
+
       const refused = await withToken(await tokenOf(apiClient)).post(data, {
         Title: 'Not allowed',
       });
@@ -512,16 +517,20 @@ describe('legacy tokens', () => {
     it('a token is refused with 410 when its tenant has legacy tokens disabled', async () => {
       const owner = await addTestClient(world.globex);
       const token = await tokenOf(owner);
+
       await enable(world.globex, false);
       await expectRefused(token, 410, 'gone');
+
       const response = await generate(owner);
       expect(response.status).to.equal(410);
       expect(response.body.code).to.equal('gone');
       expectAnnounced(response, 'GenerateToken');
+
       expect((await generate({ ...owner, secret: 'wrong' })).status).to.equal(401);
       expect(await statuses(await tokenOf(apiClient)), 'a token of another tenant').to.deep.equal([
         200, 200, 200, 200,
       ]);
+
       await enable(world.globex, true);
       await becomes(token, 200);
     });

@@ -70,12 +70,16 @@ describe('crowd of logins', () => {
       createPasswords({ busy: 1, idle: 1 }, { memoryCost: 65_536, timeCost: 3 }),
     );
     const { usage } = slow.passwords;
+
     const sockets = await Promise.all(Array.from({ length: 40 }, () => openLogin(slow)));
     await eventually(() => usage.waiting >= 20);
+
     const { hashed, waiting } = usage;
     for (const socket of sockets) socket.destroy();
     await eventually(() => usage.waiting === 0);
+
     expect(usage.hashed - hashed).to.be.below(waiting / 2);
+
     await slow.close();
   });
 

@@ -110,16 +110,19 @@ describe('limit of failed logins to one account', () => {
     world.logs.length = 0;
     const addresses = ['somebody@acme.test', 'Somebody@ACME.test', 'someone.else@acme.test'];
     for (const email of addresses) await login(world.acme, '192.0.2.1', email);
+
     const failed = world.logs
       .map(line => JSON.parse(line))
       .filter(({ event }) => event === 'login_failed');
     expect(failed).to.have.length(3);
+
     const [first, second, third] = failed;
     expect(first).to.include({ tenant: world.acme.guid, ip: '192.0.2.1' });
     expect(first.account)
       .to.match(/^[\w-]{22}$/)
       .and.to.equal(second.account);
     expect(third.account).to.not.equal(first.account);
+
     for (const line of world.logs) expect(line).to.not.match(/somebody|someone/i);
   });
 });

@@ -134,10 +134,13 @@ describe('current user', () => {
         await activeKey(world, world.acme),
       ),
     );
+
     expect((await forged.get('/api/v1/EntityStatus')).status, 'the token is valid').to.equal(200);
+
     const { status, body } = await createStatus(forged);
     expect(status).to.equal(403);
     expect(body.code).to.equal('forbidden');
+
     expect((await forged.get(path)).body.permissions).to.deep.equal(['full.read']);
   });
 
@@ -145,6 +148,7 @@ describe('current user', () => {
     const client = await world.loginAs(world.acme, { permissions: ['full.read'] });
     const { role } = (await client.get(path)).body;
     await setPermissions(role, ['full.read', 'full.manage']);
+
     let { refreshToken } = client.tokens!;
     const next = await eventually(async () => {
       const { body } = await client.post(
@@ -158,6 +162,7 @@ describe('current user', () => {
         body.accessToken
       );
     }, 1_000);
+
     expect((await createStatus(world.anonymous.withToken(next))).status).to.equal(201);
     expect((await createStatus(client)).status).to.equal(403);
   });

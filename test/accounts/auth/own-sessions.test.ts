@@ -85,12 +85,14 @@ describe('sessions of the current user', () => {
       const user = await addUser();
       const clients = [await login(user), await login(user), await login(user)];
       const expected = clients.map(sid).toReversed();
+
       for (const client of clients) {
         const sessions = await list(client);
         expect(sessions.map(({ id }) => id)).to.deep.equal(expected);
         expect(sessions.filter(({ current }) => current).map(({ id }) => id)).to.deep.equal([
           sid(client),
         ]);
+
         for (const session of sessions) {
           expect(session).to.have.all.keys('id', 'createdAt', 'refreshedAt', 'current');
           expect(Math.abs(Date.now() - Date.parse(session.createdAt))).to.be.below(60_000);

@@ -81,9 +81,11 @@ describe('permissions', () => {
       expect(named.status, name(route)).to.equal(401);
       expect(named.body.code, name(route)).to.equal('unauthorized');
       expect(named.headers.get('www-authenticate'), name(route)).to.equal('Bearer');
+
       const withoutTenant = await call(world.anonymous, route);
       expect(withoutTenant.status, name(route)).to.equal(403);
       expect(withoutTenant.body.code, name(route)).to.equal('tenant_required');
+
       const bad = await call(world.anonymous.withToken('x'), route, {
         'X-Tenant': world.acme.guid,
       });
@@ -98,6 +100,7 @@ describe('permissions', () => {
       const allOthers = await world.loginAs(world.acme, {
         permissions: permissions.filter(other => other !== access),
       });
+
       for (const route of routesWithPermission().filter(candidate => candidate.access === access)) {
         for (const client of [none, allOthers]) {
           const { status, body, headers } = await call(client, route);

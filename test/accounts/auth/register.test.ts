@@ -129,11 +129,14 @@ describe('registration', () => {
     const wrong = comparable(await login({ ...newUser, password: 'a wrong password' }));
     expect(wrong.status).to.equal(401);
     expect(comparable(await login(newUser))).to.deep.equal(wrong);
+
     const { status, body } = await confirm(newUser.token);
     expect(status).to.equal(204);
     expect(body).to.equal('');
+
     const response = await login(newUser);
     expect(response.status).to.equal(200);
+
     const me = await world.anonymous.withToken(response.body.accessToken).get('/api/v1/auth/me');
     expect(me.body).to.include({
       firstName: 'Nora',
@@ -278,19 +281,23 @@ describe('registration', () => {
     it('an address that looks like a known one is a separate user, whose mail goes to that address only', async () => {
       const kim = await addSampleUser(world, world.acme, { email: 'kim@acme.test' });
       secrets.add(kim.password);
+
       const lookAlikes = [
         '\u212aim@acme.test',
         'k\u0131m@acme.test',
         '\uff4bim@acme.test',
         '(to)kim@acme.test',
       ];
+
       for (const email of lookAlikes) {
         expect((await register(newRegistration({ email }))).status).to.equal(202);
       }
       await mailsSettled(world);
+
       expect(
         mail.messages.filter(({ to }) => to.some(address => /kim@/i.test(address))),
       ).to.deep.equal(mail.messagesTo('(to)kim@acme.test'));
+
       for (const email of lookAlikes) {
         expect(await findUser(email), email).to.include({ confirmed_at: null });
       }

@@ -312,12 +312,14 @@ describe('password reset', () => {
         const user = await addUser();
         const token = await requestToken(user);
         const passwords = Array.from({ length: 5 }, newPassword);
+
         const responses = await Promise.all(
           passwords.map(password => setPassword(token, password)),
         );
         expect(responses.map(({ status }) => status).sort()).to.deep.equal([
           204, 400, 400, 400, 400,
         ]);
+
         const accepted = passwords[responses.findIndex(({ status }) => status === 204)] ?? '';
         expect(await login(user, accepted)).to.equal(200);
       }
@@ -356,6 +358,7 @@ describe('password reset', () => {
     it('a reset token works only unchanged, in its tenant and for a reset', async () => {
       const user = await addUser();
       const token = await requestToken(user);
+
       const confirmed = await world.anonymous.post(
         '/api/v1/auth/confirm',
         { token },
@@ -366,9 +369,11 @@ describe('password reset', () => {
         (await setPassword(token, newPassword(), world.globex)).status,
         'another tenant',
       ).to.equal(400);
+
       const changed = [0, 1, 21, 22, 41, 65].map(
         at => token.slice(0, at) + (token[at] === 'A' ? 'B' : 'A') + token.slice(at + 1),
       );
+
       for (const other of [
         ...changed,
         token.slice(1),
@@ -379,6 +384,7 @@ describe('password reset', () => {
       ]) {
         expect((await setPassword(other)).status, other).to.equal(400);
       }
+
       expect(await login(user, user.password)).to.equal(200);
       expect((await setPassword(token)).status).to.equal(204);
     });
@@ -396,6 +402,7 @@ describe('password reset', () => {
   it('a reset with a password that breaks the rules is rejected, and the token stays valid', async () => {
     const user = await addUser();
     const token = await requestToken(user);
+
     const invalid = [
       'q7w8z3r',
       `${'q7w8z3rt'.repeat(16)}a`,
@@ -406,11 +413,13 @@ describe('password reset', () => {
       7,
       ['long enough'],
     ];
+
     for (const password of invalid) {
       const { status, body } = await setPassword(token, password);
       expect(status, String(password)).to.equal(400);
       expect(Object.keys(body.errors), String(password)).to.deep.equal(['newPassword']);
     }
+
     expect(await login(user, user.password)).to.equal(200);
     expect((await setPassword(token, 'q7w8z3rt')).status).to.equal(204);
     expect(await login(user, 'q7w8z3rt')).to.equal(200);

@@ -436,7 +436,9 @@ describe('sessions', () => {
         encodeRefreshToken(session, world.acme.guid, secrets),
         'the forged form is right',
       ).to.equal(client.tokens!.refreshToken);
+
       const foreignSecrets = new SecretBox(randomBytes(32));
+
       for (const token of [
         encodeRefreshToken(session, world.acme.guid, foreignSecrets),
         encodeRefreshToken(session, world.globex.guid, secrets),

@@ -60,8 +60,10 @@ describe('lifetime of tokens and sessions', () => {
         ([, minutes]) => Number(minutes) * 60,
       );
     };
+
     const inGuide = await stated('docs/guide/first-call.md');
     expect(inGuide, 'docs/guide/first-call.md').to.not.deep.equal([]);
+
     for (const seconds of [...inGuide, ...(await stated('README.md'))]) {
       expect(seconds).to.equal(accessTokenLifetimeSeconds);
     }

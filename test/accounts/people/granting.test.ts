@@ -125,6 +125,7 @@ describe('what administrators grant', () => {
       )
       .map(({ method, path }) => `${method} ${path}`);
     expect(doors.map(({ route }) => route)).to.include.members(changing);
+
     const lacking = await world.loginAs(world.acme, {
       permissions: ['users.manage', 'users.read'],
     });
@@ -136,12 +137,14 @@ describe('what administrators grant', () => {
       { as: lacking, own: await ownRecord(world, lacking), isSelf: false },
       { as: limited, own: await ownRecord(world, limited), isSelf: true },
     ];
+
     for (const features of ['{}', '{selfRegistration}']) {
       await controlSql(world, 'update tenants set features = ? where id = ?', [
         features,
         world.acme.id,
       ]);
       const before = await snapshot();
+
       for (const { route, call, selfStatus } of doors) {
         for (const { as, own, isSelf } of callers) {
           const { status, body } = await call(as, own);
@@ -149,8 +152,10 @@ describe('what administrators grant', () => {
           expect([status, body?.code], `${route}: ${JSON.stringify(body)}`).to.deep.equal(expected);
         }
       }
+
       expect(await snapshot()).to.deep.equal(before);
     }
+
     await controlSql(world, `update tenants set features = '{}' where id = ?`, [world.acme.id]);
   });
 
@@ -159,16 +164,21 @@ describe('what administrators grant', () => {
     await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [
       world.acme.id,
     ]);
+
     const email = newAddress();
     const requested = await register(admin, registration(email));
     expect(requested.status).to.equal(202);
+
     const token = await mail.waitForToken(email);
     await register(world.anonymous, registration(email));
     await mail.waitForToken(email, 2);
+
     const open = newAddress();
     await register(world.anonymous, registration(open));
     const openToken = await mail.waitForToken(open);
+
     await controlSql(world, `update tenants set features = '{}' where id = ?`, [world.acme.id]);
+
     for (const [address, used] of [
       [email, token],
       [open, openToken],
@@ -179,10 +189,13 @@ describe('what administrators grant', () => {
         { 'X-Tenant': world.acme.guid },
       );
       expect(confirmed.status).to.equal(204);
+
       const [user] = (await admin.get(`${usersPath}?filter[Email]=${address}`)).body;
       expect(user).to.include({ Role: 'Member', Scope: 'Self' });
+
       const entries = (await admin.get(`/api/v1/AuditLog?resource=User&key=${user.Id}`)).body;
       expect(entries).to.have.length(1);
+
       const traceId = requested.headers.get('x-request-id');
       if (address === email) {
         expect(entries[0]).to.include({

@@ -109,6 +109,7 @@ describe('links in mails to a user who is disabled or enabled', () => {
       for (const invitations of [1, 2]) {
         const sent = invitation();
         if (invitations === 2) await sendFirst(sent);
+
         await whileSending(sent, invitations, async () => {
           for (const action of ['disable', 'enable'] as const) {
             await (byOperator
@@ -116,12 +117,14 @@ describe('links in mails to a user who is disabled or enabled', () => {
               : change(await idOf(sent.Email), action));
           }
         });
+
         for (let i = 1; i <= invitations; i++) {
           expect(
             (await useToken(await mail.waitForToken(sent.Email, i))).status,
             `mail ${i}`,
           ).to.equal(400);
         }
+
         expect((await admin.post(usersPath, sent)).status).to.equal(201);
         expect(
           (await useToken(await mail.waitForToken(sent.Email, invitations + 1))).status,
@@ -133,12 +136,14 @@ describe('links in mails to a user who is disabled or enabled', () => {
   it('an invitation after a user was enabled stays valid when the mail of an earlier one is accepted later', async () => {
     const sent = invitation();
     await sendFirst(sent);
+
     await whileSending(sent, 2, async () => {
       await change(await idOf(sent.Email), 'disable');
       await change(await idOf(sent.Email), 'enable');
       await admin.post(usersPath, sent);
       await mail.waitForToken(sent.Email, 3);
     });
+
     expect(
       (await useToken(await mail.waitForToken(sent.Email, 2))).status,
       'the earlier one',
