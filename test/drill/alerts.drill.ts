@@ -31,16 +31,19 @@ const run = promisify(execFile);
   it('each fault fires its own alert and no other one, and a day like a calm minute of the service fires none', async () => {
     const [{ groups }] = (await readYaml('prometheus/rules.yaml')) as [Rules];
     const rules = groups.flatMap(group => group.rules);
+
     const recording = { first: await scrape(), second: await scrape() };
     const names = rules.flatMap(({ expr }) => metricsIn(expr));
     const base = (minutes: number): Record<string, string> =>
       calm(extend(recording, names, minutes), minutes);
     expect(Object.keys(base(1))).to.have.length.greaterThan(20);
+
     const files = alertTests(join(root, 'deploy/prometheus/rules.yaml'), base, faults);
     const paths = files.map((_, number) => join(folder, `alerts-${number}.json`));
     await Promise.all(
       files.map((file, number) => writeFile(paths[number] ?? '', JSON.stringify(file))),
     );
+
     const { stdout } = await run('promtool', ['test', 'rules', ...paths]).catch(
       error => error as { stdout: string },
     );

@@ -130,17 +130,20 @@ describe('drill: load balancers with connections that stay open', () => {
 
   it('nginx, HAProxy and Caddy pass on every request, and none meets a connection that the service closes', async function () {
     this.timeout(minutes * 60_000 + 120_000);
+
     const urls: [string, string][] = [];
     for (const [name, balancer] of Object.entries(balancers)) {
       const url = await start(name, balancer);
       if (url) urls.push([name, url]);
     }
     expect(urls).to.not.be.empty;
+
     const until = sleep(minutes * 60_000);
     const failures = await Promise.all(
       urls.map(async ([name, url]) => {
         const admin = (await world.login(world.acme)).at(url);
         const path = '/api/v1/EntityStatus';
+
         const served = await sendSteadily(requestsPerSecond, until, async number => {
           if (number % 20 !== 0) return statusOf(await admin.get(path));
           const { status, body } = await admin.post(path, { Title: `${name} ${number}` });
@@ -148,12 +151,14 @@ describe('drill: load balancers with connections that stay open', () => {
             ? statusOf(await admin.delete(`${path}/${body.Id}`))
             : `POST ${status}`;
         });
+
         console.log(name, JSON.stringify(summaryOf(served)));
         return served.flatMap(({ status }) =>
           typeof status === 'string' ? [`${name}: ${status}`] : [],
         );
       }),
     );
+
     expect(failures.flat()).to.deep.equal([]);
   });
 });

@@ -60,14 +60,17 @@ describe('drill: proof that a database has not changed', () => {
   it(`in ${schedules} schedules of writers and backup runs, no committed change is missed`, async function () {
     this.timeout(0);
     let proved = 0;
+
     const runLane = (database: ProofDatabase): Promise<void> => {
       const run = async (steps: Parameters<ProofDatabase['run']>[0]): Promise<void> => {
         const result = await database.run(steps);
         expect(result.missed, 'changes were missed').to.equal(0);
         proved += result.proved;
       };
+
       return fc.assert(fc.asyncProperty(schedule, run), { numRuns: Math.ceil(schedules / lanes) });
     };
+
     await Promise.all(databases.map(runLane));
     console.log(`      ${schedules} schedules, ${proved} times proved unchanged`);
     expect(proved).to.be.greaterThan(schedules / 10);

@@ -47,21 +47,25 @@ describeInBrowser('drill: a stream of changes in a browser, through HAProxy', (w
   it('events arrive one by one, also after a quiet time above the timeouts, in which no connection to the tenant is held', async function () {
     if (spawnSync('which', ['haproxy']).status !== 0) this.skip();
     this.timeout(300_000);
+
     folder = await mkdtemp(join(tmpdir(), 'backoffice-drill-'));
     const port = await freePort();
     await writeFile(join(folder, 'haproxy.cfg'), configuration(port, world().service.port));
     haproxy = spawn('haproxy', ['-db', '-f', join(folder, 'haproxy.cfg')], { stdio: 'ignore' });
+
     const admin = await world().login(world().acme);
     const { page } = await open('/docs');
     await page.goto(`http://127.0.0.1:${port}/docs`);
     const begun = page.evaluate(begin, admin.tokens?.accessToken ?? '');
     expect(await begun).to.equal('text/event-stream; charset=utf-8');
+
     const names: string[] = [];
     for (const Name of ['first', 'second', 'after a pause']) {
       if (Name === 'after a pause') {
         await new Promise(resolve => setTimeout(resolve, quietMs));
         expect(await connectionsOf(world().acme.database), 'connections of the tenant').to.equal(0);
       }
+
       const sentAt = performance.now();
       await admin.post('/api/v1/OrderStatuses', { Name });
       names.push(await page.evaluate(next));
@@ -69,6 +73,7 @@ describeInBrowser('drill: a stream of changes in a browser, through HAProxy', (w
         `    ${Name}: ${Math.round(performance.now() - sentAt)} ms from the request to the page`,
       );
     }
+
     expect(names).to.deep.equal(['first', 'second', 'after a pause']);
   });
 });

@@ -69,8 +69,10 @@ const pages = [
   it('no page of the console breaks a rule of axe, or is wider than a phone, in light, dark and forced colours', async () => {
     const errors: string[] = [];
     const page = await openPage(browser, opened, {}, text => errors.push(text));
+
     for (const path of pages) {
       await page.goto(opened.origin + path);
+
       for (const colorScheme of ['light', 'dark'] as const) {
         await page.emulateMedia({ colorScheme, forcedColors: 'none' });
         // 640: a window of 1280 that is enlarged to 200 %.
@@ -79,6 +81,7 @@ const pages = [
           expect(await page.evaluate(overflow), `${path} at ${width}`).to.equal(0);
           expect(await page.evaluate(besideWindow), `${path} at ${width}`).to.deep.equal([]);
         }
+
         const contrasts = await page.evaluate(textContrasts);
         expect(
           contrasts.filter(({ ratio }) => ratio < 4.5),
@@ -86,12 +89,15 @@ const pages = [
         ).to.deep.equal([]);
         expect(await page.evaluate(isDark)).to.equal(colorScheme === 'dark');
         expect(await findViolations(page), `${path} ${colorScheme}`).to.deep.equal([]);
+
         await page.setViewportSize({ width: 390, height: 800 });
         expect(await findViolations(page), `${path} ${colorScheme} on a phone`).to.deep.equal([]);
       }
+
       await page.emulateMedia({ forcedColors: 'active' });
       expect(await findViolations(page), `${path} in forced colours`).to.deep.equal([]);
     }
+
     await page.close();
     expect(errors.filter(text => !text.includes('404'))).to.deep.equal([]);
   });
@@ -112,6 +118,7 @@ const pages = [
     const page = await open();
     const pageOf = (text: string): string => `<p id="run-status">It runs</p>
 <div id="run"><dl>${text}</dl><pre tabindex="0" aria-label="Result">${text}</pre></div>`;
+
     let text: string | undefined = 'first';
     await page.route('**/runs/*', route => {
       if (route.request().resourceType() === 'document') return route.continue();
@@ -119,11 +126,13 @@ const pages = [
         ? route.abort()
         : route.fulfill({ contentType: 'text/html', body: pageOf(text) });
     });
+
     await withRun(page, async () => {
       const block = page.locator('#run pre');
       await block.filter({ hasText: 'first' }).waitFor();
       await block.focus();
       await page.evaluate(`getSelection().selectAllChildren(document.querySelector('#run pre'))`);
+
       text = 'first, second';
       await block.filter({ hasText: 'first, second' }).waitFor();
       await block.and(page.locator(':focus')).waitFor();
@@ -131,8 +140,10 @@ const pages = [
       expect(
         await page.locator('#run').getByRole('button', { name: 'Copy Result' }).count(),
       ).to.equal(1);
+
       text = 'other';
       await page.locator('#run-status').and(page.locator(':focus')).waitFor();
+
       text = undefined;
       await page
         .getByRole('status')
@@ -146,8 +157,10 @@ const pages = [
 
   it('without script, the button that ends a run is one press of Tab away after its page was loaded again', async () => {
     const page = await open({ javaScriptEnabled: false });
+
     await withRun(page, async () => {
       let seen = '';
+
       // On a busy machine, the page may be loaded once more between the address and the key.
       await eventually(async () => {
         await page.waitForURL(({ hash, href }) => hash === '#run' && href !== seen);
@@ -156,6 +169,7 @@ const pages = [
         return page.locator('#cancel').and(page.locator(':focus')).isVisible();
       });
     });
+
     await page.getByRole('status').filter({ hasText: 'It is done.' }).waitFor();
     await page.close();
   });

@@ -50,6 +50,7 @@ describe(`drill: the console of ${recordedTenants.toLocaleString('en')} tenants`
       for (const path of pages) {
         const times: number[] = [];
         let size = 0;
+
         for (let round = 0; round < rounds; round++) {
           const startedAt = performance.now();
           const { status, text } = await opened.get(path);
@@ -57,11 +58,13 @@ describe(`drill: the console of ${recordedTenants.toLocaleString('en')} tenants`
           expect(status, path).to.equal(200);
           size = Buffer.byteLength(text);
         }
+
         const [p50 = 0, p95 = 0] = [0.5, 0.95].map(
           part => times.sort((a, b) => a - b)[Math.floor(part * rounds)],
         );
         rows.push({ path, p50: Math.round(p50), p95: Math.round(p95), size });
       }
+
       console.table(rows);
       expect(rows.filter(({ p95, size }) => p95 > maxMs || size > maxBytes)).to.deep.equal([]);
     });

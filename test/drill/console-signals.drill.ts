@@ -34,30 +34,38 @@ describe('drill: commands of a console that ends', () => {
     expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(
       0,
     );
+
     const ending = await openConsole(environment, ['--no-browser']);
     let stopped: Promise<number | null> | undefined;
+
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('begin; lock table countries in access exclusive mode');
       const { path } = await ending.submit('/operations/backup/run', { slug: 'acme', step: 'run' });
       await waitingFor(client, 'countries');
+
       expect((await ending.submit(`${path}/cancel`, {})).text)
         .to.include('It ends early.')
         .and.not.include('id="cancel"');
+
       const cancelledAt = performance.now();
-      // two signals within 1 s count as one
+      // Two signals within 1 s count as one.
       await eventually(() => performance.now() - cancelledAt > 1_100);
+
       stopped = ending.stop();
       await eventually(
         async () => (await fetch(ending.origin).catch(() => undefined)) === undefined,
       );
     });
+
     expect(await stopped).to.equal(0);
+
     const listed = await runCommand(
       'scripts/tenant.ts',
       ['backup', 'list', 'acme', '--json'],
       environment,
     );
     expect(JSON.parse(listed.stdout)).to.have.length(1);
+
     await rm(folder, { recursive: true, force: true });
   });
 
@@ -67,18 +75,21 @@ describe('drill: commands of a console that ends', () => {
     expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(
       0,
     );
+
     const killed = await openConsole(environment, ['--no-browser']);
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('begin; lock table countries in access exclusive mode');
       await killed.submit('/operations/backup/run', { slug: 'acme', step: 'run' });
       await waitingFor(client, 'countries');
       const command = (await seeProcesses()).find(({ parent }) => parent === killed.process.pid);
+
       killed.process.kill('SIGKILL');
       await eventually(
         async () => (await fetch(killed.origin).catch(() => undefined)) === undefined,
       );
       process.kill(command?.pid ?? 0, 'SIGTERM');
     });
+
     const lastState = async () => {
       const rows = await controlSql<{ state: string }>(
         world,
@@ -86,6 +97,7 @@ describe('drill: commands of a console that ends', () => {
       );
       return rows[0]?.state;
     };
+
     await eventually(async () => (await lastState()) === 'done');
     await rm(folder, { recursive: true, force: true });
   });

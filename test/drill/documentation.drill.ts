@@ -30,21 +30,25 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
   ] as const) {
     it(`axe finds nothing wrong with any page on a phone and a desktop with ${JSON.stringify(options)}`, async () => {
       const { page, browserErrors, origins } = await open('/docs', options);
+
       for (const path of paths) {
         await page.goto(world().url + path);
         await page.evaluate(openAll);
         if ('colorScheme' in options) {
           expect(await page.evaluate(isDark), path).to.equal(options.colorScheme === 'dark');
         }
+
         for (const width of [390, 1280]) {
           await page.setViewportSize({ width, height: 800 });
           expect(await findViolations(page), `${path} at ${width}`).to.deep.equal([]);
           expect(await page.evaluate(overflow), `${path} at ${width}`).to.equal(0);
         }
       }
+
       await page.getByRole('searchbox').fill('currency');
       await page.locator('#search-results a').first().waitFor();
       expect(await findViolations(page), 'search').to.deep.equal([]);
+
       expect(browserErrors.filter(text => !text.includes('404'))).to.deep.equal([]);
       expect([...origins]).to.deep.equal([world().url]);
       await page.close();

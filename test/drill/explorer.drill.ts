@@ -20,21 +20,26 @@ describeInBrowser('drill: explorer in a browser', (world, open) => {
         ...mode,
         viewport: { width: 1280, height: 800 },
       });
+
       await tryOut(page, 'postAuthLogin');
       const statuses = await tryOut(page, 'getEntityStatus');
       await execute(page, statuses, '/api/v1/EntityStatus');
       await statuses.locator('.live-responses-table').waitFor();
+
       expect(await findViolations(page), 'at 1280').to.deep.equal([]);
       if ('colorScheme' in mode) {
         expect(await page.evaluate(isDark)).to.equal(mode.colorScheme === 'dark');
       }
+
       await page.setViewportSize({ width: 390, height: 800 });
       expect(await page.evaluate(overflow)).to.equal(0);
       expect(await findViolations(page), 'at 390').to.deep.equal([]);
+
       await page.locator('.auth-wrapper .authorize').first().click();
       await page.locator('.dialog-ux').waitFor();
       expect(await findViolations(page), 'in the dialog').to.deep.equal([]);
-      // it is not authorised
+
+      // The explorer is not authorised.
       expect(browserErrors.filter(text => !text.includes('403'))).to.deep.equal([]);
       await page.close();
     });

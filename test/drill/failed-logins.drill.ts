@@ -29,6 +29,7 @@ describe('drill: failed logins with the default limits', () => {
   it('100 failed logins from 30 addresses block the 101st, to a known and to an unknown account', async () => {
     const { email, password } = world.acme.admin;
     expect((await login('203.0.113.1', email, password)).status).to.equal(200);
+
     for (const account of [email, 'nobody@acme.test']) {
       for (let i = 0; i < failures; i += 20) {
         const batch = Array.from({ length: 20 }, (_, j) =>
@@ -36,10 +37,13 @@ describe('drill: failed logins with the default limits', () => {
         );
         for (const { status } of await Promise.all(batch)) expect(status).to.equal(401);
       }
+
       const refused = await login('198.51.100.99', account, password);
-      expect([refused.status, refused.body.code]).to.deep.equal([429, 'rate_limited']);
+      expect(refused.status).to.equal(429);
+      expect(refused.body.code).to.equal('rate_limited');
       expect(refused.headers.get('ratelimit-limit')).to.equal(String(failures));
     }
+
     expect((await login('203.0.113.1', email, password)).status, 'a known network').to.equal(200);
   });
 });

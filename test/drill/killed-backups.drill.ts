@@ -21,20 +21,24 @@ describe('drill: killed backup runs', () => {
   it('a run that is killed at any moment leaves nothing that looks whole, and the next run completes it', async () => {
     const run = (...args: string[]) =>
       runScript('scripts/tenant.ts', ['backup', ...args, '--json'], environment);
+
     const startedAt = performance.now();
     expect((await run('init')).code).to.equal(0);
     expect((await run('run', '--all')).code).to.equal(0);
     const runMs = performance.now() - startedAt;
+
     for (let kill = 0; kill < kills; kill++) {
       await sql(world.acme, 'insert into currencies (code, name) values ($1, $1)', [`C${kill}`]);
       const killed = startScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
       await sleep((runMs * (kill + 1)) / (kills + 1));
       killed.process.kill('SIGKILL');
       await killed.ended;
+
       const again = await run('run', '--all');
       expect(again.code, again.stdout + again.stderr).to.equal(0);
       const verified = await run('verify', '--open');
       expect(verified.code, verified.stdout).to.equal(0);
+
       const names = (await readdir(folder, { recursive: true })).filter(name =>
         /\.(age|unfinished)$/.test(name),
       );
@@ -43,6 +47,7 @@ describe('drill: killed backup runs', () => {
       );
       expect(names, 'files that the list does not have').to.have.members(listed);
     }
+
     const drilled = await run('drill', '--count', '3');
     expect(drilled.code, drilled.stdout).to.equal(0);
   });

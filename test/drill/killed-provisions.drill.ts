@@ -54,12 +54,14 @@ describe('drill: processes that provision the same tenants', () => {
         join(folder, 'elsewhere.json'),
         JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }),
       );
+
       const start = (...args: string[]) => runScript('scripts/tenant.ts', args, server.environment);
       const runs = await Promise.all([
         start('provision', '--file', folder, '--json'),
         start('provision', '--file', folder, '--json'),
         start('provision', '--file', folder, '--json'),
       ]);
+
       const made = new Map<string, number>();
       for (const { code, stdout, stderr } of runs) {
         expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
@@ -71,11 +73,13 @@ describe('drill: processes that provision the same tenants', () => {
             .map(({ file }) => file)
             .sort(),
         ).to.deep.equal(['bad.json', 'broken.json', 'elsewhere.json']);
+
         for (const { slug, created } of lines) {
           if (created) made.set(slug, (made.get(slug) ?? 0) + 1);
         }
       }
       expect([...made].sort()).to.deep.equal(slugs.sort().map(slug => [slug, 1]));
+
       const guids = await server.control<{ guid: string; database: string }>(
         `select guid, database_name as database from tenants where slug like 'folder-%'`,
       );
@@ -85,6 +89,7 @@ describe('drill: processes that provision the same tenants', () => {
           database,
         ).to.deep.equal([{ guid }]);
       }
+
       const again = await runCommand(
         'scripts/tenant.ts',
         ['provision', '--file', folder],
@@ -94,6 +99,7 @@ describe('drill: processes that provision the same tenants', () => {
       expect(again.stdout)
         .to.include('folder-0 exists already: nothing was changed.')
         .and.to.include('15 manifests, 3 failed.');
+
       await expectNoOrphan(server);
     } finally {
       await rm(folder, { recursive: true });

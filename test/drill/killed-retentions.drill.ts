@@ -48,16 +48,19 @@ describe('drill: killed removals of old activities', () => {
   it('a run that is killed in a batch is continued by the next one, and their entries count every row once', async () => {
     const run = (...args: string[]) =>
       runScript('scripts/tenant.ts', [...args, '--json'], environment);
+
     expect((await run('retention', 'acme', '--activity', '2y')).code).to.equal(0);
     expect((await run('backup', 'init')).code).to.equal(0);
     expect((await run('backup', 'run', '--all')).code).to.equal(0);
     expect((await run('backup', 'drill', '--count', '9')).code).to.equal(0);
+
     for (const [index, batch] of [1, 7, 20, 39].entries()) {
       // Removes the batches before this one, and waits for its first row.
       await withConnection(world.acme.adminUrl, async blocker => {
         await blocker.query(
           `begin; select from activities where id = ${batch * batchIds + 1} for update`,
         );
+
         const killed = startScript(
           'scripts/tenant.ts',
           ['retention', 'apply', '--all'],
@@ -67,6 +70,7 @@ describe('drill: killed removals of old activities', () => {
         killed.process.kill('SIGKILL');
         await killed.ended;
       });
+
       await eventually(async () => (await removals("state = 'active'")) === 0);
       expect(
         await counts(),
@@ -75,17 +79,21 @@ describe('drill: killed removals of old activities', () => {
         old: old - batch * batchIds,
         recent,
       });
+
       // Nobody has proved an archive that is made in between: the next run goes on with the
       // first one.
       if (index === 1) expect((await run('backup', 'run', '--all')).code).to.equal(0);
     }
+
     const { code, stdout } = await run('retention', 'apply', '--all');
     expect(code, stdout).to.equal(0);
     expect(await counts()).to.deep.equal({ old: 0, recent });
+
     const log = JSON.parse((await run('retention', 'log')).stdout);
     const entries: { rows: number; state: string }[] = log;
     expect(entries.map(({ state }) => state)).to.deep.equal(['done', ...Array(4).fill('stopped')]);
     expect(entries.reduce((sum, { rows }) => sum + rows, 0)).to.equal(old);
+
     const [{ count }] = (await sql<{ count: string }>(
       world.globex,
       'select count(*) from activities',

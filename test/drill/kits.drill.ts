@@ -32,16 +32,19 @@ describe('drill: kits of deploy/', () => {
   it('the lines for Compose, pasted one after another, start the service with a login of its own and back up its tenant', async () => {
     kit = await createKit(['docker', 'install'], [['postgres-1', 'recovered'], ['postgres-2']]);
     await writeFile(join(kit.scratch, 'haproxy.pem'), 'a certificate and its key');
+
     const lines = ['The image', 'One machine, with Compose'].map(heading =>
       shellLines(page, heading),
     );
     const { code, stdout, stderr } = await kit.run(lines.join('\n'));
     expect(code, `${stdout}${stderr}`).to.equal(0);
+
     const url = await readFile(join(kit.scratch, 'deploy/secrets/service-database-url'), 'utf8');
     expect(url).to.match(
       /^postgresql:\/\/backoffice_service:[\w-]+@postgres-1(:5432)?\/backoffice\?sslmode=verify-full\n$/,
     );
-    // two processes, at the first start, with TLS, and in the upgrade
+
+    // Two processes, at the first start, with TLS, and in the upgrade.
     expectServed(await kit.calls(), 6);
     expectChecked(stdout);
     expect(stdout).to.match(/^northwind: archived \d+ rows/m);

@@ -122,6 +122,7 @@ describe('drill: a tenant whose tables are full', () => {
     const get = (path: string) => client.get(path, { Prefer: 'count=exact' });
     const rangeOf = ({ headers }: ApiResponse) => headers.get('content-range');
     const path = '/api/v1/Activity?filter[Screen]=Many';
+
     await sql(
       world.globex,
       `set session_replication_role = replica;
@@ -129,13 +130,13 @@ describe('drill: a tenant whose tables are full', () => {
        select 1, 'Many', 1, '::1' from generate_series(1, 100000)`,
     );
     expect(rangeOf(await get(path))).to.equal('items 0-19/100000');
+
     await client.post('/api/v1/Activity', { ActivityCode: 1, Screen: 'Many' });
     const more = await get(path);
-    expect([more.status, rangeOf(more), more.headers.get('preference-applied')]).to.deep.equal([
-      200,
-      'items 0-19/*',
-      null,
-    ]);
+    expect(more.status).to.equal(200);
+    expect(rangeOf(more)).to.equal('items 0-19/*');
+    expect(more.headers.get('preference-applied')).to.equal(null);
+
     const next = /<([^>]+)>/.exec(more.headers.get('link') ?? '')?.[1] ?? '';
     expect(rangeOf(await get(next))).to.equal(null);
   });

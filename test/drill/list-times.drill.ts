@@ -48,18 +48,22 @@ describe('drill: the lists of a tenant with 100,000 rows', () => {
         route => route.method === 'GET' && route.path === path,
       )?.list;
       if (!list) throw new Error(`${path} is no list`);
+
       const { body, headers } = await admin.get(`${path}?sort=-${list.key.name}&limit=1000`);
       const queries = listQueries(list, body.at(-1)).map(query => `${query}&limit=50`);
       queries.push(...ownParameters(path, body.at(-1)), ...sortsByTwo(list), 'q=客户&limit=50');
       const middle = /<([^>]*)>/.exec(headers.get('link') ?? '')?.[1]?.split('?')[1];
       if (middle) queries.push(middle.replace('limit=1000', 'limit=50'));
+
       const base = await timeOf(`${path}?sort=${list.key.name}&limit=1`);
       const times: { query: string; ms: number }[] = [];
       for (const query of queries) {
         times.push({ query, ms: Math.round((await timeOf(`${path}?${query}`)) - base) });
       }
+
       times.sort((one, other) => other.ms - one.ms);
       console.table(times.slice(0, 25));
+
       const slow = times.filter(({ query, ms }) => ms > (isSearch(query) ? maxSearchMs : maxMs));
       expect(slow).to.deep.equal([]);
     });

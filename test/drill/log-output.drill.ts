@@ -62,6 +62,7 @@ describe('drill: a log that cannot be written', () => {
     const fault =
       'process.on("SIGUSR2", () => { throw Object.defineProperty(new Error(), "stack", { get() { throw 1; } }); });';
     const environment = { ...world.environment, ...ports };
+
     service = startScript(
       '--import',
       [`data:text/javascript,${fault}`, 'src/main.ts'],
@@ -69,6 +70,7 @@ describe('drill: a log that cannot be written', () => {
       '>/dev/full',
     );
     await eventually(isReady, 60_000);
+
     service.process.kill('SIGUSR2');
     const { code, signal, stderr } = await service.ended;
     expect({ code, signal, stderr }).to.deep.equal({ code: 1, signal: null, stderr: '' });
@@ -80,21 +82,26 @@ describe('drill: a log that cannot be written', () => {
     execFileSync('sh', ['-c', 'mkfifo "$0"', fifo]);
     const reader = spawn('sh', ['-c', 'exec cat "$0" >"$1"', fifo, file]);
     const readerClosed = once(reader, 'close');
+
     const environment = { ...world.environment, ...ports, SHUTDOWN_DELAY: '0s' };
     service = startScript('src/main.ts', [], environment, `>${fifo}`);
     await eventually(isReady, 60_000);
+
     reader.kill('SIGSTOP');
     const maxMs = await fillLog();
     console.log({ maxMs, dropped: await droppedLines() });
     expect(maxMs).to.be.below(1_000);
+
     reader.kill('SIGCONT');
     await eventually(
       async () => (await readFile(file, 'utf8')).includes('log_lines_dropped'),
       10_000,
     );
+
     service.process.kill('SIGTERM');
     expect((await service.ended).code).to.equal(0);
     await readerClosed;
+
     const lines = (await readFile(file, 'utf8')).trimEnd().split('\n');
     await rm(folder, { recursive: true });
     for (const line of lines) JSON.parse(line); // no line is cut

@@ -126,13 +126,18 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
           ? (await query(`select from migration_outcomes where state = 'running'`)).length > 0
           : linesOf(killed.output).length >= killedAfter,
       );
+
       killed.process.kill('SIGKILL');
       before.push(...linesOf(await killed.ended).map(({ slug }) => slug));
     }
+
     const again = await migrate('--all');
-    expect([again.code, again.stderr]).to.deep.equal([0, '']);
+    expect(again.code, again.stderr).to.equal(0);
+    expect(again.stderr).to.equal('');
+
     const after = linesOf(again).map(({ slug }) => slug);
     expect(after.filter(slug => before.includes(slug))).to.deep.equal([]);
+
     expect((await runs()).map(({ state }) => state)).to.deep.equal([
       'abandoned',
       'abandoned',

@@ -22,9 +22,11 @@ describe('drill: users of a tenant up to their limit', () => {
           where tenant_id = ${world.globex.id} and name = 'Member'`,
       );
     }
+
     const globex = await world.login(world.globex);
     const count = `select count(*)::int as users from users where tenant_id = ${world.globex.id}`;
     expect(await controlSql(world, count)).to.deep.equal([{ users: 100_000 }]);
+
     expectProblem(await globex.post(usersPath, invitation()), 400, 'limit_reached');
     expect(await controlSql(world, count)).to.deep.equal([{ users: 100_000 }]);
     expect((await admin.post(usersPath, invitation())).status, 'another tenant').to.equal(201);

@@ -52,9 +52,11 @@ describe('drill: times of moves', function () {
     // Of rows and indexes, beside the 9 MB that every database has.
     for (const statement of largeTenantSql(3_800)) await sql(servers.world.acme, statement);
     const acme = await servers.world.login(servers.world.acme);
+
     const moving = moveOften('acme', moves);
     const writes = await writeSteadily(acme, 50, moving);
     const done = await moving;
+
     const pauses = done.map(({ pauseMs }) => pauseMs).sort((a, b) => a - b);
     const [p50 = 0, worst = 0] = [pauses[pauses.length >> 1], pauses.at(-1)];
     console.log({
@@ -65,6 +67,7 @@ describe('drill: times of moves', function () {
       pauses,
     });
     console.table({ writes: summaryOf(writes.served) });
+
     expect(writes.failed).to.equal(0);
     await expectOnce(writes, 'acme');
     expect(p50).to.be.at.most(300);
@@ -84,12 +87,15 @@ describe('drill: times of moves', function () {
         },
         { settings: { ...canonicalTextSettings } },
       );
+
     const before = await checksums();
     expect(before).to.include('audit_log');
+
     const startedAt = performance.now();
     await moveOften('globex', 2 * rounds, async count => {
       if (count % 2) expect(await checksums(), `round ${count / 2}`).to.equal(before);
     });
+
     console.log({
       'there and back': rounds,
       seconds: Math.round((performance.now() - startedAt) / 1_000),
@@ -101,15 +107,18 @@ describe('drill: times of moves', function () {
     for (const statement of fillLarge) await sql({ adminUrl }, statement);
     const { login, acme, globex } = servers.world;
     const [other, large] = [await login(acme), await login(globex)];
+
     const to = await servers.otherServer('globex');
     console.log(
       JSON.parse(await servers.runWell(['move', 'globex', '--to', to, '--dry-run', '--json'])),
     );
+
     const read = (until: Promise<unknown>) =>
       sendSteadily(50, until, async () => {
         const { status } = await other.get(path, { 'Cache-Control': 'no-cache' });
         return status === 200 ? status : `${status}`;
       });
+
     const move = async (): Promise<MoveSummary> => {
       const startedAt = performance.now();
       const [summary = expect.fail('no move')] = await moveOften('globex', 1);
@@ -122,16 +131,19 @@ describe('drill: times of moves', function () {
       });
       return summary;
     };
+
     const measured = compareWithCalm({ calmMs, rounds: largeMoves, load: read, work: move });
     const [{ results, failed }, own] = await Promise.all([
       measured,
       writeSteadily(large, 50, measured),
     ]);
     console.table({ writes: summaryOf(own.served) });
+
     expect(results[0]?.bytes).to.be.above(largeRows * 1_150);
     for (const { pauseMs } of results) expect(pauseMs).to.be.below(1_000);
     expect(results.at(-1)?.rows).to.be.at.least(results[0]?.rows ?? 0);
-    expect([own.failed, failed]).to.deep.equal([0, 0]);
+    expect(own.failed).to.equal(0);
+    expect(failed).to.equal(0);
     await expectOnce(own, 'globex');
   });
 });

@@ -73,6 +73,7 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
   it('the fence of a move that was killed before the switch is lifted by a restore beside the tenant', async () => {
     await servers.runWell(['backup', 'init']);
     await servers.runWell(['backup', 'run', '--all']);
+
     await (await stop(there)).kill();
     const [current, target] = await servers.databases();
     expect(current?.why).to.equal(
@@ -80,11 +81,13 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
     );
     expect((await acme.get(path, { 'Cache-Control': 'no-cache' })).status).to.equal(503);
     expect(servers.world.logs.join('')).to.include('fence_overdue');
+
     await servers.runWell(['restore', 'acme', '--archive', 'latest']);
     expect(await isServed('after the restore')).to.equal(true);
     expect(target?.state).to.equal('reserved');
     expect(await servers.namesOn('second', target?.database)).to.deep.equal([]);
     expect(await servers.states()).to.deep.equal(['default current', 'default filled']);
+
     const restored =
       (await servers.databases()).find(({ state }) => state === 'filled')?.database ?? '';
     await servers.runWell(['databases', 'drop', 'acme', restored, '--yes']);
@@ -143,6 +146,7 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
   it('a process of the service that is killed during a move delays it by a few seconds at most', async () => {
     const { url, process: child } = await processes.start(servers.world.environment);
     expect((await acme.at(url).get(path)).status).to.equal(200);
+
     const { stdout } = await during(async () => {
       const moving = await servers.startMove(
         'announce fence',
@@ -153,6 +157,7 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
       child.kill('SIGKILL');
       return moving.ended;
     });
+
     expect(jsonLines(stdout).at(-1).pauseMs).to.be.below(4_000);
   });
 
@@ -160,15 +165,18 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
     const { url, process: child } = await processes.start(servers.world.environment);
     const stopped = acme.at(url);
     expect((await stopped.post(path, { Title: 'before the stop' })).status).to.equal(201);
+
     child.kill('SIGSTOP');
     const titles = Array.from({ length: 5 }, (_, index) => `late ${index}`);
     const late = titles.map(Title => stopped.post(path, { Title }));
     await sleep(4_000); // longer than a process without a heartbeat is waited for
     await servers.move('acme', '--to', await servers.otherServer());
     child.kill('SIGCONT');
+
     for (const [index, { status }] of (await Promise.all(late)).entries()) {
       if (status === 201) written.push(titles[index] ?? '');
     }
+
     await eventually(
       async () => (await stopped.post(path, { Title: 'after the stop' })).status === 201,
     );
@@ -180,17 +188,20 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
       it(`a crash of the ${side} server before the step ${step} loses no write, and the tenant is served again by itself`, async () => {
         const [from, to] = side === 'new' ? ['default', 'second'] : ['second', 'default'];
         if ((await servers.serverOf()) !== from) await servers.move('acme', '--to', from);
+
         await during(async () => {
           const { ended } = await servers.startMove(step, 'acme', '--to', to);
           await servers.second.crash();
           await sleep(500);
           await servers.second.restart();
           await ended;
+
           const endedAt = performance.now();
           await eventually(() => isServed(`${side} ${step}`), 90_000);
           console.log(
             `served again ${Math.round(performance.now() - endedAt)} ms after the command has ended`,
           );
+
           await moveAgain(from, to);
         }, true);
       });

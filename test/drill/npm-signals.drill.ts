@@ -32,6 +32,7 @@ for (const workers of [1, 2]) {
       it('Ctrl-C while the workers start ends all processes with the exit code of the signal, and prints nothing', async () => {
         await stopped();
         const { process: primary, ended } = launch();
+
         const started = await eventually(async () => {
           const seen = (await seeProcesses()).filter(({ parent }) => parent === primary.pid);
           const pids = seen
@@ -39,9 +40,11 @@ for (const workers of [1, 2]) {
             .map(({ pid }) => pid);
           return pids.length === workers && pids;
         }, startMs);
+
         for (const pid of [...started, primary.pid ?? 0]) process.kill(pid, 'SIGINT');
         const { code, stdout, stderr } = await ended;
         expect({ code, stdout, stderr }).to.deep.equal({ code: 130, stdout: '', stderr: '' });
+
         await eventually(() => !started.some(isAlive));
       });
     }

@@ -105,9 +105,11 @@ describe('drill: pipelines of a client without a login', () => {
       const token = (await world.login(world.globex)).tokens?.accessToken ?? '';
       await others(token, sleep(3_000));
       const calm = percentiles(await others(token, sleep(measuredMs)));
+
       const before = await residentMebibytes();
       let max = before;
       const probe = setInterval(async () => (max = Math.max(max, await residentMebibytes())), 50);
+
       const startedAt = performance.now();
       const worker = new Worker(attack, {
         eval: true,
@@ -117,22 +119,29 @@ describe('drill: pipelines of a client without a login', () => {
         counts,
         ms: performance.now() - startedAt,
       }));
+
       const served = await others(token, Promise.all([ended, sleep(measuredMs)]));
       const { counts, ms } = await ended;
+
       await worker.terminate();
       await sleep(15_000);
       clearInterval(probe);
+
       const after = await residentMebibytes();
       const busy = percentiles(served);
       console.log(
         JSON.stringify({ ...counts, attackMs: Math.round(ms), calm, busy, before, max, after }),
       );
+
       expect(served.filter(({ status }) => status !== 200)).to.deep.equal([]);
-      // what it costs to accept connections and read bytes, pipelines or not: only printed
+
+      // The cost of accepting connections and of reading bytes, pipelines or not: only printed.
       if (workload.again) return;
+
       expect(max - before).to.be.below(maxGrowth);
       expect(after - before).to.be.below(maxRemaining);
-      // the times of two calm minutes differ by a few milliseconds
+
+      // The times of two calm minutes differ by a few milliseconds.
       expect(busy.p95).to.be.below(1.5 * calm.p95 + 5);
     });
   }

@@ -84,6 +84,7 @@ ${settings}`,
         ...world.environment,
         DATABASE_URL: through(world.installation.controlUrl),
       };
+
       for (const [script, args] of [
         ['src/main.ts', []],
         ['scripts/tenant.ts', ['list']],
@@ -94,6 +95,7 @@ ${settings}`,
           /^The control database cannot be used: .*pooler in transaction mode.*\n$/,
         );
       }
+
       const added = await runScript(
         'scripts/tenant.ts',
         ['server', 'add', 'pooled'],
@@ -116,6 +118,7 @@ ${settings}`,
       const url = world.installation.secrets
         .seal(through(postgresUrl()), 'server_url:pooled')
         .toString('hex');
+
       const control = (text: string) => controlSql(world, text);
       await control(
         `insert into servers (name, prefix, admin_url) values ('pooled', 'pooled', decode('${url}', 'hex'))`,

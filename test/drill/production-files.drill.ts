@@ -110,15 +110,18 @@ describe('drill: files of the image', function () {
     const startedAt = performance.now();
     const running = start(['src/main.ts']);
     await eventually(isReady, 60_000);
+
     const [seconds, elapsedMs] = [
       await cpuSeconds(running.process.pid ?? 0),
       performance.now() - startedAt,
     ];
     console.log(`ready after ${seconds} s of CPU time, ${Math.round(elapsedMs)} ms in all`);
     expect(seconds).to.be.below(maxStartSeconds);
+
     const client = (await world.login(world.acme)).at(`http://127.0.0.1:${port}`);
     expect((await client.get(statuses)).status).to.equal(200);
     expect((await fetch(`http://127.0.0.1:${port}/docs/deploy`)).status).to.equal(200);
+
     running.process.kill('SIGINT');
     expect((await running.ended).code, running.output.stderr).to.equal(0);
   });
@@ -128,10 +131,12 @@ describe('drill: files of the image', function () {
     await eventually(isReady, 60_000);
     const client = (await world.login(world.acme)).at(`http://127.0.0.1:${port}`);
     const created = new Set<string>();
+
     const notReady = sleep(3_000).then(() => {
       running.process.kill('SIGTERM');
       return eventually(async () => !(await isReady()), 60_000);
     });
+
     const served = await sendSteadily(requestsPerSecond, notReady, async number => {
       if (number % 5 !== 0) return failureOf(await client.get(statuses));
       const Title = `Under load ${number}`;
@@ -139,10 +144,12 @@ describe('drill: files of the image', function () {
       if (response.status === 201) created.add(Title);
       return failureOf(response);
     });
+
     console.log(JSON.stringify(summaryOf(served)));
     expect((await running.ended).code).to.equal(0);
     expect(summaryOf(served).failed).to.equal(0);
     expect(created.size).to.be.greaterThan(20);
+
     const stored = await (await world.login(world.acme)).get(statuses);
     expect(stored.body.map((each: { Title: string }) => each.Title)).to.include.members([
       ...created,

@@ -36,8 +36,10 @@ describe('drill: times of a restore of a tenant of 10 MB', () => {
       world.acme,
       'select pg_database_size(current_database()) as bytes',
     );
+
     const times: number[] = [];
     const own: number[] = [];
+
     for (let count = 1; count <= 5; count++) {
       const startedAt = performance.now();
       const args = ['restore', 'acme', '--archive', 'latest', '--json'];
@@ -47,11 +49,13 @@ describe('drill: times of a restore of a tenant of 10 MB', () => {
         world.environment,
       );
       times.push(Math.round(performance.now() - startedAt));
+
       expect(code, stderr).to.equal(0);
       const { seconds, database } = JSON.parse(stdout);
       own.push(seconds * 1_000);
       if (count > 1) await run('databases', 'drop', 'acme', database, '--yes');
     }
+
     console.log({ MB: Number(size?.bytes) / 1e6, commandMs: times, restoreMs: own });
     expect(Math.max(...times)).to.be.below(maxReadyMs);
   });
@@ -66,15 +70,19 @@ describe('drill: times of a restore of a tenant of 10 MB', () => {
       }
       return pauses;
     })();
+
     const writes = await writeSteadily(acme, 50, swapping);
     const pauses = (await swapping).sort((a, b) => a - b);
+
     console.log({
       swaps,
       pauseP50: pauses[pauses.length >> 1],
       worstPause: pauses.at(-1),
       ...summaryOf(writes.served),
     });
+
     expect(writes.failed).to.equal(0);
+
     // Each write is in the database that the tenant had then: in one of the two, once.
     const [now = '', side = ''] = (await run('databases', 'acme')).map(
       ({ database }: { database: string }) => databaseUrl(postgresUrl(), database),
@@ -83,6 +91,7 @@ describe('drill: times of a restore of a tenant of 10 MB', () => {
       withConnection(side, other => lostOrDoubled(writes, [one, other])),
     );
     expect(missing).to.deep.equal([]);
+
     expect(Math.max(...writes.served.map(({ ms }) => ms))).to.be.below(maxWaitMs);
   });
 });

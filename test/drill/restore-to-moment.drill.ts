@@ -87,12 +87,15 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
       const { status } = await globex.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' });
       return status === 200 ? status : `${status}`;
     });
+
     const { code, stdout, stderr } = await restoring;
     const ms = Math.round(performance.now() - startedAt);
     console.log(`      restored in ${ms} ms`);
+
     expect(code, stderr).to.equal(0);
     expect(failuresOf(served)).to.equal(0);
     expect(ms).to.be.below(maxRestoreMs);
+
     ({ database: restored } = JSON.parse(stdout));
     expect(await codesIn(restored)).to.deep.equal(['EUR']);
     expect(await leftovers()).to.deep.equal([]);
@@ -117,10 +120,12 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     const [{ server: name, from, until }] = moments;
     expect(name).to.equal('default');
     expect(Date.parse(from)).to.be.below(Date.parse(until) + 1);
+
     const before = await server.control('select * from tenant_databases order by id');
     await server.control(
       `update tenants set created_at = created_at - interval '1 day' where slug = 'acme'`,
     );
+
     expect(await refusal(new Date(Date.parse(from) - 3_600_000).toISOString())).to.match(
       /^RECOVERY_COMMAND: The oldest base backup of default is of /,
     );
@@ -146,16 +151,20 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
         [...restoreArgs(), '--json'],
         environment,
       );
+
       await sleep(kill * 700);
       child.kill('SIGKILL');
       await ended;
+
       await eventually(async () => (await leftovers()).length === 0, 60_000);
     }
+
     const { code, stdout, stderr } = await runScript(
       'scripts/tenant.ts',
       [...restoreArgs(), '--json'],
       environment,
     );
+
     expect(code, stderr).to.equal(0);
     expect(await codesIn(JSON.parse(stdout).database)).to.deep.equal(['EUR']);
   });
@@ -171,11 +180,13 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
 
   it('a moment before or after a swap is recovered from the database that the tenant had then', async () => {
     const { database } = await tenant(...restoreArgs());
+
     const before = await server.now();
     await addTo('acme', 'DKK');
     await tenant('restore', 'swap', 'acme', '--database', database, '--yes');
     const after = await server.now();
     await tenant('restore', 'back', 'acme', '--yes');
+
     for (const [at, codes] of [
       [before, ['EUR', 'NOK']],
       [after, ['EUR']],
@@ -204,20 +215,25 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     const databases = () =>
       server.control('select database_name, state from tenant_databases order by id');
     const before = await databases();
+
     const refusalOf = async (options: Parameters<typeof copyServer>[1]): Promise<string> => {
       const copy = await copyServer(server.url, options);
+
       const folder = await makeServerFolder('command');
       const [command, ended] = [join(folder, 'recover'), join(folder, 'ended')];
       await writeFile(command, `#!/bin/sh\necho '${copy.url}'; cat > /dev/null; touch ${ended}\n`, {
         mode: 0o755,
       });
+
       const message = await refusal(at, { RECOVERY_COMMAND: command });
       expect(await readFile(ended, 'utf8')).to.equal('');
       expect(await databases()).to.deep.equal(before);
+
       await copy.close();
       await rm(folder, { recursive: true });
       return message;
     };
+
     const extraSettings = ['archive_mode=off', 'recovery_target_time=2026-01-01 00:00:00+00'];
     expect(await refusalOf({ extraSettings })).to.match(
       / was recovered to 2026-01-01 00:00:00\+00, not to .*: nothing was changed/,

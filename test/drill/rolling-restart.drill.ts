@@ -110,6 +110,7 @@ describe('drill: rolling restart behind HAProxy', function () {
 
   it('a rolling restart of two processes fails no request, rejects no token and slows no request down', async () => {
     const calm = await load(sleep(calmMs));
+
     const restart = async (): Promise<void> => {
       for (const member of members) {
         const stoppedAt = performance.now();
@@ -117,13 +118,16 @@ describe('drill: rolling restart behind HAProxy', function () {
         const { code } = await member.service.ended;
         console.log(`stopped with ${code} after ${Math.round(performance.now() - stoppedAt)} ms`);
         expect(code).to.equal(0);
+
         member.service = await startOn(member.port, member.managementPort);
         await sleep(noticeMs);
       }
     };
+
     const during = await load(restart());
     const figures = { calm: summaryOf(calm), during: summaryOf(during) };
     console.log(JSON.stringify(figures));
+
     expect(
       during.map(({ status }) => status).filter(status => status !== 200 && status !== 201),
     ).to.deep.equal([]);

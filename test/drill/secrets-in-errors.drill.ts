@@ -51,6 +51,7 @@ describe('drill: secrets in errors', () => {
   it('no error of the settings or of a database contains the secret that it is about', async () => {
     const path = join(folder, 'secret');
     await writeFile(path, secret, { mode: 0o600 });
+
     const outputs = [
       await fail(['list'], { DATABASE_URL: `postgresql://u:${secret}@:x/` }),
       await fail(['list'], { DATABASE_URL: `postgresql://u:${secret}%@127.0.0.1:1/x` }),
@@ -81,6 +82,7 @@ describe('drill: secrets in errors', () => {
       ),
       await fail(['user', 'add', 'acme', world.acme.admin.email, '--password-stdin'], {}, secret),
     ];
+
     for (const output of outputs) expect(output).not.to.include(secret);
   });
 
@@ -94,10 +96,12 @@ describe('drill: secrets in errors', () => {
       await storeServerUrl(url === 'wrong password' ? withSecret(postgresUrl()) : url);
       const slug = `initech-${randomBytes(4).toString('hex')}`;
       const provision = ['provision', slug, '--name', 'Initech', '--admin-email', 'a@initech.test'];
+
       const outputs = [
         await fail([...provision, '--server', 'far']),
         await fail([...provision, '--server', 'far', '--json']),
       ];
+
       for (const args of [
         ['doctor', '--json'],
         ['migrate', '--all', '--json'],
@@ -106,8 +110,10 @@ describe('drill: secrets in errors', () => {
         const { stdout, stderr } = await runScript('scripts/tenant.ts', args, world.environment);
         outputs.push(stdout + stderr);
       }
+
       const migrated = await runScript('scripts/control.ts', ['migrate'], world.environment);
       outputs.push(migrated.stdout + migrated.stderr);
+
       for (const output of outputs) expect(output).not.to.include(secret);
     });
   }
@@ -123,11 +129,13 @@ describe('drill: secrets in errors', () => {
       SMTP_URL: `smtp://user:${secret}@127.0.0.1:1`,
     });
     await eventually(() => service.output.stdout.includes('"event":"listening"'), 60_000);
+
     const sealed = world.installation.secrets.seal(secret, owners.rolePassword(world.globex.guid));
     await controlSql(world, 'update tenants set role_password = ? where id = ?', [
       sealed,
       world.globex.id,
     ]);
+
     const post = (path: string, body: object, tenant = world.acme) =>
       fetch(`http://127.0.0.1:${port}${path}`, {
         method: 'POST',
@@ -138,6 +146,7 @@ describe('drill: secrets in errors', () => {
           'X-Api-Token': secret,
         },
       });
+
     const responses = [
       await post('/api/v1/auth/reset-password', { email: world.acme.admin.email }),
       await post('/api/v1/auth/login', { email: world.acme.admin.email, password: secret }),
@@ -150,10 +159,12 @@ describe('drill: secrets in errors', () => {
       await post('/api/v1/auth/confirm', { token: secret }),
       await post('/api/v1/EntityStatus', { Title: secret }),
     ];
+
     const texts = await Promise.all(responses.map(response => response.text()));
     await eventually(() => service.output.stdout.includes('mail_failed'), 30_000);
     service.process.kill('SIGINT');
     const { stdout, stderr } = await service.ended;
+
     for (const text of [...texts, stdout, stderr]) expect(text).not.to.include(secret);
     expect(stdout).to.include('rate_limits_own');
   });

@@ -26,23 +26,28 @@ describe('a silent store', () => {
         );
       }
       await runScript('scripts/tenant.ts', ['backup', 'init'], environment);
+
       let silentAt = Number.POSITIVE_INFINITY;
       s3.faultOf = request => {
         if (pattern.test(request)) silentAt = Math.min(silentAt, performance.now());
         return silentAt < Number.POSITIVE_INFINITY ? { kind: 'silent' } : undefined;
       };
+
       const { code, stdout, stderr } = await runScript(
         'scripts/tenant.ts',
         ['backup', 'run', '--all'],
         environment,
       );
+
       const seconds = (performance.now() - silentAt) / 1_000;
       console.log(
         `      ${seconds.toFixed(1)} s: ${`${stdout}${stderr}`.trim().replaceAll('\n', '\n      ')}`,
       );
+
       expect(code).to.equal(1);
       expect(stdout + stderr).to.match(/was silent for 18 s: (check|write) /);
       expect(seconds).to.be.below(60);
+
       s3.faultOf = () => undefined;
       const next = await runScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
       expect(next.code, next.stderr).to.equal(0);

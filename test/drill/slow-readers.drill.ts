@@ -78,17 +78,21 @@ describe('drill: clients that read slowly or never', () => {
     socket.on('error', () => {});
     await once(socket, 'connect');
     const clientPort = socket.localPort ?? 0;
+
     socket.pause();
     const startedAt = performance.now();
     socket.write(rawRequest(`GET ${bundle}`).repeat(5));
     const reader = setInterval(() => socket.read(Math.min(20_000, socket.readableLength)), 1_000);
-    // The client itself learns of it only when it has read what its kernel has buffered, so the
-    // server is asked.
+
+    // The client learns of the close only when it has read what its kernel has buffered, so
+    // the server is asked.
     expect(await isOpen(clientPort)).to.equal(true);
     await eventually(async () => !(await isOpen(clientPort)), 90_000);
     const ms = performance.now() - startedAt;
+
     clearInterval(reader);
     socket.destroy();
+
     console.log({ closedAfterMs: ms });
     expect(ms).to.be.below(65_000);
   });

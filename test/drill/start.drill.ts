@@ -30,19 +30,24 @@ describe('drill: starts that end early', () => {
       SHUTDOWN_DELAY: '20s',
       NODE_OPTIONS: importing(fault),
     });
+
     const eventOf = (name: string) =>
       service.output.stdout
         .split('\n')
         .filter(line => line.includes(`"event":"${name}"`))
         .map(line => JSON.parse(line))[0];
+
     const listening = await eventually(() => eventOf('listening'), startMs);
     const url = `http://127.0.0.1:${listening.port}`;
     const response = await new Client(url).get(statuses);
-    expect([response.status, response.body.code]).to.deep.equal([403, 'tenant_required']);
+    expect(response.status).to.equal(403);
+    expect(response.body.code).to.equal('tenant_required');
+
     service.process.kill('SIGTERM');
     await eventually(() => eventOf('stopping'));
     service.process.kill('SIGUSR2');
     const { code, stdout } = await service.ended;
+
     expect(code).to.equal(1);
     expect(stdout).to.include('"event":"fault"');
     expect(stdout, 'only an embedded PostgreSQL gets a demo tenant').not.to.match(/demo/i);

@@ -50,6 +50,7 @@ describe('drill: the command line on a terminal', () => {
       await eventually(() => rollingBack.output.stdout.includes('Type yes to go on: '), 20_000);
       rollingBack.process.stdin.write(`${reply}\r`);
       const ended = await end(rollingBack);
+
       expect(ended.stdout)
         .to.include('1 running process would stop serving 1 tenant: ')
         .and.include(text);
@@ -69,11 +70,13 @@ describe('drill: the command line on a terminal', () => {
       20_000,
     );
     adding.process.stdin.write(`${postgresUrl()}\r`);
+
     // It is the server of the control database, which has a name.
     await eventually(
       () => adding.output.stdout.includes('The URL leads to the server default'),
       20_000,
     );
+
     const { code, stdout } = await end(adding);
     expect(code).to.equal(1);
     expect(stdout).to.not.include('postgresql:').and.not.include(new URL(postgresUrl()).password);
@@ -88,9 +91,11 @@ describe('drill: the command line on a terminal', () => {
       await eventually(() => asking.output.stdout.includes(question), 20_000);
       asking.process.stdin.write(answer);
       const { code, stdout } = await asking.ended;
+
       expect(code, command).to.equal(2);
       expect(stdout).to.include(text);
     }
+
     const states = await controlSql(world, 'select distinct status from tenants');
     expect(states).to.deep.equal([{ status: 'active' }]);
   });
@@ -108,14 +113,17 @@ describe('drill: the command line on a terminal', () => {
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('begin; lock table migration_runs in access exclusive mode');
       const migrate = startScript('scripts/tenant.ts', ['migrate', '--all'], world.environment);
+
       // The table has the same OID in the databases of all worlds.
       const waiting = `
         select 1 from pg_locks where relation = 'migration_runs'::regclass and not granted
            and database = (select oid from pg_database where datname = current_database())`;
       await eventually(async () => (await client.query(waiting)).rows.length > 0);
+
       migrate.process.kill('SIGINT');
       const { code, stdout, stderr } = await migrate.ended;
       expect({ code, stdout, stderr }).to.deep.equal({ code: 130, stdout: '', stderr: '' });
+
       await client.query('rollback'); // only now: the command has not waited for the lock
     });
   });

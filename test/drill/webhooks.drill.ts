@@ -219,6 +219,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
   it('changes arrive after the control database was away for 30 s', async () => {
     const control = new URL(world.environment.DATABASE_URL ?? '').pathname.slice(1);
     const since = performance.now();
+
     await write(outageMs + phaseMs, () =>
       withConnection(postgresUrl(), async client => {
         await client.query(`alter database "${control}" allow_connections false`);
@@ -229,6 +230,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
         await client.query(`alter database "${control}" allow_connections true`);
       }),
     );
+
     await report('control database away for 30 s', since);
   });
 
@@ -241,9 +243,11 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
         'update webhooks set next_attempt_at = now() where next_attempt_at is not null',
       );
     }
+
     await withConnection(world.installation.controlUrl, client =>
       client.query('update webhook_tenants set due_at = now(), wakes = wakes + 1 where is_active'),
     );
+
     let rows = 0;
     for (const { tenant, path, created } of followed) {
       const stored = await sql<{ id: number }>(
@@ -253,6 +257,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
       const ids = stored.map(({ id }) => String(id));
       rows += ids.length;
       expect(ids, 'confirmed').to.include.members([...created.keys()]);
+
       const arrived = (): string[] => [
         ...new Map(
           receiver
@@ -261,14 +266,17 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
             .map(({ id, body }) => [id, String(body.data.Key)]),
         ).values(),
       ];
+
       await eventually(() => arrived().length >= ids.length, 120_000);
       expect(arrived(), path).to.deep.equal(ids);
     }
+
     const keys = new Set(receiver.messages.map(({ path, body }) => `${path} ${body.data.Key}`));
     const messages = new Set(
       receiver.messages.map(({ path, id, body }) => `${path} ${body.data.Key} ${id}`),
     );
     expect(messages.size, 'each change has one id').to.equal(keys.size);
+
     const { length } = receiver.messages;
     console.log(
       `    ${rows} changes, ${length} messages, ${length - messages.size} of them repeated; ${refused} refused`,

@@ -154,15 +154,18 @@ describe('drill: loss of a whole machine', function () {
         slug => `insert into currencies (code, name) values ('EUR', '${slug}')`,
       );
       await startMachine();
+
       let second: DedicatedServer | undefined;
       for (const command of order) {
         if (command === 'second installation') {
           second ??= await createDedicatedServer();
           await second.provision('initech');
+
           const other = { ...second.environment, ...(await backupSettings(archives)) };
           for (const args of [['init'], ['run', '--all'], ['prune']]) {
             await succeed(other, 'tenant', ['backup', ...args]);
           }
+
           await second.close();
         } else {
           const { BACKUP_TARGET: _, ...withoutTarget } = environment;
@@ -171,13 +174,16 @@ describe('drill: loss of a whole machine', function () {
           await runCommand(`scripts/${script}.ts`, args, settings);
         }
       }
+
       await succeed(environment, 'control', ['restore', '--all']);
+
       const found = await query<{ slug: string; status: string; database: string }>(
         'select slug, status, database_name as database from tenants order by slug',
       );
       expect(found.map(({ slug, status }) => [slug, status])).to.deep.equal(
         slugs.map(slug => [slug, 'active']),
       );
+
       for (const { slug, database } of found) {
         await withConnection(databaseUrl(machine?.url ?? '', database), async client =>
           expect((await client.query('select name from currencies')).rows).to.deep.equal([
@@ -185,6 +191,7 @@ describe('drill: loss of a whole machine', function () {
           ]),
         );
       }
+
       for (const args of [['run', '--all'], ['verify'], ['drill', '--count', '2']]) {
         await succeed(environment, 'tenant', ['backup', ...args]);
       }

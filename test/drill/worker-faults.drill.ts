@@ -108,14 +108,17 @@ describe('drill: faults of worker processes', () => {
       'Content-Length': 10,
       Expect: '100-continue',
     };
+
     const sent = request(`${service.url}/api/v1/auth/login`, { method: 'POST', headers });
     sent.on('error', () => {});
     sent.flushHeaders();
     await new Promise(resolve => sent.once('continue', resolve));
+
     service.process.kill('SIGTERM');
     await eventually(() => service.countOf('stopping') === 1);
     await sleep(1_100); // an earlier signal counts as a repetition of the first one
     service.process.kill('SIGTERM');
+
     expect((await service.ended).code).to.equal(1);
     await eventually(() => service.workerPids().every(pid => !isAlive(pid)));
   });

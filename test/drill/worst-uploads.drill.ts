@@ -195,12 +195,15 @@ describe('drill: uploads that are meant to occupy the service', function () {
         open(sender, 'resource=Currency', { 'Content-Length': 5e6 }),
       );
       for (const sent of uploads) sent.on('error', () => {});
+
       for (let second = 0; second < 20; second++) {
         for (const sent of uploads) sent.write(Buffer.alloc(20 * 1024, 'x'));
         await sleep(1_000);
       }
+
       for (const sent of uploads) sent.destroy();
     });
+
     await expectServed(measured);
   });
 });
