@@ -19,20 +19,26 @@ describe('a tenant that floods the service', () => {
 
   it('a flood of blocked requests delays neither other tenants nor cached responses of its own tenant', async () => {
     expect((await acme.get(`${path}/1`)).status).to.equal(200);
+
     await withConnection(world.acme.adminUrl, async holder => {
       await holder.query('begin; lock table entity_statuses in access exclusive mode');
       const flood = Array.from({ length: 100 }, (_, n) => acme.put(`${path}/2`, { Weighting: n }));
       await eventually(() => world.service.databases.budgets.usage.waiting > 80);
+
       for (let i = 0; i < 20; i++) {
         expect((await globex.get(path, noCache)).status).to.equal(200);
         expect((await acme.get(`${path}/1`)).status).to.equal(200);
       }
+
       const refused = await Promise.race(flood);
-      expect([refused.status, refused.body.code]).to.deep.equal([503, 'overloaded']);
+      expect(refused.status).to.equal(503);
+      expect(refused.body.code).to.equal('overloaded');
       expect(refused.headers.get('retry-after')).to.match(/^\d+$/);
+
       await holder.query('rollback');
       for (const { status } of await Promise.all(flood)) expect(status).to.be.oneOf([200, 503]);
     });
+
     expect((await acme.get(path, noCache)).status).to.equal(200);
   });
 
@@ -64,14 +70,17 @@ describe('a tenant that floods the service', () => {
       new ReadableStream({
         start: controller => controller.enqueue(new TextEncoder().encode('{')),
       });
+
     const headers = { Authorization: `Bearer ${accessToken}`, 'Content-Type': 'application/json' };
     const init = { method: 'POST', headers, signal: endless.signal, duplex: 'half' as const };
     const hanging = Array.from({ length: 64 }, () =>
       fetch(`${world.url}${path}`, { ...init, body: body() }),
     );
+
     for (let i = 0; i < 10; i++) {
       expect((await acme.post(path, { Title: `meanwhile ${i}` })).status).to.equal(201);
     }
+
     endless.abort();
     await Promise.allSettled(hanging);
   });

@@ -25,7 +25,9 @@ describe('X-Tenant with a slug', () => {
 
   it('an unknown or malformed slug gets the response of an unknown guid', async () => {
     const unknown = await logIn('00000000-0000-4000-8000-000000000000');
-    expect([unknown.status, unknown.body.code]).to.deep.equal([403, 'tenant_required']);
+    expect(unknown.status).to.equal(403);
+    expect(unknown.body.code).to.equal('tenant_required');
+
     for (const name of [
       'acm',
       'acme-',
@@ -38,7 +40,8 @@ describe('X-Tenant with a slug', () => {
       'a'.repeat(4_000),
     ]) {
       const response = await logIn(name);
-      expect([response.status, bodyOf(response)], name).to.deep.equal([403, bodyOf(unknown)]);
+      expect(response.status, name).to.equal(403);
+      expect(bodyOf(response), name).to.deep.equal(bodyOf(unknown));
     }
   });
 
@@ -86,6 +89,7 @@ describe('X-Tenant with a slug', () => {
   it('a request whose X-Tenant is the slug of the tenant of its token is not logged as naming another tenant', async () => {
     const { body } = await logIn('later');
     const client = world.anonymous.withToken(body.accessToken);
+
     const logged = async (tenant: string) => {
       const { headers } = await client.get('/api/v1/auth/me', { 'X-Tenant': tenant });
       const id = headers.get('x-request-id') ?? '';
@@ -95,6 +99,7 @@ describe('X-Tenant with a slug', () => {
         return JSON.parse(line ?? '{}');
       });
     };
+
     expect(await logged('later')).to.not.have.property('otherTenantNamed');
     expect(await logged('acme')).to.have.property('otherTenantNamed');
   });

@@ -58,6 +58,7 @@ describe('verified tokens', () => {
         const client = await cacheToken(
           await world.loginAs(world.globex, { permissions: ['full.read'] }),
         );
+
         await controlSql(world, change.replace('$sid', '?'), [
           claimsOf(client.tokens!.accessToken).sid,
         ]);
@@ -66,6 +67,7 @@ describe('verified tokens', () => {
           maxDelayMs,
         );
         for (let i = 0; i < 4; i++) expect(await codes(client)).to.deep.equal([code, code]);
+
         await controlSql(world, `update tenants set status = 'active' where status = 'suspended'`);
         await eventually(
           async () => (await codes(await world.login(world.globex)))[0] === 200,
@@ -89,6 +91,7 @@ describe('verified tokens', () => {
 
     it('a cached token is refused when it has expired, by the clock at the time of the request', async () => {
       const client = await cacheToken(await world.login(world.acme));
+
       for (const [seconds, expected] of [
         [accessTokenLifetimeSeconds + clockSkewSeconds - 1, 200],
         [accessTokenLifetimeSeconds + clockSkewSeconds + 1, 'token_expired'],
@@ -113,6 +116,7 @@ describe('verified tokens', () => {
     const role = `update roles set permissions = ?::text[] where id =
       (select role_id from users join sessions on user_id = users.id where sessions.id = ?)`;
     const { sid } = claimsOf(client.tokens!.accessToken);
+
     await controlSql(world, role, ['{full.read}', sid]);
     await eventually(
       async () => (await permissions()).every(each => each.length === 1),
@@ -121,6 +125,7 @@ describe('verified tokens', () => {
     for (let i = 0; i < 4; i++) {
       expect(await permissions()).to.deep.equal([['full.read'], ['full.read']]);
     }
+
     await controlSql(world, role, ['{full.read,full.manage}', sid]);
     await eventually(
       async () => (await permissions()).every(each => each.length === 2),
@@ -130,12 +135,14 @@ describe('verified tokens', () => {
 
   it('a cached token returns its own tenant and user while another tenant calls with its own token', async () => {
     const clients = [await world.login(world.acme), await world.login(world.globex)];
+
     const bodies = await Promise.all(
       Array.from(
         { length: 100 },
         async (_, i) => (await clients[i % 2]!.at(urls[(i >> 1) % 2]!).get(me)).body,
       ),
     );
+
     for (const [i, body] of bodies.entries()) {
       const { user_guid } = claimsOf(clients[i % 2]!.tokens!.accessToken);
       expect(body).to.include({
@@ -149,13 +156,16 @@ describe('verified tokens', () => {
     const client = await cacheToken(await world.login(world.acme));
     const { accessToken } = client.tokens!;
     const [header = '', payload = '', signed = ''] = accessToken.split('.');
+
     const [acme, globex] = [
       await activeKey(world, world.acme),
       await activeKey(world, world.globex),
     ];
+
     const { id, guid } = world.globex;
     const claimed = { ...claimsOf(accessToken), tenant_id: id, tenant_guid: guid };
     const encoded = Buffer.from(JSON.stringify(claimed)).toString('base64url');
+
     const similar = {
       'another signature': `${header}.${payload}.${signed.slice(0, -4)}AAAA`,
       'its signature over other claims': `${header}.${encoded}.${signed}`,
@@ -176,6 +186,7 @@ describe('verified tokens', () => {
       ),
       'one more segment': `${accessToken}.${signed}`,
     };
+
     for (const [name, token] of Object.entries(similar)) {
       for (let i = 0; i < 3; i++) {
         expect(await codes(client.withToken(token)), name).to.deep.equal([
@@ -184,6 +195,7 @@ describe('verified tokens', () => {
         ]);
       }
     }
+
     await cacheToken(client);
   });
 

@@ -191,11 +191,13 @@ describe('connection budget', () => {
         maxWaitMs: 3_000,
       });
       const [busy, quiet] = pools;
+
       const clients = [await busy.connect()];
       await useConnection(quiet, 'read');
       clients.push(await busy.connect());
       const waiting = [busy.connect(), busy.connect()];
       expect(busy.waiting).to.have.length(2);
+
       clients.push(...(await Promise.all(waiting)));
       for (const client of clients) client.release();
     });

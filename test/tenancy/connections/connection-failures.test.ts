@@ -169,18 +169,22 @@ describe('connections that fail', () => {
         controlIdentity,
         controlConnections: 3,
       });
+
       const [acme, globex] = harness.tenants;
       const atLocalhost = {
         ...globex,
         databaseUrl: globex.databaseUrl.replace('127.0.0.1', 'localhost'),
       };
+
       expect([acme, globex].map(({ serverIdentity }) => serverIdentity)).to.deep.equal([
         undefined,
         undefined,
       ]);
+
       for (const tenant of [acme, { ...atLocalhost, serverIdentity: controlIdentity }]) {
         await databases.open(tenant).entityManager().execute('select 1');
       }
+
       expect([...databases.budgets.all.values()].map(({ max }) => max)).to.deep.equal([2]);
     });
 

@@ -99,9 +99,11 @@ describe('tenant databases', () => {
   describe('entity managers', () => {
     it("an entity manager queries its tenant's own database, in and out of transactions and forks", async () => {
       const databases = create();
+
       await Promise.all(
         all.map(async tenant => {
           const em = databases.open(tenant).entityManager();
+
           expect(await databaseOf(em)).to.equal(tenant.databaseName);
           expect(await databaseOf(em.fork())).to.equal(tenant.databaseName);
           expect(await em.transactional(databaseOf)).to.equal(tenant.databaseName);

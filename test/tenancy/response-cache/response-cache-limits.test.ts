@@ -202,20 +202,23 @@ describe('limits of the response cache', () => {
   });
 
   it('a tenant with many or large responses evicts no response of another tenant', async () => {
-    // on a busy machine, 5,000 loads take longer than a response lasts
+    // 5,000 loads on a busy machine take longer than a response lasts.
     const cache = await create(160_000, () => 5_000);
     await load(cache, otherTenant, key, { of: 'other' });
     const otherBytes = cache.bytes;
+
     await load(cache, tenant, 'small', { n: 1 });
     await load(cache, tenant, 'large', { text: 'x'.repeat(50_000) });
     expect(cache.find(tenant, currency, 'large')).to.equal(undefined);
     expect(bodyOf(cache.find(tenant, currency, 'small') as Representation)).to.deep.equal([
       { n: 1 },
     ]);
+
     for (let i = 0; i < 5_000; i++) {
       await load(cache, tenant, `id ${i}`, { i });
       expect(cache.bytes - otherBytes).to.be.within(0, 10_000);
     }
+
     expect(bodyOf(cache.find(otherTenant, currency, key) as Representation)).to.deep.equal([
       { of: 'other' },
     ]);

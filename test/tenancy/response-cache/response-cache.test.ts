@@ -132,10 +132,12 @@ describe('response cache', () => {
         await eventually(async () => (await nameAt(acme[1])) === `other ${i}`, announcedMs);
         delays.push(performance.now() - changedAt);
       }
+
       if (process.env.MEASURE) {
         process.stdout.write(`feed delay, ms: ${delays.map(ms => ms.toFixed(1)).join(' ')}\n`);
       }
-      // the shortest: a busy machine may delay any
+
+      // The shortest one, because a busy machine may delay any.
       expect(Math.min(...delays)).to.be.at.most(feedMs);
     });
 
@@ -252,6 +254,7 @@ describe('response cache', () => {
     ] as const) {
       it(`cached responses of a tenant that ${description} are not served after a second`, async () => {
         await control(`update tenants set ${change} where id = ?`, [tenant.id]);
+
         await Promise.all(
           clients.map(client =>
             eventually(async () => {
@@ -260,6 +263,7 @@ describe('response cache', () => {
             }, announcedMs),
           ),
         );
+
         // The world drops the databases that it finds in the table.
         await control('update tenants set database_name = ? where id = ?', [
           tenant.database,
