@@ -99,6 +99,7 @@ describe('change feed', () => {
       const client = await warm(await world.login(world.globex));
       const { globex, installation } = world;
       const kid = `new-key-of-${globex.id}`;
+
       await withConnection(installation.controlUrl, async session => {
         await session.query('begin');
         await session.query(`update signing_keys set status = 'retiring' where tenant_id = $1`, [
@@ -114,6 +115,7 @@ describe('change feed', () => {
         );
         await session.query('commit');
       });
+
       for (const { url } of servers) {
         await eventually(async () => {
           const login = await world.anonymous
@@ -123,6 +125,7 @@ describe('change feed', () => {
         }, maxDelayMs);
       }
       await expectEverywhere(client, 200);
+
       await control(
         `update signing_keys set status = 'disabled' where tenant_id = ? and kid <> ?`,
         [globex.id, kid],
@@ -243,20 +246,24 @@ describe('change feed', () => {
     const client = await warm(await world.login(world.acme));
     const pids = await listeners();
     expect(pids).to.have.length(2);
+
     try {
       for (const pid of pids) process.kill(pid, 'SIGSTOP');
       await requestAll(client, response => expect(response.status).to.equal(200));
+
       await control('update sessions set revoked_at = now() where id = ?', [sessionOf(client)]);
       await expectEverywhere(client, 401, 'invalid_token');
     } finally {
       for (const pid of pids) process.kill(pid, 'SIGCONT');
     }
+
     // Moves the feeds to new connections, whether or not they have closed the old ones already.
     await endConnections(pids);
     await eventually(async () => {
       const now = await listeners();
       return now.length === 2 && !now.some(pid => pids.includes(pid));
     }, 2_000);
+
     await eventually(async () => (await readiness()).every(status => status === 200), announcedMs);
   });
 
@@ -323,9 +330,11 @@ describe('change feed', () => {
         ttlMs: 60_000,
         load: () => new Promise<object>(resolve => loads.push(resolve)),
       });
+
       const notified = new Promise(resolve =>
         feed.subscribe(changeTopics.roles, key => key === 'end' && resolve(key)),
       );
+
       await own.start();
       try {
         const early = cache.get('key');
@@ -334,12 +343,15 @@ describe('change feed', () => {
           `select pg_notify('control_changes', 'sessions:key'), pg_notify('control_changes', 'roles:end')`,
         );
         await notified;
+
         const late = cache.get('key');
         expect(loads).to.have.length(2);
         expect(cache.getCached('key'), 'nothing is loaded yet').to.equal(undefined);
+
         loads[0]?.({ revoked: false });
         expect([await early, await shared]).to.deep.equal([{ revoked: false }, { revoked: false }]);
         expect(cache.getCached('key'), 'a value read before the change').to.equal(undefined);
+
         loads[1]?.({ revoked: true });
         expect(await late).to.deep.equal({ revoked: true });
         expect(cache.getCached('key')?.value).to.equal(await late);
@@ -348,6 +360,7 @@ describe('change feed', () => {
       } finally {
         await own.stop();
       }
+
       expect(feed.current).to.equal(false);
       expect(cache.getCached('key'), 'without a feed').to.equal(undefined);
     });
@@ -367,6 +380,7 @@ describe('change feed', () => {
           return { loads };
         },
       });
+
       await own.start();
       try {
         expect(await cache.get('key').catch((error: Error) => error.message)).to.equal(
@@ -382,12 +396,15 @@ describe('change feed', () => {
       const proxy = await startProxy(world.installation.controlUrl);
       const own = createOwnFeed(world, proxy.url);
       const { feed } = own;
+
       try {
         await own.start();
         expect(feed.current).to.equal(true);
+
         proxy.hold();
         proxy.cut();
         await proxy.held();
+
         await own.stop();
         proxy.forward();
         await eventually(() => proxy.open() === 0, announcedMs);

@@ -41,15 +41,18 @@ describe('delivery of notifications to the change feed', () => {
     const { feed } = own;
     let isInvalidated = false;
     feed.subscribe('users', () => (isInvalidated = true));
+
     await own.start();
     try {
       expect(feed.current).to.equal(true);
+
       proxy.dropNotifications(controlName, true);
       await eventually(() => !feed.current, announcedMs);
       await eventually(
         () => world.logs.join('').includes('because notifications do not arrive'),
         announcedMs,
       );
+
       isInvalidated = false;
       proxy.dropNotifications(controlName, false);
       await eventually(() => feed.current, announcedMs);

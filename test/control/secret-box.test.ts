@@ -91,6 +91,7 @@ describe('secrets at rest', () => {
         ]);
         await expectOnlyAcmeUnavailable();
       }
+
       // A key of 64 bytes is used, and tokens that another key signed are rejected.
       await control('update signing_keys set secret = ? where kid = ?', [
         secrets.seal(randomBytes(64), owners.signingKey(world.acme.guid, kid)),
@@ -100,6 +101,7 @@ describe('secrets at rest', () => {
         async () => (await acme.get(path)).body.code === 'invalid_token',
         announcedMs,
       );
+
       expect((await (await world.login(world.acme)).get(path)).status).to.equal(200);
     });
 
