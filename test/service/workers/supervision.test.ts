@@ -63,10 +63,12 @@ describe('supervision of workers', () => {
     const supervision = started(1);
     const delays: number[] = [];
     let now = 0;
+
     for (let worker = 1; worker <= 10; worker++) {
       const [died] = supervision.onEnded(worker, killed, now);
       if (died?.kind !== 'report' || died.report.what !== 'died') throw new Error('no report');
       delays.push(died.report.delayMs ?? Number.NaN);
+
       if (supervision.serving.length === 0 && died.report.delayMs !== 0) {
         now = supervision.nextAt;
         expect(texts(supervision.tick(now - 1))).to.deep.equal([]);
@@ -74,6 +76,7 @@ describe('supervision of workers', () => {
       }
       supervision.onStarted(worker + 1, now);
     }
+
     expect(delays).to.deep.equal([
       0, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000,
     ]);

@@ -35,6 +35,7 @@ describe('metrics of workers', () => {
     const metrics = new WorkerMetrics(() => ({ serving: 2, died: 3 }));
     metrics.record(1, await metricsOf({ requests: 5, seconds: 0.05, open: 2, current: 1 }));
     metrics.record(2, await metricsOf({ requests: 7, seconds: 0.5, open: 4, current: 0 }));
+
     expect(await render(metrics)).to.include({
       'requests_total{route="/a"}': 12,
       'duration_seconds_bucket{le="0.1"}': 1,
@@ -47,6 +48,7 @@ describe('metrics of workers', () => {
       workers: 2,
       workers_died_total: 3,
     });
+
     expect((await render(metrics)).process_start_time_seconds).to.be.closeTo(
       Date.now() / 1_000,
       86_400,
@@ -57,9 +59,11 @@ describe('metrics of workers', () => {
     const metrics = new WorkerMetrics(() => ({ serving: 1, died: 0 }));
     metrics.record(1, await metricsOf({ requests: 5, seconds: 0.05, open: 2, current: 0 }));
     metrics.record(2, await metricsOf({ requests: 7, seconds: 0.5, open: 4, current: 1 }));
+
     metrics.end(1);
     metrics.record(3, await metricsOf({ requests: 1, seconds: 2, open: 1, current: 1 }));
     metrics.end(3);
+
     expect(await render(metrics)).to.include({
       'requests_total{route="/a"}': 13,
       'duration_seconds_bucket{le="1"}': 2,
@@ -72,6 +76,7 @@ describe('metrics of workers', () => {
   it('no counter ever falls, however fractions are rounded when workers end', async () => {
     const metrics = new WorkerMetrics(() => ({ serving: 1, died: 0 }));
     let last = 0;
+
     for (let worker = 1; worker <= 60; worker++) {
       metrics.record(
         worker,
@@ -81,6 +86,7 @@ describe('metrics of workers', () => {
       const { duration_seconds_sum: sum = 0 } = await render(metrics);
       expect(sum).to.be.at.least(last);
       last = sum;
+
       metrics.end(worker - 1);
       const { duration_seconds_sum: afterEnd = 0 } = await render(metrics);
       expect(afterEnd).to.be.at.least(last);
