@@ -93,11 +93,14 @@ describe('TypeScript client', () => {
         throw new TypeError('the connection was reset');
       },
     });
+
     const body = { CountryCode: 'LOST', CountryName: 'Lost response' };
     const { data, response } = await client.POST(countries, { body });
+
     expect(data?.CountryCode).to.equal('LOST');
     expect(response.headers.get('Idempotency-Replayed')).to.equal('true');
     expect(timesSent(`POST ${countries}`)).to.equal(3);
+
     expect((await client.POST(countries, { body })).error?.code, 'another request').to.equal(
       'duplicate',
     );
@@ -113,13 +116,17 @@ describe('TypeScript client', () => {
       };
       return send;
     };
+
     const client = await clientOf(world.acme, { fetch: refuse(1) });
     const startedAt = performance.now();
     expect((await client.GET(countries)).response.status).to.equal(200);
     expect(performance.now() - startedAt).to.be.at.least(990);
+
     refused = 0;
     const put = await client.PUT(countries, { body: { CountryCode: 'P', CountryName: 'Changed' } });
-    expect([put.response.status, refused]).to.deep.equal([503, 1]);
+    expect(put.response.status).to.equal(503);
+    expect(refused).to.equal(1);
+
     refused = 0;
     const patient = await clientOf(world.acme, { fetch: refuse(31) });
     expect((await patient.GET(countries)).response.status).to.equal(503);
@@ -132,6 +139,7 @@ describe('TypeScript client', () => {
         body: { Name: `Entity ${n}`, EntityType: 'customer' },
       });
     }
+
     const names: string[] = [];
     sent = [];
     for await (const { Name } of client.all('/api/v1/Entities', { sort: ['-Name'], limit: 2 })) {
@@ -139,11 +147,13 @@ describe('TypeScript client', () => {
     }
     expect(names).to.deep.equal(['Entity 4', 'Entity 3', 'Entity 2', 'Entity 1', 'Entity 0']);
     expect(timesSent('GET /api/v1/Entities')).to.equal(3);
+
     const codes: string[] = [];
     for await (const { CountryCode } of client.all(countries, { limit: 1 })) {
       codes.push(CountryCode);
     }
     expect(codes.sort()).to.deep.equal(['LOST', 'P']);
+
     for await (const _ of client.all('/api/v1/Promotions')) {
       throw new Error('the list has no records');
     }
@@ -158,15 +168,18 @@ describe('TypeScript client', () => {
       return fetch(request, { signal: cut.signal });
     };
     const client = await clientOf(world.acme, { fetch: cuttable });
+
     const { response } = await client.GET('/api/v1/Changes', {
       params: { query: { after: 'now' } },
     });
     const after = response.headers.get('Next-Cursor') ?? '';
+
     const stop = new AbortController();
     const followed = client.followChanges(
       { after, resource: 'OrderStatus', include: 'record' },
       stop.signal,
     );
+
     const names: unknown[] = [];
     for (const Name of ['one', 'two', 'three']) {
       await client.POST('/api/v1/OrderStatuses', { body: { Name } });
@@ -175,6 +188,7 @@ describe('TypeScript client', () => {
       else world.clock.offsetSeconds += accessTokenLifetimeSeconds + 60;
     }
     expect(names).to.deep.equal(['one', 'two', 'three']);
+
     const read: unknown[] = [];
     for await (const { Record } of client.changes({
       after,
@@ -184,6 +198,7 @@ describe('TypeScript client', () => {
       read.push(Record?.Name);
     }
     expect(read).to.deep.equal(names);
+
     stop.abort();
     await followed.return();
   });
