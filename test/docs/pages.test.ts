@@ -192,6 +192,7 @@ describe('documentation pages', () => {
       ].map(match => match[1]);
       expect(references).to.not.be.empty;
       for (const reference of references) expect(reference, path).to.match(/^(\/(?!\/)|#|data:,$)/);
+
       const urls = [...text.matchAll(/https?:\/\/[^\s"'<]+/g)].map(([url]) => url);
       // In examples: PUBLIC_URL, and names that RFC 2606 reserves for examples.
       for (const url of urls) {
@@ -199,6 +200,7 @@ describe('documentation pages', () => {
           /^(http:\/\/backoffice\.test|https:\/\/(\w+\.)*example\.com)(:\d+)?(\/|$)/,
         );
       }
+
       expect(text).not.to.match(/<script>|\bon\w+="|style="|@import|url\(/);
     }
   });
@@ -269,13 +271,16 @@ describe('documentation pages', () => {
   it('the search index leads to every endpoint, every error code and every page of the guide', async () => {
     const entries: string[][] = JSON.parse((await rawGet(world.url, '/docs/search.json')).body);
     const found = entries.map(([, address = '']) => address);
+
     expect(found).to.include.members(documents.map(({ path }) => path));
     expect(found).to.include.members(Object.keys(problems).map(code => `/docs/errors#${code}`));
+
     for (const operations of Object.values(document.paths)) {
       for (const { operationId, tags } of Object.values(operations)) {
         expect(found).to.include(`${pageOf(tags[0] ?? '')}#${operationId}`);
       }
     }
+
     for (const address of found) {
       const [path = '', anchor] = address.split('#');
       if (anchor) expect(pages.get(path), address).to.include(`id="${anchor}"`);
