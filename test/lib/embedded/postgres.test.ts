@@ -54,6 +54,7 @@ describe('embedded PostgreSQL', () => {
         'select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()',
       ),
     );
+
     await eventually(() =>
       withConnection(service.url, async client => {
         const { rowCount } = await client.query(
@@ -62,6 +63,7 @@ describe('embedded PostgreSQL', () => {
         return rowCount === 1;
       }),
     );
+
     await (await startEmbeddedPostgres(folder)).leave();
     expect(await isServing(service)).to.equal(true);
   });

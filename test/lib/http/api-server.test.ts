@@ -111,13 +111,16 @@ describe('HTTP server of the API', () => {
         requestTimeout: 1_500,
         connectionsCheckingInterval: 50,
       });
+
       const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => {});
       socket.write(start);
       const dripping = setInterval(() => socket.write(drip), 20);
       await new Promise(resolve => setTimeout(resolve, 100));
+
       const finished = await api.drain(maxDrainMs);
       clearInterval(dripping);
       socket.destroy();
+
       expect(finished).to.equal(true);
     });
   }

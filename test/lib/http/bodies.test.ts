@@ -200,12 +200,14 @@ describe('request bodies', () => {
     it('a body of login or refresh above 8 KiB is rejected with 413', async () => {
       const fits = await world.anonymous.post(login, padded(world.acme.admin, 8 * kibibyte), named);
       expect(fits.status).to.equal(200);
+
       const response = await world.anonymous.post(
         login,
         padded(world.acme.admin, 8 * kibibyte + 1),
         named,
       );
       expectProblem(response, 413, 'payload_too_large');
+
       const refresh = { refreshToken: admin.tokens?.refreshToken };
       const refreshed = await world.anonymous.post(
         '/api/v1/auth/refresh',
@@ -454,16 +456,19 @@ describe('request bodies', () => {
       );
       expect(response.status).to.equal(201);
       expect(response.body).to.include({ Title: 'BB', Weighting: 3 });
+
       const [row] = await sql(
         world.acme,
         'select title, weighting from entity_statuses order by id desc limit 1',
       );
       expect(row).to.deep.equal({ title: 'BB', weighting: 3 });
+
       const [entry] = await sql<{ after: object }>(
         world.acme,
         'select after from audit_log order by id desc limit 1',
       );
       expect(entry?.after).to.include({ title: 'BB', weighting: 3 });
+
       expectProblem(await admin.post(path, '{"Title":"AA","Title":""}'), 400, 'validation_failed');
     });
 

@@ -123,10 +123,12 @@ describe('client addresses in the audit log and the access log', () => {
       world.startAnotherServer(),
       world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' }),
     ]);
+
     const before = warnings().length;
     await admin.at(trusting.url).get(statuses, { 'X-Forwarded-For': '203.0.113.7' });
     await admin.at(untrusting.url).get(statuses);
     expect(warnings()).to.have.length(before);
+
     for (let i = 0; i < 3; i++) {
       await admin.at(untrusting.url).get(statuses, { 'X-Forwarded-For': '203.0.113.7' });
     }
@@ -164,6 +166,7 @@ describe('client addresses', () => {
       expect(addressFor('127.0.0.1', '127.0.0.1', mapped), mapped).to.equal('1.2.3.4');
       expect(clientNetwork(mapped), mapped).to.equal('1.2.3.4');
     }
+
     expect(addressFor('::ffff:102:0/112', '1.2.255.255', '203.0.113.7')).to.equal('203.0.113.7');
     expect(addressFor('::ffff:102:0/112', '1.3.0.0', '203.0.113.7')).to.equal('1.3.0.0');
     expect(addressFor('::/0', '1.2.3.4', '203.0.113.7')).to.equal('1.2.3.4');
@@ -327,10 +330,12 @@ describe('clients without an address', () => {
     const connection = await listenOnUnixSocket('');
     const [first, second] = [connection(), connection()];
     const spoofed = { 'X-Forwarded-For': '203.0.113.7' };
+
     expect([await first(), await first(spoofed), await first()]).to.deep.equal([200, 200, 429]);
     expect([await second(spoofed), await second(), await second(spoofed)]).to.deep.equal([
       200, 200, 429,
     ]);
+
     const [one, , other] = passed;
     expect(passed).to.deep.equal([one, one, other, other]);
     expect(one).to.match(/^unix-[\w-]{12}$/);

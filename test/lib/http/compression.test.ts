@@ -116,6 +116,7 @@ describe('compressed responses', () => {
       tags.add(`${(await get(units, accepting(coding))).headers.etag}`);
     }
     expect(tags).to.have.lengthOf(4);
+
     for (const tag of tags) {
       for (const coding of ['identity', 'zstd', 'br', 'gzip']) {
         const { status, bytes } = await get(units, { ...accepting(coding), 'If-None-Match': tag });
@@ -123,6 +124,7 @@ describe('compressed responses', () => {
         expect(bytes.length).to.equal(0);
       }
     }
+
     const [tag = ''] = tags;
     for (const other of [tag.replace('"', '"x'), tag.replace(/"$/, '-deflate"')]) {
       expect((await get(units, { 'If-None-Match': other })).status).to.equal(200);
@@ -176,6 +178,7 @@ describe('compressed responses', () => {
     });
     expect(login.status).to.equal(200);
     expect(login.headers.get('content-encoding')).to.equal(null);
+
     for (const path of [`${units}/1`, `${units}/999999`, '/api/v1/auth/me', '/api/v1/AuditLog']) {
       expect(
         (await get(path, accepting('zstd, br, gzip'))).headers['content-encoding'],
@@ -192,8 +195,10 @@ describe('compressed responses', () => {
       '/css/docs.css',
     ]) {
       const [plain, coded] = [await get(path), await get(path, accepting('gzip, br'))];
+
       expect(coded.headers['content-encoding'], path).to.equal('br');
       expect(brotliDecompressSync(coded.bytes).equals(plain.bytes)).to.equal(true);
+
       const again = await get(path, {
         ...accepting('gzip, br'),
         'If-None-Match': `${plain.headers.etag}`,

@@ -31,6 +31,7 @@ describe('cross-origin requests', () => {
     for (const origin of [app, local]) {
       for (const path of [statuses, '/api/v1/auth/login', '/api/v1/Nothing']) {
         const { status, headers } = await preflight(origin, path);
+
         expect(status).to.equal(204);
         expect(headers.get('access-control-allow-origin')).to.equal(origin);
         expect(headers.get('access-control-allow-methods')).to.equal(
@@ -190,6 +191,7 @@ describe('cross-origin requests', () => {
         'CORS_ORIGINS must be a comma-separated list',
       );
     }
+
     expect(readConfig({ CORS_ORIGINS: ` ${app} ,,${local}` }).corsOrigins).to.deep.equal([
       app,
       local,

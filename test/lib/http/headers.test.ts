@@ -274,6 +274,7 @@ describe('HTTP protocol', () => {
         ),
         rawRequest(`GET ${collection}/2`, [authorization, 'Connection: close']),
       ]);
+
       expect(statuses).to.deep.equal([401, 200]);
       expect(text)
         .to.match(/"Id":2/)
@@ -302,6 +303,7 @@ describe('HTTP protocol', () => {
         'HEAD',
         'POST',
       ]);
+
       const posted = await admin.post(`${collection}/1`, { Title: 'x' });
       expectProblem(posted, 405, 'method_not_allowed');
       expect(posted.headers.get('allow')?.split(', ').sort()).to.deep.equal([
@@ -311,9 +313,11 @@ describe('HTTP protocol', () => {
         'PATCH',
         'PUT',
       ]);
+
       const login = await world.anonymous.get('/api/v1/auth/login');
       expectProblem(login, 405, 'method_not_allowed');
       expect(login.headers.get('allow')).to.equal('POST');
+
       expectProblem(await admin.send('OPTIONS', collection), 405, 'method_not_allowed');
     });
 
@@ -594,6 +598,7 @@ describe('HTTP protocol', () => {
           'Access-Control-Request-Method': 'GET',
         });
         const simple = await admin.get(collection, { Origin: origin });
+
         for (const response of [preflight, simple]) {
           for (const name of response.headers.keys()) expect(name).not.to.match(/^access-control-/);
         }

@@ -134,14 +134,16 @@ describe('log of requests', () => {
     const authorization = `Authorization: Bearer ${admin.tokens?.accessToken}`;
     const post = rawRequest(`POST ${path}`, [authorization, ...head], '{"Title":');
     const before = world.logs.length;
+
     // On a busy machine the client may disconnect before the service has resolved the tenant.
-    // Then it tries again.
+    // Then the client tries again.
     let tries = 0;
     const line = await eventually(async () => {
       await sendRaw(world.url, post, { withinMs: 100 * 2 ** tries++ });
       const lines = world.logs.slice(before).filter(text => text.includes('"status":499'));
       return lines.map(text => JSON.parse(text)).find(({ tenant }) => tenant);
     });
+
     expect(line).to.include({ method: 'POST', route: path, tenant: world.acme.guid });
   });
 
@@ -226,6 +228,7 @@ describe('log of requests', () => {
     it('a failure to write the audit entry rolls the change back and is logged with its cause', async () => {
       const broken = await world.provision('unaudited');
       const client = await world.login(broken);
+
       await sql(
         broken,
         `create function break() returns trigger language plpgsql as $$ begin raise 'broken'; end $$`,
@@ -234,8 +237,10 @@ describe('log of requests', () => {
         broken,
         'create trigger break before insert on audit_log for each row execute function break()',
       );
+
       const failed = await client.post(path, { Title: 'Valuable-Value' });
       await expectFailure(failed, broken, 500, 'internal_error');
+
       expect(
         await sql(broken, `select 1 from entity_statuses where title = 'Valuable-Value'`),
       ).to.deep.equal([]);
@@ -263,10 +268,12 @@ describe('log of requests', () => {
         `update tenants set database_name = database_name || '_x' where id = ?`,
         [tenant.id],
       );
+
       const response = await eventually(async () => {
         const response = await client.get(path);
         return response.status !== 200 && response;
       });
+
       expect(Number(response.headers.get('retry-after'))).to.be.at.least(1);
       const { err } = await expectFailure(response, tenant, 503, 'unavailable');
       expect(err).to.include({ code: '3D000' });

@@ -87,6 +87,7 @@ describe('names of metrics', () => {
 
   it('the check finds names that promtool refuses', () => {
     const metric = { help: 'x', type: 'gauge', labels: new Set<string>() };
+
     for (const name of [
       'nodejs_active_handles_total',
       'request_ms',
@@ -98,6 +99,7 @@ describe('names of metrics', () => {
     ]) {
       expect(lint(name, metric), name).to.have.length(1);
     }
+
     expect(lint('requests', { ...metric, type: 'counter', help: '' })).to.have.length(2);
   });
 

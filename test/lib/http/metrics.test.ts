@@ -77,8 +77,10 @@ describe('metrics', () => {
     const user = await world.login(world.acme);
     await user.get('/api/v1/Nowhere/secret-path?token=secret-token');
     await world.anonymous.get('/secret-path');
+
     const text = await readMetrics();
     expect(text).to.include('route="none"');
+
     for (const secret of [
       'secret',
       world.acme.admin.email,

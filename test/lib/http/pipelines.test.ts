@@ -67,14 +67,17 @@ describe('pipelines', () => {
   it('a connection is not read while requests of it wait, and is read to its end afterwards', async () => {
     let received = () => 0;
     api.http.once('connection', socket => (received = () => socket.bytesRead));
+
     const body = 'x'.repeat(40 * mebibyte); // more than the buffers of both sides hold
     const post = rawRequest('POST /', [`Content-Length: ${body.length}`]);
     const exchange = sendRaw(url, [rawRequest('GET /held') + rawRequest('GET /2'), post + body], {
       until: /<\d+>/,
     });
+
     const response = await eventually(() => held[0]);
     for (let turn = 0; turn < 200; turn++) await new Promise(resolve => setImmediate(resolve));
     expect(received()).to.be.below(mebibyte);
+
     response.end('held');
     const { statuses, text } = await exchange;
     expect(statuses).to.deep.equal([200, 200, 200]);

@@ -301,9 +301,11 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
           403: 20,
           429: 80,
         });
+
         await stopAll();
         fake.close();
       }
+
       expect(events()).to.deep.equal(['rate_limits_own', 'rate_limits_own']);
       expect(world.logs.map(line => JSON.parse(line).reason).filter(Boolean)).to.deep.equal([
         'LOADING',

@@ -105,12 +105,15 @@ describe('rate limit store without Redis', () => {
       installationId,
       log: pino({ level: 'silent' }),
     });
+
     const failures = { max: 2, windowMs: 86_400_000 };
     const account = `${failuresPrefix}account`;
+
     for (let failed = 0; failed < 2; failed++) await store.hit(account, failures);
     for (let i = 0; i < 100_001; i++) {
       await store.hit(`rl:login:${i}`, { max: 5, windowMs: 900_000 });
     }
+
     expect((await store.peek(account, failures)).remaining).to.equal(0);
     store.close();
   });

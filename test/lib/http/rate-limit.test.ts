@@ -108,6 +108,7 @@ describe('rate limits', function () {
       const direct = new Client(
         (await world.startAnotherServer({ RATE_LIMIT_GLOBAL: '60/60s' })).url,
       );
+
       const spoofs = [
         'X-Forwarded-For',
         'Forwarded',
@@ -116,6 +117,7 @@ describe('rate limits', function () {
         'CF-Connecting-IP',
         'True-Client-IP',
       ];
+
       const requests = [];
       for (let i = 0; i < 90; i++) {
         const address = `203.0.${i >> 8}.${i & 255}`;
@@ -124,6 +126,7 @@ describe('rate limits', function () {
           direct.get(anyPath, { [name]: name === 'Forwarded' ? `for=${address}` : address }),
         );
       }
+
       expect(statusCounts(await Promise.all(requests))).to.deep.equal({ 403: 60, 429: 30 });
     });
 
@@ -142,12 +145,14 @@ describe('rate limits', function () {
       });
       const client = new Client(url);
       const send = (address: string) => client.get(anyPath, from(address));
+
       for (let i = 0; i < 4; i++) expect((await send(`2001:db8:7:${i}::1`)).status).to.equal(403);
       const rejected = await send('2001:db8:7:4::1');
       expect(rejected.status).to.equal(429);
       expect(rejected.body.code).to.equal('rate_limited');
       expect(limitOf(rejected)).to.include({ limit: 4, remaining: 0 });
       expect(Number(rejected.headers.get('retry-after'))).to.be.within(1, 60);
+
       for (let i = 0; i < 16; i++) {
         expect((await send(`2001:db8:8:${i.toString(16)}00::1`)).status).to.equal(403);
       }
@@ -189,9 +194,11 @@ describe('rate limits', function () {
         logIn('198.51.100.11', { email: `  ${email} `, password: '' }),
         logIn('198.51.100.11', { email }),
       ];
+
       expect((await Promise.all(attempts)).map(({ status }) => status)).to.deep.equal([
         401, 403, 401, 400, 400,
       ]);
+
       expect(
         (await delayed(logIn('198.51.100.11', { email, password: 'x' }, 'no tenant'))).status,
       ).to.equal(429);
@@ -221,9 +228,11 @@ describe('rate limits', function () {
         '{"email":',
         { email: tooLong },
       ];
+
       const statuses = [];
       for (const body of bodies) statuses.push((await logIn('198.51.100.13', body)).status);
       expect(statuses).to.deep.equal([400, 400, 400, 400, 413]);
+
       const others = await Promise.all([
         delayed(logIn('198.51.100.13', '')),
         logIn('198.51.100.13', world.acme.admin),

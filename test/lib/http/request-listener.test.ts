@@ -152,6 +152,7 @@ describe('request listener', () => {
     const text = Buffer.from('ünïcode');
     const bytesOf = async (path: string, method?: string) =>
       (await direct.receive(path, method)).bytes;
+
     expect(await bytesOf('/bytes')).to.deep.equal(Buffer.from([1, 2, 3]));
     for (const path of ['/text', '/stream', '/web-stream', '/blob', '/fetched']) {
       expect(await bytesOf(path), path).to.deep.equal(text);
@@ -160,6 +161,7 @@ describe('request listener', () => {
       name: 'ünïcode',
       list: [1, null],
     });
+
     for (const path of ['/no-content', '/no-content-before-text', '/not-modified', '/ok-null']) {
       expect(await bytesOf(path), path).to.have.length(0);
     }

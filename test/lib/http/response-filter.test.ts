@@ -87,6 +87,7 @@ describe('response filter', () => {
     ]) {
       expect(() => responseFilter(schema)).to.throw();
     }
+
     expect(responseFilter(z.strictObject({ Id: z.int32() }))({ Id: 1, secret: 's' })).to.deep.equal(
       { Id: 1 },
     );

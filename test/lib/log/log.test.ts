@@ -66,20 +66,25 @@ describe('log of a process', () => {
         process.stdin.once('data', () => process.exit());
       }, 10);`);
     running.process.stdout.pause();
+
     const { maxPauseMs, dropped } = JSON.parse(
       await eventually(() => running.output.stderr || undefined),
     );
-    // nobody reads yet: a write that blocks would pause it for ever
+
+    // Nobody reads yet: a write that blocks would pause the process for ever.
     expect(maxPauseMs).to.be.below(30_000);
     // 64 KiB in the pipe and 1 MiB in the buffer are about 4,500 lines
     expect(dropped).to.be.within(4_000, 7_000);
+
     running.process.stdout.resume();
     await eventually(() => running.output.stdout.includes('log_lines_dropped'));
     running.process.stdin.end('x');
     const { code, stdout } = await running.ended;
+
     const written = jsonLines(stdout);
     const reports = written.filter(({ event }) => event === 'log_lines_dropped');
     const numbers = written.filter(({ line }) => line !== undefined).map(({ line }) => line);
+
     expect(code).to.equal(0);
     expect(reports.map(({ lines }) => lines)).to.deep.equal([dropped]);
     expect(numbers).to.deep.equal(Array.from({ length: 10_000 - dropped }, (_, line) => line));
@@ -91,12 +96,15 @@ describe('log of a process', () => {
       process.stderr.write('exits');
       process.exit(4);`);
     running.process.stdout.pause();
+
     const exited = once(running.process, 'exit');
     await eventually(() => running.output.stderr || undefined);
     const startedAt = performance.now();
+
     expect((await exited)[0]).to.equal(4);
-    // without the limit it would not exit at all
+    // The process would not exit at all without the limit.
     expect(performance.now() - startedAt).to.be.below(30_000);
+
     running.process.stdout.resume();
     await running.ended;
   });

@@ -102,11 +102,13 @@ describe('connections to PostgreSQL', () => {
       await withConnection(postgresUrl(), client =>
         client.query(`create database ${pg.escapeIdentifier(name)}`),
       );
+
       try {
         const url = normalPostgresUrl(databaseUrl(postgresUrl(), name));
         const { rows } = await withConnection(url, client =>
           client.query('select current_database() as name'),
         );
+
         expect(rows).to.deep.equal([{ name }]);
         expect(databaseNameOf(url)).to.equal(name);
       } finally {

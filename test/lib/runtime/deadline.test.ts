@@ -108,10 +108,12 @@ describe('deadline of a request', () => {
     for (const title of ['until the deadline', 'until the connection ends']) {
       const writer = admin.at(url);
       proxy.silence(world.acme.database, packet => packet.includes(title));
+
       const response = writer.post(statuses, { Title: title });
       await eventually(async () => (await stored(title)) === 1);
       if (title === 'until the connection ends') proxy.cut();
       const { status, body, headers } = await response;
+
       expect(status).to.equal(503);
       expect(body.code).to.equal('unavailable');
       expect(body.detail).to.equal(outcomeUnknownDetail);

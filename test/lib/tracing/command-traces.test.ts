@@ -69,11 +69,13 @@ describe('traces of commands', () => {
       world,
       `update tenants set database_name = 'secret_name' where slug = 'globex'`,
     );
+
     try {
       const { root, below } = await trace('backup', 'run', '--all');
       expect(root?.name).to.equal('backup run');
       expect(tenantsOf(below)).to.have.members(['acme', 'globex']);
       expect(below.map(({ name }) => name)).to.include('control database');
+
       const failed = below.filter(({ status }) => status.code === 2);
       expect(tenantsOf(failed)).to.deep.equal(['globex']);
       expect(collector.bodies.join('')).to.not.include('secret_name');

@@ -189,6 +189,7 @@ describe('tracing', () => {
     const traces = await Promise.all(
       slugs.map(slug => trace(headers => clientOf(slug).get('/api/v1/Entities?limit=5', headers))),
     );
+
     for (const [index, spans] of traces.entries()) {
       const requests = spans.filter(({ name }) => name.startsWith('GET '));
       expect(requests.map(span => attributesOf(span)['backoffice.tenant'])).to.deep.equal([
@@ -197,6 +198,7 @@ describe('tracing', () => {
       for (const name of ['connection', 'query']) {
         expect(spans.filter(span => span.name === name)).to.have.length(1);
       }
+
       const ids = new Set(spans.map(({ spanId }) => spanId));
       for (const { parentSpanId = '' } of spans.filter(span => span !== requests[0])) {
         expect(ids.has(parentSpanId)).to.equal(true);
@@ -208,9 +210,11 @@ describe('tracing', () => {
     const body = { Name: 'Value of a request', EntityType: 'customer' };
     await trace(headers => clientOf('acme').post('/api/v1/Entities', body, headers));
     await trace(headers => clientOf('acme').get('/api/v1/Countries/code/value-of-a-path', headers));
+
     const exported = collector.bodies.join('');
     const { accessToken = '', refreshToken = '' } = clientOf('acme').tokens ?? {};
     const { email, password } = world.acme.admin;
+
     for (const secret of [
       accessToken,
       refreshToken,
