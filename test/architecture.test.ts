@@ -269,8 +269,10 @@ describe('architecture', () => {
           fileName.startsWith('.') ? join(dirname(path), fileName) : fileName,
         ),
     );
+
     const paths = new Set(files.map(({ path }) => path));
     expect(imported.filter(name => !paths.has(name))).to.deep.equal([]);
+
     const { dependencies } = JSON.parse(await readFile(join(root, folder, 'package.json'), 'utf8'));
     expect(dependencies).to.equal(undefined);
   });
@@ -316,6 +318,7 @@ describe('architecture', () => {
     const open = routes
       .filter(({ access }) => !['user', ...permissions].includes(access))
       .map(({ path }) => path);
+
     expect(routes.length).to.be.greaterThan(8);
     for (const { method, path, access, summary } of routes) {
       expect(access, `${method} ${path}`).to.be.oneOf([
@@ -327,9 +330,11 @@ describe('architecture', () => {
       ]);
       expect(summary, `${method} ${path}`).to.match(/\S/);
     }
+
     for (const path of open) {
       expect(path).to.match(/^\/api\/v1\/auth\/|^\/api\/Data\/GenerateToken$/);
     }
+
     const keys = routes.map(({ method, path }) => `${method} ${path.replace(/:\w+/g, ':')}`);
     expect(new Set(keys).size).to.equal(keys.length);
   });

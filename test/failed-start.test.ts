@@ -42,6 +42,7 @@ describe('a start that fails', () => {
   it('ends the process with the name of the setting, whichever setting it is and whatever is open by then', async () => {
     const { port } = silent.address() as AddressInfo;
     const redisUrl = 'redis://:secret-word%zz@127.0.0.1:6379';
+
     expect(await refusal({ REDIS_URL: redisUrl })).to.match(
       /^Correct the configuration: REDIS_URL has a % /,
     );
@@ -51,6 +52,7 @@ describe('a start that fails', () => {
     expect(await refusal({ SMTP_URL: 'smtp://u:secret-word#@mail.internal' })).to.match(
       /SMTP_URL has a # in it/,
     );
+
     // After databases, feed and beat are open.
     expect(await refusal({ PORT: String(port) })).to.match(
       /^port \d+ on 127\.0\.0\.1 is in use.*set PORT/,

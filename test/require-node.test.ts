@@ -77,9 +77,11 @@ describe('programs where Node or the packages are missing', () => {
         /^exec sh scripts\/node\.sh .*--import \.\/src\/lib\/runtime\/require-node\.js /,
       );
     }
+
     expect(await readFile(join(root, 'bin/backoffice'), 'utf8')).to.match(
       /scripts\/node\.sh".* --import "\$url\/src\/lib\/runtime\/require-node\.js" /,
     );
+
     for (const name of Object.keys(scripts)) {
       expect(scripts[name], name).not.to.match(
         /(^|exec |[|&] )(node|mocha|tsc|biome|knip|openapi-typescript) /,

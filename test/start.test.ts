@@ -254,6 +254,7 @@ describe('npm start', () => {
         /DATABASE_URL/,
       ],
     ];
+
     for (const [settings, naming] of wrong) expectOneLine(await failedStart(settings), naming);
   });
 

@@ -81,12 +81,14 @@ describe('connections to other machines', () => {
       code: 0,
       stdout: 'Checked 1 tenant on 1 server: nothing is wrong.\n',
     });
+
     const environment = {
       ...server.environment,
       DATABASE_URL: elsewhere(server.environment.DATABASE_URL ?? ''),
     };
     const { code, stdout } = await run(['doctor', '--json'], environment);
     const { findings } = JSON.parse(stdout);
+
     expect(code, stdout).to.equal(0);
     expect(findings).to.have.length(1);
     expect(findings[0]).to.include({

@@ -33,11 +33,14 @@ describe('compose file', () => {
     const [balancer, prometheus] = await Promise.all(
       ['haproxy/haproxy.cfg', 'prometheus/prometheus.yaml'].map(readDeploy),
     );
+
     const processes = Object.keys(compose.services).filter(name => /^service-\d/.test(name));
     expect(processes).to.have.length(2);
+
     for (const name of processes) {
       expect(balancer).to.include(`server ${name} ${name}:3000`);
       expect(prometheus).to.include(`${name}:3001`);
+
       const { networks } = compose.services.haproxy as {
         networks: Record<string, { ipv4_address: string }>;
       };

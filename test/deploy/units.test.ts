@@ -112,6 +112,7 @@ describe('units of systemd', () => {
       console.log('systemd-analyze is not installed: the exposure of the units is not tested');
       this.skip();
     }
+
     const paths = units.map(({ file }) => join(root, 'deploy', file));
     for (const path of paths) {
       execFileSync('systemd-analyze', [
