@@ -30,6 +30,7 @@ async function bench(opened: BenchInstallation): Promise<void> {
   const fleet = await makeFleet(opened, count);
   const run = await prepareRun(installation, join(folder, 'archives'));
   const rows: Record<string, object> = {};
+
   const measure = async (name: string): Promise<void> => {
     const { archived, unchanged, failed, bytes, ms } = await run();
     const s = (ms / 1_000).toFixed(1);
@@ -43,7 +44,9 @@ async function bench(opened: BenchInstallation): Promise<void> {
       rss: Math.round(process.memoryUsage().rss / 1024 / 1024),
     };
   };
+
   await measure('first run');
+
   for (const { url } of fleet.slice(0, changed)) {
     await withConnection(url, client =>
       client.query('insert into currencies (code, name) values ($1, $2)', [
@@ -54,6 +57,7 @@ async function bench(opened: BenchInstallation): Promise<void> {
   }
   await measure(`${changed} changed`);
   await measure('none changed');
+
   console.table(rows);
 }
 

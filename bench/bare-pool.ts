@@ -64,6 +64,7 @@ async function reserve(database: number): Promise<Connection | undefined> {
     open++;
     return undefined;
   }
+
   const [oldest] = idle;
   if (oldest) {
     idle.delete(oldest);
@@ -72,9 +73,11 @@ async function reserve(database: number): Promise<Connection | undefined> {
     await oldest.client.end();
     return undefined;
   }
+
   const connection = await new Promise<Connection | undefined>(resolve => {
     queue.push({ database, resolve });
   });
+
   if (!connection || connection.database === database) return connection;
   await connection.client.end();
   return undefined;

@@ -41,6 +41,7 @@ export async function createBaselineDatabase(
   await withConnection(serverUrl, client =>
     client.query(`create database ${name} template template0`),
   );
+
   const url = databaseUrl(serverUrl, name);
   await withConnection(url, async client => {
     await client.query(`
@@ -74,10 +75,12 @@ export async function createBaselineDatabase(
       ${insertManyRows};
       ${insertUncachedRows};
       analyze`);
+
     await client.query('insert into users (email, password_hash) select unnest($1::text[]), $2', [
       users.map(user => user.email),
       passwordHash,
     ]);
   });
+
   return url;
 }

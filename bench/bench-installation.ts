@@ -67,26 +67,32 @@ export async function openBenchInstallation(settings: string[] = []): Promise<Be
   const close = async (): Promise<void> => {
     for (let step = undo.pop(); step; step = undo.pop()) await step();
   };
+
   try {
     const postgres = await startEmbeddedPostgres(folder, { settings });
     undo.push(postgres.leave);
+
     const controlUrl = databaseUrl(postgres.url, 'backoffice');
     await withConnection(postgres.url, client => client.query('create database backoffice'));
     await migrateControl(controlUrl);
+
     const masterKey = randomBytes(32).toString('base64');
     const installation = await openInstallation(
       readConfig({ DATABASE_URL: controlUrl, MASTER_KEY: masterKey }),
     );
     await requireMasterKey(installation.statements, installation.secrets);
+
     let disconnected: Promise<void> | undefined;
     const disconnect = (): Promise<void> => {
       disconnected ??= installation.close();
       return disconnected;
     };
     undo.push(disconnect);
+
     const { em } = await installation.control();
     const server = await em.fork().findOneOrFail(Server, { name: 'default' });
     const postgresPid = (await findServer(join(folder, 'postgres')))?.pid ?? Number.NaN;
+
     return {
       folder,
       serverUrl: postgres.url,

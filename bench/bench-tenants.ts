@@ -32,6 +32,7 @@ export async function makeTenants(
   withLoginUser: number,
 ): Promise<BenchTenant[]> {
   const tenants: BenchTenant[] = [];
+
   const make = async (index: number): Promise<void> => {
     const slug = `bench-${String(index).padStart(4, '0')}`;
     const users = index < withLoginUser ? [{ email: `member@${slug}.test`, scope: 'All' }] : [];
@@ -39,9 +40,11 @@ export async function makeTenants(
       { slug, name: slug, admin: { email: `admin@${slug}.test` }, users },
       slug,
     );
+
     const { tenant, logins } = await provision(installation, passwords, manifest);
     const [admin, loginUser] = logins;
     if (!admin) throw new Error(`${slug} exists already`);
+
     const password = installation.secrets
       .open(tenant.rolePassword, owners.rolePassword(tenant.guid))
       .toString();
@@ -52,6 +55,7 @@ export async function makeTenants(
       loginUser,
       url: databaseUrl(serverUrl, tenant.databaseName, login),
     };
+
     if (index === 0) {
       await withConnection(databaseUrl(serverUrl, tenant.databaseName), client =>
         // As an operator whose triggers are off: these rows have no actor. The bench creates
@@ -62,13 +66,16 @@ export async function makeTenants(
         ),
       );
     }
+
     if ((index + 1) % 100 === 0) progress(`${index + 1} tenants`);
   };
+
   progress(`provisioning ${count} tenants`);
   await make(0); // also makes the template
   await pLimit(concurrency).map(
     Array.from({ length: count - 1 }, (_, index) => index + 1),
     make,
   );
+
   return tenants;
 }

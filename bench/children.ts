@@ -54,6 +54,7 @@ export class Children {
       stdio: ['ignore', 'pipe', 'pipe', ...(ipc ? (['ipc'] as const) : [])],
       detached: true, // Ctrl-C reaches only the bench, which then stops them in order
     });
+
     let output = '';
     const listeners = new Set<() => void>();
     for (const stream of [child.stdout, child.stderr]) {
@@ -62,6 +63,7 @@ export class Children {
         for (const listener of listeners) listener();
       });
     }
+
     const ended = new Promise<number | null>(resolve => {
       child.once('error', error => {
         output += String(error);
@@ -73,8 +75,10 @@ export class Children {
         resolve(code);
       });
     });
+
     const failure = (event: string): Error =>
       new Error(`${name} ${event}: ${output.trim() || 'no output'}`);
+
     const waitForOutput = async (pattern: RegExp): Promise<RegExpMatchArray> => {
       const timer = new AbortController();
       const match = new Promise<RegExpMatchArray>(resolve => {
@@ -85,10 +89,12 @@ export class Children {
         listeners.add(check);
         check();
       });
+
       const late = delay(startMs, undefined, timer).then(() =>
         Promise.reject(failure(`was not ready within ${startMs / 1_000} s`)),
       );
       const early = ended.then(() => Promise.reject(failure('ended')));
+
       try {
         return await Promise.race([match, late, early]);
       } finally {
@@ -97,6 +103,7 @@ export class Children {
         early.catch(() => {});
       }
     };
+
     const stop = async (): Promise<void> => {
       if (!this.#running.has(started)) return;
       child.kill('SIGTERM');
@@ -105,10 +112,12 @@ export class Children {
         () => child.kill('SIGKILL'),
         () => {},
       );
+
       await ended;
       timer.abort();
       await kill;
     };
+
     const recentOutput = (): string => output;
     const started: Child = {
       name,
@@ -119,6 +128,7 @@ export class Children {
       ended,
       stop,
     };
+
     this.#running.add(started);
     return started;
   }

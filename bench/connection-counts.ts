@@ -49,8 +49,10 @@ export async function startConnectionCount(
   const client = new pg.Client({ connectionString: serverUrl, application_name: 'bench-sampler' });
   await client.connect();
   await waitUntilNoneStarts(client);
+
   const startedAt = (await client.query<{ now: string }>('select now()::text as now')).rows[0]?.now;
   const maxima: ConnectionCounts = { service: 0, tenants: 0, barePool: 0 };
+
   const poll = async (): Promise<void> => {
     const { rows } = await client.query<ConnectionCounts>({
       name: 'count-connections',
@@ -63,10 +65,12 @@ export async function startConnectionCount(
     });
     const [counts] = rows;
     if (!counts) return;
+
     for (const key of ['service', 'tenants', 'barePool'] as const) {
       maxima[key] = Math.max(maxima[key], counts[key]);
     }
   };
+
   let stopped = false;
   const polling = (async () => {
     while (!stopped) {
@@ -76,6 +80,7 @@ export async function startConnectionCount(
     }
   })();
   polling.catch(() => {}); // stop() throws it
+
   return {
     stop: async () => {
       stopped = true;

@@ -17,13 +17,17 @@ export async function describeEnvironment(
     const { rows } = await client.query<{ server_version: string }>('show server_version');
     return rows[0]?.server_version ?? 'unknown';
   });
+
   const cpu = `${availableParallelism()} cores (${cpus()[0]?.model ?? 'unknown'})`;
   const redisText = redis ? 'Redis' : 'no Redis: rate limits are counted in memory';
   const load = loadavg()[0]?.toFixed(1);
+
   const settings = Object.entries(serviceSettings).map(([name, value]) => `${name}=${value}`);
   if (redis) settings.push('REDIS_URL');
+
   const args = process.argv.slice(2);
   const command = ['npm run -s bench', ...(args.length > 0 ? ['--', ...args] : [])].join(' ');
+
   return [
     `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, \`${command}\``,
     `${process.platform} ${process.arch}, ${cpu}, shared by all processes of the bench`,

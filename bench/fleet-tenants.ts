@@ -29,16 +29,19 @@ export async function makeFleet(
     { length: count },
     (_, number) => `tenant-${String(number + 1).padStart(4, '0')}`,
   );
+
   await changeSetting(serverUrl, 'set fsync = off');
   const fleet = await pLimit(concurrency).map(slugs, async (slug): Promise<FleetTenant> => {
     const manifest = checkManifest(
       { slug, name: slug, admin: { email: 'nobody@bench.test' } },
       slug,
     );
+
     const { tenant } = await provision(installation, passwords, manifest, async () => []);
     return { slug, url: databaseUrl(serverUrl, tenant.databaseName) };
   });
   await changeSetting(serverUrl, 'set fsync = on');
   await withConnection(serverUrl, client => client.query('checkpoint'));
+
   return fleet;
 }

@@ -32,6 +32,7 @@ function paged(path: string, who: Read['who'] = 'admin'): Read {
  */
 export function historyReads(rows: number, middle: Date): Record<string, Read> {
   const before = `filter[CreatedAt][lt]=${middle.toISOString()}`;
+
   return {
     'activity by its id': read(number => `/api/v1/Activity/${rows - number}`),
     'activities: newest 20': read(activities),

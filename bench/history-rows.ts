@@ -45,18 +45,21 @@ export async function fillHistory(
   await client.query(
     `set maintenance_work_mem = '512MB'; alter table ${table} disable trigger user`,
   );
+
   const { rows: indexes } = await client.query<{ name: string; definition: string }>(
     `select indexrelid::regclass::text as name, pg_get_indexdef(indexrelid) as definition
        from pg_index where indrelid = $1::regclass and not indisprimary`,
     [table],
   );
   for (const { name } of indexes) await client.query(`drop index ${name}`);
+
   const insert = tables[table](
     `now() - interval '${years} years' + interval '${years} years' * (i::float8 / ${rows})`,
   );
   for (let from = 1; from <= rows; from += chunk) {
     await client.query(insert, [from, Math.min(rows, from + chunk - 1)]);
   }
+
   for (const { definition } of indexes) await client.query(definition);
   await client.query(`alter table ${table} enable trigger user`);
   await client.query(`vacuum analyze ${table}`);

@@ -52,6 +52,7 @@ export async function startLoad(
   );
   await writeFile(file, `${lines.join('\n')}\n`, { mode: 0o600 });
   await writeFile(`${file}.order`, `${(plan.order ?? [...plan.requests.keys()]).join('\n')}\n`);
+
   const child = launch(children, url, plan, seconds, file);
   const result = child.ended.then((code): LoadResult => {
     const found = /^\{.*\}$/m.exec(child.recentOutput());
@@ -59,6 +60,7 @@ export async function startLoad(
     return JSON.parse(found[0]);
   });
   result.catch(() => {}); // the caller that awaits it gets the error
+
   return { result };
 }
 
@@ -66,6 +68,7 @@ function launch(children: Children, url: string, plan: Plan, seconds: number, fi
   const { connections, pauseMs = 0 } = plan;
   const [lua = '', script = ''] = paths;
   const rest = [file, String(pauseMs), `${file}.order`];
+
   if (hasWrk) {
     const options = [
       '-t1',
@@ -79,6 +82,7 @@ function launch(children: Children, url: string, plan: Plan, seconds: number, fi
     ];
     return children.start('wrk', 'wrk', [...options, '--', ...rest]);
   }
+
   return children.start('autocannon', process.execPath, [
     script,
     url,

@@ -79,23 +79,28 @@ export async function measureCases(
       ...(background ? { background: [] } : {}),
     }),
   );
+
   for (let round = 1; round <= bench.rounds; round++) {
     for (const [index, current] of cases.entries()) {
       if ((await renew(bench, current)) || round === 1) await warmUp(bench, current);
+
       const result = results[index];
       const { sample, background } = await measure(bench, current);
       result?.samples.push(sample);
       if (background) result?.background?.push(background);
+
       progress(
         `${workload} ${round}/${bench.rounds} ${current.name}: ${Math.round(sample.perSecond)}/s, p99 ${sample.p99} ms`,
       );
       await bench.passTurn();
     }
   }
+
   for (const { target, plan } of cases) {
     const { requests, ...rest } = await plan();
     await checkPlan(target, { ...rest, requests: requests.slice(0, 1) });
   }
+
   return results;
 }
 
@@ -130,6 +135,7 @@ async function measure(
 ): Promise<{ sample: Sample; background?: LoadResult | undefined }> {
   const { children, folder, postgresPid, redis, serverUrl } = testbed;
   const casePlan = await plan();
+
   const backgroundSeconds = seconds + 2 * backgroundLeadSeconds;
   const running = background
     ? await startLoad(
@@ -141,6 +147,7 @@ async function measure(
       )
     : undefined;
   if (running) await delay(backgroundLeadSeconds * 1_000);
+
   const counter = countConnections ? await startConnectionCount(serverUrl) : undefined;
   const cpu = (): Promise<number[]> =>
     Promise.all([cpuOf(target.child.pid), cpuOfFamily(postgresPid), cpuOf(redis?.pid)]);
@@ -148,14 +155,17 @@ async function measure(
   const result = await (await startLoad(children, folder, target.url, casePlan, seconds)).result;
   const after = await cpu();
   const connections = await counter?.stop();
+
   const [cpuServer, cpuPostgres, cpuRedis] = after.map((ms, index) => {
     const spentUs = (ms - (before[index] ?? Number.NaN)) * 1_000;
-    // the background load spends CPU time as well
+    // The background load spends CPU time as well.
     return running ? Number.NaN : spentUs / result.requests;
   }) as [number, number, number];
+
   const perSecond = result.requests / result.seconds;
   const memory = await residentMb(target.child.pid);
   const sample = { ...result, perSecond, cpuServer, cpuPostgres, cpuRedis, residentMb: memory };
+
   return {
     sample: connections ? { ...sample, connections } : sample,
     background: await running?.result,

@@ -46,19 +46,23 @@ try {
         60,
       );
       const { requests, statusErrors, socketErrors, p99 } = await load.result;
-      // without a collection, which would hide what V8 postpones
+
+      // Memory without a collection, which would hide what V8 postpones.
       const memory = await memoryOf(service, 'read');
       measured.push(memory);
+
       const [resident, heap] = [memory.resident, memory.heap].map(mb => mb.toFixed(1));
       console.log(
         `minute ${minute}: resident ${resident} MB, heap ${heap} MB, ${Math.round(requests / 60)}/s, p99 ${p99} ms,` +
           ` errors ${statusErrors + socketErrors}`,
       );
+
       if (minute === 1 || minute === minutes) {
         const { heap } = await memoryOf(service, 'collect');
         console.log(`minute ${minute}: heap after a garbage collection ${heap.toFixed(1)} MB`);
       }
     }
+
     const growth =
       (measured.at(-1)?.resident ?? Number.NaN) / (measured[0]?.resident ?? Number.NaN);
     console.log(
@@ -72,11 +76,13 @@ try {
       path,
       headers: { ...tokens.headersFor(service, tenant), ...headers },
     });
+
     const post = (tenant: number, path: string, body: object): Request => ({
       ...get(tenant, path, { 'Content-Type': 'application/json' }),
       method: 'POST',
       body: JSON.stringify(body),
     });
+
     // Requests of one kind, and their share of all.
     const kinds: [number, Request[]][] = [
       [25, all.map(tenant => get(tenant, '/api/v1/EntityStatus/1'))],
@@ -102,11 +108,13 @@ try {
       [5, [post(0, '/api/v1/OrderStatuses', { Name: 'Shipped', Weighting: 30 })]],
       [1, loginRequests(testbed, service)],
     ];
+
     const requests = kinds.flatMap(([, requests]) => requests);
     const random = new Random(1);
     const order = Array.from({ length: orderLength }, () => {
       let point = random.next() * kinds.reduce((sum, [share]) => sum + share, 0);
       let first = 0;
+
       for (const [share, { length }] of kinds) {
         if (point < share) return first + Math.floor(random.next() * length);
         point -= share;
@@ -114,6 +122,7 @@ try {
       }
       return 0;
     });
+
     return {
       requests,
       order,

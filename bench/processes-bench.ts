@@ -145,16 +145,19 @@ async function measure({ name, starts }: Service, plan: Plan): Promise<Measured>
   const cpu = async (): Promise<number> =>
     (await Promise.all(starts.map(({ pid }) => cpuOfFamily(pid)))).reduce((sum, ms) => sum + ms, 0);
   const part: Plan = { ...plan, connections: Math.ceil(plan.connections / starts.length) };
+
   const before = await cpu();
   const loads = await Promise.all(
     starts.map(({ url }) => startLoad(children, opened.folder, url, part, options.seconds)),
   );
   const results = await Promise.all(loads.map(({ result }) => result));
   const usedMs = (await cpu()) - before;
+
   const sum = (value: (result: LoadResult) => number): number =>
     results.reduce((total, result) => total + value(result), 0);
   const errors = sum(({ statusErrors, socketErrors }) => statusErrors + socketErrors);
   if (errors > 0) throw new Error(`${name}: ${errors} error responses and failed connections`);
+
   return {
     perSecond: sum(({ requests, seconds }) => requests / seconds),
     cpu: (usedMs * 1_000) / sum(({ requests }) => requests),
@@ -165,6 +168,7 @@ async function measure({ name, starts }: Service, plan: Plan): Promise<Measured>
 function report(title: string, services: Service[], results: Measured[][]): void {
   const rows: Record<string, Record<string, number>> = {};
   const units = { perSecond: 'requests/s', cpu: 'CPU µs/request', p99: 'p99 ms' } as const;
+
   for (const unit of ['perSecond', 'cpu', 'p99'] as const) {
     for (const [index, { name }] of services.entries()) {
       rows[`${name}, ${units[unit]}`] = roundedSpread(
@@ -172,10 +176,12 @@ function report(title: string, services: Service[], results: Measured[][]): void
       );
     }
   }
+
   const ratio = (several: number, base: number, unit: 'perSecond' | 'cpu'): number[] =>
     (results[several] ?? []).map(
       (measured, round) => measured[unit] / (results[base]?.[round]?.[unit] ?? Number.NaN),
     );
+
   const name = services[1]?.name ?? '';
   for (const [base, aims] of [
     [0, { perSecond: ' (aim: ≥ 1.3)', cpu: ' (aim: ≤ 1.1)' }],
@@ -187,6 +193,7 @@ function report(title: string, services: Service[], results: Measured[][]): void
       );
     }
   }
+
   console.log(`\n${title}, ${options.connections} connections`);
   console.table(rows);
 }

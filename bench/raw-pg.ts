@@ -78,19 +78,23 @@ async function query(
 
 async function route(request: IncomingMessage): Promise<[number, unknown]> {
   const path = request.url ?? '';
+
   if (request.method === 'GET') {
     if (path === '/api/v1/UnitsOfMeasure') return [200, await query('many')];
     if (path === '/api/v1/Activity') return [200, await query('activities')];
     if (path === '/api/v1/AuditLog') return [200, await query('audit')];
+
     const [, resource = '', id = ''] = /^\/api\/v1\/(\w+)\/(\d+)$/.exec(path) ?? [];
     const statement = single.get(resource);
     const [record] = statement ? await query(statement, [Number(id)]) : [];
     return record ? [200, record] : [404, {}];
   }
+
   const body = JSON.parse(await text(request));
   if (path === '/api/v1/OrderStatuses') {
     return [201, (await query('create', [body.Name, body.Weighting]))[0]];
   }
+
   const [user] = await query('user', [body.email]);
   if (!(await verify(String(user?.hash ?? (await decoyHash)), body.password))) return [401, {}];
   const [session] = await query('session', [user?.id]);

@@ -30,6 +30,7 @@ export async function startRedis(
     folder,
   ];
   const child = children.start('redis-server', 'redis-server', args);
+
   try {
     await child.waitForOutput(/Ready to accept connections/);
   } catch (error) {
@@ -37,5 +38,6 @@ export async function startRedis(
     progress('redis-server is not in PATH: requests are counted in memory');
     return undefined;
   }
+
   return { url: `redis://127.0.0.1:${port}`, pid: child.pid };
 }

@@ -18,6 +18,7 @@ export function report(finished: Finished[], environment: string[]): string {
   const figures = finished.flatMap(workload => workload.figures);
   const measured = finished.filter(workload => workload.results.length > 0);
   const noteLines = finished.flatMap(({ name, notes }) => notes.map(note => `- ${name}: ${note}`));
+
   const parts = [
     environment.map(line => `- ${line}`).join('\n'),
     ...(figures.length > 0 ? ['## Figures', table(figureHeader, figures.map(figureLine))] : []),
@@ -35,6 +36,7 @@ export function report(finished: Finished[], environment: string[]): string {
       : []),
     ...(noteLines.length > 0 ? ['## Notes', noteLines.join('\n')] : []),
   ];
+
   return parts.join('\n\n');
 }
 
@@ -81,6 +83,7 @@ function caseLine({ name, results }: Finished, result: CaseResult): string[] {
     number(spread(result.samples.map(of)).median);
   const sum = (of: (sample: Sample) => number): number =>
     result.samples.reduce((all, sample) => all + of(sample), 0);
+
   return [
     name,
     result.name,

@@ -97,8 +97,10 @@ async function runWorkloads(
     const environment = await describeEnvironment(testbed, options);
     runs.push({ isTuned, testbed, tokens: new Tokens(testbed), environment, finished: [] });
   }
+
   for (const { name, title, run } of options.workloads) {
     progress(`${name}: ${title} (load ${loadavg()[0]?.toFixed(1)})`);
+
     const works = runs.map(({ isTuned, testbed, tokens, finished }) => ({
       begin: async () => {
         if (!options.tuned) return;
@@ -119,6 +121,7 @@ async function runWorkloads(
         if (options.tuned) await testbed.setIdle(true);
       },
     }));
+
     await inTurns(works).catch(error => {
       throw new Error(
         `the workload ${name} failed: ${error instanceof Error ? error.message : error}`,

@@ -21,6 +21,7 @@ export function readScriptOptions<Name extends string, Flag extends string = nev
     ...lines,
     ...flags.map(flag => `  --${flag}`),
   ];
+
   try {
     const { values } = parseArgs({
       options: {
@@ -28,10 +29,12 @@ export function readScriptOptions<Name extends string, Flag extends string = nev
         ...Object.fromEntries([...flags, 'help'].map(flag => [flag, { type: 'boolean' as const }])),
       },
     });
+
     if (values.help) {
       console.log(help.join('\n'));
       process.exit(0);
     }
+
     const numbers = names.map(name => [name, integer(name, values[name] ?? defaults[name])]);
     const switches = flags.map(flag => [flag, values[flag] === true]);
     return Object.fromEntries([...numbers, ...switches]);

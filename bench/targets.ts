@@ -99,6 +99,7 @@ export async function startReady(
   const port = await freePort();
   const managementPort = await freePort();
   const ports = { PORT: String(port), MANAGEMENT_PORT: String(managementPort) };
+
   const child = children.start(
     name,
     command,
@@ -106,11 +107,13 @@ export async function startReady(
     { ...serviceSettings, ...settings, ...ports },
     options,
   );
+
   const ready = async (): Promise<boolean> =>
     fetch(`http://127.0.0.1:${managementPort}/health/ready`).then(
       response => response.ok,
       () => false,
     );
+
   const deadline = Date.now() + readyMs;
   while (!(await ready())) {
     if (Date.now() > deadline || child.process.exitCode !== null) {
@@ -118,6 +121,7 @@ export async function startReady(
     }
     await delay(50);
   }
+
   return { port, child };
 }
 

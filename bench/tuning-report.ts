@@ -22,6 +22,7 @@ const header = [
 export function tuningReport(finished: Finished[], tuned: Results): string {
   const lines = tuned.finished.flatMap(({ name, results }) => {
     const defaults = finished.find(workload => workload.name === name)?.results ?? [];
+
     return results.map(result => {
       const [before, after] = [samplesOf(defaults, result.name), result.samples];
       const median = (samples: typeof before, of: 'perSecond' | 'p99'): string =>
@@ -29,6 +30,7 @@ export function tuningReport(finished: Finished[], tuned: Results): string {
       const [rates, tunedRates] = [before.map(rateOf), after.map(rateOf)];
       const share = spread(rates.map((rate, round) => rate / (tunedRates[round] ?? Number.NaN)));
       const isService = result.name.startsWith('service');
+
       return [
         name,
         result.name,
@@ -41,6 +43,7 @@ export function tuningReport(finished: Finished[], tuned: Results): string {
       ];
     });
   });
+
   const settings = tuned.environment.find(line => line.includes('PostgreSQL')) ?? '';
   return ['## What tuning gains', `- tuned: ${settings}`, table(header, lines)].join('\n\n');
 }

@@ -22,6 +22,7 @@ export async function inTurns(works: readonly Work[]): Promise<void> {
     await before;
     return resolve;
   };
+
   await Promise.all(
     works.map(async ({ begin, run, end }) => {
       let release = await takeTurn();
@@ -31,6 +32,7 @@ export async function inTurns(works: readonly Work[]): Promise<void> {
         release = await takeTurn();
         await begin();
       };
+
       try {
         await begin();
         await run(passTurn);

@@ -39,10 +39,12 @@ interface BudgetOptions {
 
 function budgetWorkload({ name, budget, spread, connections, aim }: BudgetOptions): Workload {
   const title = `uncached reads over all tenants (${spread}), budget ${budget}`;
+
   const run: Workload['run'] = bench => {
     const { testbed } = bench;
     const tenants = firstTenants(testbed.tenants.length);
     const starts = [() => startBarePool(testbed, budget), () => startServer(testbed, { budget })];
+
     return withTargets(starts, async (...targets) => {
       const cases = targets.map(target => ({
         name: target.name,
@@ -54,11 +56,13 @@ function budgetWorkload({ name, budget, spread, connections, aim }: BudgetOption
         }),
         countConnections: true,
       }));
+
       const results = await measureCases(bench, name, cases);
       const maxConnections = (of: 'service' | 'bare-pool'): number[] =>
         samplesOf(results, of).map(
           sample => sample.connections?.[of === 'service' ? 'service' : 'barePool'] ?? Number.NaN,
         );
+
       return {
         results,
         figures: [
@@ -80,5 +84,6 @@ function budgetWorkload({ name, budget, spread, connections, aim }: BudgetOption
       };
     });
   };
+
   return { name, title, run };
 }

@@ -27,12 +27,14 @@ export const coldTenant: Workload = {
   run: async bench => {
     const service: CaseResult = { name: 'service', samples: [] };
     const bare: CaseResult = { name: 'bare connect + query', samples: [] };
+
     for (let round = 1; round <= bench.rounds; round++) {
       await bench.tokens.renewAhead(firstTenants(bench.testbed.tenants.length));
       await withTargets([() => startServer(bench.testbed)], async target => {
         const times = await oneRound(bench, target, round);
         service.samples.push(sampleOf(times.service));
         bare.samples.push(sampleOf(times.bare));
+
         const [serviceMs, bareMs] = [times.service, times.bare].map(all =>
           spread(all).median.toFixed(1),
         );
@@ -40,12 +42,14 @@ export const coldTenant: Workload = {
       });
       await bench.passTurn();
     }
+
     const values = service.samples.map(
       (sample, round) => sample.p50 / (bare.samples[round]?.p50 ?? Number.NaN),
     );
     const figures = [
       { text: `${title}, p50: service / bare connect + query`, values, aim: { atMost: 1.25 } },
     ];
+
     return { results: [bare, service], figures, notes: [] };
   },
 };

@@ -38,6 +38,7 @@ async function overTenants(bench: BenchContext): Promise<WorkloadResult> {
   const { testbed } = bench;
   const all = testbed.tenants.length;
   const start = () => startServer(testbed);
+
   return withTargets(
     [() => startRawPg(testbed), () => startFastify(testbed), start],
     async (rawPg, fastify, service) => {
@@ -48,6 +49,7 @@ async function overTenants(bench: BenchContext): Promise<WorkloadResult> {
         plan: () => readsOver(bench, target, firstTenants(count), order),
         countConnections: target === service,
       });
+
       const [one, many, skewed] = [
         'service, 1 tenant',
         `service, ${all} uniform`,
@@ -62,9 +64,11 @@ async function overTenants(bench: BenchContext): Promise<WorkloadResult> {
         readCase(many, service, all),
         readCase(skewed, service, all, zipf),
       ];
+
       const results = await measureCases(bench, 'tenants', cases);
       const usedConnections = (name: string): number[] =>
         samplesOf(results, name).map(sample => sample.connections?.tenants ?? Number.NaN);
+
       const figures = [
         {
           text: `${title}: ${all} uniform / 1 tenant`,
@@ -90,6 +94,7 @@ async function overTenants(bench: BenchContext): Promise<WorkloadResult> {
       const notes = [
         `maximum tenant connections used by the service over ${all} tenants, by round: ${usedConnections(many).join(', ')}`,
       ];
+
       return { results, figures, notes };
     },
   );

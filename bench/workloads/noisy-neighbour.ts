@@ -39,9 +39,11 @@ function reading(
 
 function floodWorkload(name: string, mode: string, headers: Record<string, string>): Workload {
   const title = `p99 of a quiet tenant while another floods (200 connections; ${mode})`;
+
   const run: Workload['run'] = bench => {
     const { testbed } = bench;
     const { rawPg, bareHttp } = baselineStarters(testbed);
+
     // raw-pg and bare-http have one tenant and no fair scheduling: they show the effect of the
     // machine on any server.
     return withTargets([rawPg, bareHttp, () => startServer(testbed)], async (...targets) => {
@@ -50,12 +52,14 @@ function floodWorkload(name: string, mode: string, headers: Record<string, strin
         target,
         plan: () => reading(bench, target, floodingTenant, headers),
       });
+
       const cases = targets.flatMap(target => {
         const common = {
           target,
           tenants: [quietTenant, floodingTenant],
           plan: () => ({ ...reading(bench, target, quietTenant, headers), ...quiet }),
         };
+
         return [
           { ...common, name: `${target.name}, alone` },
           { ...common, name: `${target.name}, flooded`, background: flood(target) },
@@ -64,9 +68,11 @@ function floodWorkload(name: string, mode: string, headers: Record<string, strin
             : []),
         ];
       });
+
       const results = await measureCases(bench, name, cases);
       const slowdown = (server: string, flooded = `${server}, flooded`): number[] =>
         ratios(results, flooded, `${server}, alone`, 'p99');
+
       const figures: Figure[] = [
         {
           text: `${title}: service, flooded / alone`,
@@ -80,9 +86,11 @@ function floodWorkload(name: string, mode: string, headers: Record<string, strin
           values: slowdown('bare-http', floodElsewhere),
         },
       ];
+
       return { results, figures, notes: results.flatMap(backgroundNotes) };
     });
   };
+
   return { name, title, run };
 }
 
@@ -96,6 +104,7 @@ export const readsDuringLogins: Workload = {
     const { testbed } = bench;
     const starters = baselineStarters(testbed);
     const start = () => startServer(testbed);
+
     return withTargets(
       [starters.rawPg, starters.bareHttp, start],
       async (_rawPg, bareHttp, service) => {
@@ -104,12 +113,14 @@ export const readsDuringLogins: Workload = {
           connections: loginConnections,
           expect: { status: 200 },
         });
+
         const cases = [bareHttp, service].flatMap(target => {
           const plan = (): Plan => ({
             ...reading(bench, target, quietTenant, {}),
             connections: 32,
           });
           const common = { target, tenants: [quietTenant], plan };
+
           return [
             { ...common, name: `${target.name}, alone` },
             {
@@ -119,9 +130,11 @@ export const readsDuringLogins: Workload = {
             },
           ];
         });
+
         const results = await measureCases(bench, 'hashing', cases);
         const remaining = (server: string): number[] =>
           ratios(results, `${server}, during logins`, `${server}, alone`);
+
         const figures: Figure[] = [
           {
             text: `${hashingTitle}: service, during logins / alone`,
@@ -133,6 +146,7 @@ export const readsDuringLogins: Workload = {
             values: remaining('bare-http'),
           },
         ];
+
         return { results, figures, notes: results.flatMap(backgroundNotes) };
       },
     );

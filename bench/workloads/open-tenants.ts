@@ -26,6 +26,7 @@ export const openTenants: Workload = {
     const all = firstTenants(bench.testbed.tenants.length);
     const above: Memory[] = [];
     let repeated: Memory[] = [];
+
     for (let round = 1; round <= bench.rounds; round++) {
       await bench.tokens.renewAhead(all);
       await withTargets([() => startServer(bench.testbed, { probe: true })], async service => {
@@ -35,23 +36,27 @@ export const openTenants: Workload = {
           const { heap, resident } = await memoryOf(service, 'collect');
           return { heap: heap - base.heap, resident: resident - base.resident };
         };
+
         const first = await pass();
         above.push(first);
         progress(
           `memory ${round}/${bench.rounds}: ${first.heap.toFixed(1)} MB of heap above ${base.heap.toFixed(1)}`,
         );
+
         if (round < bench.rounds) return;
         repeated = [first];
         while (repeated.length < passes) repeated.push(await pass());
       });
       await bench.passTurn();
     }
+
     const text = `${title} (${all.length}) above the base`;
     const figures: Figure[] = [
       { text: `${text}: heap, MB`, values: above.map(({ heap }) => heap), aim: { atMost: 50 } },
       { text: `${text}: resident, MB`, values: above.map(({ resident }) => resident) },
     ];
     const growth = repeated.map(({ heap }) => heap.toFixed(1)).join(', ');
+
     return {
       results: [],
       figures,

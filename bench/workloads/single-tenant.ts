@@ -69,6 +69,7 @@ function workload(
     const { rawPg, bareHttp, bareKoa } = baselineStarters(testbed);
     const senders = withSenders ? [bareHttp, bareKoa] : [];
     const starts = [rawPg, () => startFastify(testbed), () => startServer(testbed), ...senders];
+
     return withTargets(starts, async (...targets) => {
       const cases = targets.map(target => ({
         name: target.name,
@@ -76,6 +77,7 @@ function workload(
         tenants: [0],
         plan: () => makePlan(bench, target),
       }));
+
       const results = await measureCases(bench, name, cases);
       const figures = Object.entries(aims).map(
         ([other, atLeast]): Figure => ({
@@ -90,9 +92,11 @@ function workload(
           { text: `${title}: bare-koa / raw-pg`, values: ratios(results, 'bare-koa', 'raw-pg') },
         );
       }
+
       return { results, figures, notes: [] };
     });
   };
+
   return { name, title, run };
 }
 

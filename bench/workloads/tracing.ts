@@ -23,6 +23,7 @@ export const tracedReads: Workload = {
             OTEL_TRACES_SAMPLER_ARG: String(share),
           },
         });
+
       return withTargets(
         [() => startServer(bench.testbed), start(0), start(0.01), start(1)],
         async (...services) => {
@@ -33,6 +34,7 @@ export const tracedReads: Workload = {
             tenants: [0],
             plan: (): Plan => reading(target, bench.tokens.headersFor(target, 0)),
           }));
+
           const results = await measureCases(bench, 'tracing', cases);
           const aims = { 'traced 0 %': 0.99, 'traced 1 %': 0.95, 'traced 100 %': 0.6 };
           const figures = Object.entries(aims).map(([name, atLeast]) => ({
@@ -40,6 +42,7 @@ export const tracedReads: Workload = {
             values: ratios(results, name, 'no collector'),
             aim: { atLeast },
           }));
+
           return { results, figures, notes: [] };
         },
       );
