@@ -51,7 +51,9 @@ describe('drill: requests during compatible migrations, and after a rollback', (
     const { code, stderr } = await run('migrate', 'acme', 'globex');
     migrating = false;
     await Promise.all(workers);
-    expect([code, stderr, refused]).to.deep.equal([0, '', []]);
+    expect(code, stderr).to.equal(0);
+    expect(stderr).to.equal('');
+    expect(refused).to.deep.equal([]);
     expect(served).to.be.greaterThan(10);
 
     expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
@@ -66,10 +68,13 @@ describe('drill: requests during compatible migrations, and after a rollback', (
 
   it('a build before two compatible migrations serves the tenant after the rollback of the second one', async () => {
     const { code, stdout, stderr } = await run('rollback', 'acme', '--yes');
-    expect([code, stdout, stderr]).to.deep.equal([0, `acme: ${afterNext} → ${next.head}\n`, '']);
+    expect(code, stderr).to.equal(0);
+    expect(stdout).to.equal(`acme: ${afterNext} → ${next.head}\n`);
+    expect(stderr).to.equal('');
 
     const response = await client.get(path, { 'Cache-Control': 'no-cache' });
-    expect([response.status, response.body.code]).to.deep.equal([200, undefined]);
+    expect(response.status).to.equal(200);
+    expect(response.body.code).to.equal(undefined);
     expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
     // The other tenant keeps the second one.
     expect(
@@ -83,14 +88,15 @@ describe('drill: requests during compatible migrations, and after a rollback', (
   it('a build that could serve a tenant before a rollback that fails serves it afterwards', async () => {
     await sql(world.globex, 'create view uses_sizes as select from sizes');
     const { code, stderr } = await run('rollback', 'globex', '--yes');
-    expect([code, stderr]).to.deep.equal([
-      1,
+    expect(code, stderr).to.equal(1);
+    expect(stderr).to.equal(
       'globex was not rolled back: 9999-sizes: cannot drop table sizes because other objects depend on it.\n',
-    ]);
+    );
     const response = await (await world.login(world.globex)).get(path, {
       'Cache-Control': 'no-cache',
     });
-    expect([response.status, response.body.code]).to.deep.equal([200, undefined]);
+    expect(response.status).to.equal(200);
+    expect(response.body.code).to.equal(undefined);
   });
 });
 

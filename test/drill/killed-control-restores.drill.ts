@@ -12,7 +12,7 @@ import { runCommand } from '../support/run-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 
 /**
- * What must never be there: sessions, users, clients and keys that were ended before the loss.
+ * Sessions, users, clients and keys that were ended before the loss: none may be there.
  */
 const revived = (keys: readonly string[]): string => `
   select (select count(*)::int from sessions where revoked_at is null) as sessions,
@@ -125,10 +125,8 @@ describe('drill: killed restores of the control database', () => {
     await copyFile(join(folder, first), join(folder, copy));
     expect((await restore()).source).not.to.be.oneOf([first, copy]);
     await rm(join(folder, copy));
-    expect([await exists('office_restoring'), await exists('office_later')]).to.deep.equal([
-      false,
-      false,
-    ]);
+    expect(await exists('office_restoring')).to.equal(false);
+    expect(await exists('office_later')).to.equal(false);
   });
 
   for (const isEmptyThere of [false, true]) {
@@ -184,10 +182,8 @@ describe('drill: killed restores of the control database', () => {
         await run('control', 'restore', '--archive', first);
         expect((await server.control<object>(revived(keys)))[0]).to.deep.equal(nothing);
         expect(await tenants()).to.equal(2);
-        expect([await exists('office_restoring'), await exists('office_later')]).to.deep.equal([
-          false,
-          false,
-        ]);
+        expect(await exists('office_restoring')).to.equal(false);
+        expect(await exists('office_later')).to.equal(false);
         const { findings } = JSON.parse(await run('tenant', 'doctor'));
         expect(
           findings.filter(({ severity }: { severity: string }) => severity === 'error'),

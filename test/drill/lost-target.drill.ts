@@ -102,11 +102,11 @@ describe('drill: move whose target dies behind the fence', () => {
     await servers.second.restart();
     await withoutRoom();
     const full = await servers.run(moveArguments.filter(argument => argument !== '--json'));
-    expect([full.code, full.stderr]).to.deep.equal([
-      1,
+    expect(full.code, full.stderr).to.equal(1);
+    expect(full.stderr).to.equal(
       'The command has stopped (could not extend file: No space left on device): acme is served by default, as ' +
         'before. Free room on its disk, or enlarge it. Then run it again.\n',
-    ]);
+    );
     expect(await write()).to.equal(201);
     await withRoom();
     const { newDatabase } = await servers.move(...there);

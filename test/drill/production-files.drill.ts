@@ -158,7 +158,8 @@ describe('drill: files of the image', function () {
 
   it('the commands run from the files of the image', async () => {
     const { code, stdout, stderr } = await start(['scripts/backoffice.ts', 'list', '--json']).ended;
-    expect([code, stderr]).to.deep.equal([0, '']);
+    expect(code, stderr).to.equal(0);
+    expect(stderr).to.equal('');
     expect(stdout).to.include(world.acme.slug).and.to.include(world.globex.slug);
   });
 });

@@ -44,7 +44,8 @@ describe('drill: faults of worker processes', () => {
       const { ended } = await startWorkers(world, { ...environment, ...ports, ...settings });
       const { code, stderr } = await ended;
       const line = `port ${service.ports[name]} on 127.0.0.1 is in use by another process: set ${name} to another one.\n`;
-      expect([code, stderr]).to.deep.equal([1, line]);
+      expect(code, stderr).to.equal(1);
+      expect(stderr).to.equal(line);
     }
   });
 

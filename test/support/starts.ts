@@ -175,7 +175,8 @@ export function useStarts(settings: Record<string, string> = {}) {
     sendBody();
     const response = await responded;
     if (response === 'cut off') throw new Error('the request was cut off');
-    expect([response.statusCode, response.headers.connection]).to.deep.equal([201, 'close']);
+    expect(response.statusCode).to.equal(201);
+    expect(response.headers.connection).to.equal('close');
     expect(await text(response)).to.match(/"Title":"Finished/);
   }
 
@@ -208,7 +209,8 @@ export function useStarts(settings: Record<string, string> = {}) {
     await eventually(async () => !(await isReady(npm)));
     await expectCreated(pending);
     const result = await npm.ended;
-    expect([result.code, result.signal]).to.deep.equal([0, null]);
+    expect(result.code).to.equal(0);
+    expect(result.signal).to.equal(null);
     expect((await seeProcesses()).filter(usesFolder)).to.deep.equal([]);
   }
 

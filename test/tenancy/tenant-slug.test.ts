@@ -17,10 +17,10 @@ describe('X-Tenant with a slug', () => {
       const me = await world.anonymous.withToken(body.accessToken).get('/api/v1/auth/me');
       expect(me.body.tenantGuid).to.equal(world.acme.guid);
     }
-    expect([(await logIn('globex')).status, (await logIn('globex')).body.code]).to.deep.equal([
-      401,
-      'invalid_credentials',
-    ]);
+
+    const refused = await logIn('globex');
+    expect(refused.status).to.equal(401);
+    expect(refused.body.code).to.equal('invalid_credentials');
   });
 
   it('an unknown or malformed slug gets the response of an unknown guid', async () => {
@@ -50,7 +50,8 @@ describe('X-Tenant with a slug', () => {
       world.anonymous.get('/api/v1/Countries', { 'X-Tenant': tenant });
     const unknown = await read('nobody');
 
-    expect([unknown.status, unknown.body.code]).to.deep.equal([403, 'tenant_required']);
+    expect(unknown.status).to.equal(403);
+    expect(unknown.body.code).to.equal('tenant_required');
     expect(bodyOf(await read('acme'))).to.deep.equal(bodyOf(unknown));
     expect((await read(world.acme.guid)).status, 'the guid, without a token').to.equal(401);
   });

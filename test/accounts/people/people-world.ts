@@ -52,7 +52,8 @@ export async function addRole(admin: Client, permissions: readonly string[], nam
 
 /** Expects a problem with this status and code. */
 export function expectProblem({ status, body }: ApiResponse, expected: number, code: string): void {
-  expect([status, body.code], JSON.stringify(body)).to.deep.equal([expected, code]);
+  expect(status, JSON.stringify(body)).to.equal(expected);
+  expect(body.code, JSON.stringify(body)).to.equal(code);
 }
 
 /**

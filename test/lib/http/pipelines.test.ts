@@ -98,7 +98,8 @@ describe('pipelines', () => {
       url,
       rawRequest('GET /last') + rawRequest('GET /never').repeat(20),
     );
-    expect([statuses, closed]).to.deep.equal([[200], true]);
+    expect(statuses).to.deep.equal([200]);
+    expect(closed).to.equal(true);
     expect(started).to.deep.equal(['/last']);
   });
 
@@ -107,7 +108,8 @@ describe('pipelines', () => {
     const response = await eventually(() => held[0]);
     response.end('held');
     const { text, statuses, closed } = await exchange;
-    expect([statuses, closed]).to.deep.equal([[200], true]);
+    expect(statuses).to.deep.equal([200]);
+    expect(closed).to.equal(true);
     expect(text).to.match(/Connection: close\r\n(.|\r\n)*held$/);
   });
 

@@ -143,7 +143,8 @@ describe('rejection delay', () => {
     draining.abort();
     const after = wait(delay);
     await setImmediate();
-    expect([before.ended, after.ended]).to.deep.equal([true, true]);
+    expect(before.ended).to.equal(true);
+    expect(after.ended).to.equal(true);
   });
 
   it('the 501st delay ends at once, and a delay that ends makes room for another', async () => {

@@ -48,7 +48,8 @@ describe('traces of commands', () => {
         .filter(span => !known.has(span) && (span.parentSpanId === undefined) === isRoot),
     );
     for (const { parentSpanId, traceId } of below) {
-      expect([parentSpanId, traceId]).to.deep.equal([root?.spanId, root?.traceId]);
+      expect(parentSpanId).to.equal(root?.spanId);
+      expect(traceId).to.equal(root?.traceId);
     }
     return { root, below };
   }

@@ -9,7 +9,7 @@ import { expectRefused, newestAudit } from './expect.ts';
 
 const statuses = '/api/v1/EntityStatus';
 const keyed = (key: string = randomUUID()) => ({ 'Idempotency-Key': key });
-/** What must be equal in the responses to repeated requests. */
+/** The parts that must be equal in the responses to repeated requests. */
 const outcome = ({ status, headers, body }: ApiResponse) => ({
   status,
   body,
@@ -31,7 +31,8 @@ describe('Idempotency-Key', () => {
     const again = await admin.post(statuses, { Title: 'Once' }, key);
     expect(first.status).to.equal(201);
     expect(outcome(again)).to.deep.equal(outcome(first));
-    expect([replayed(first), replayed(again)]).to.deep.equal([null, 'true']);
+    expect(replayed(first)).to.equal(null);
+    expect(replayed(again)).to.equal('true');
     expect(await newestAudit(admin)).to.equal(audited + 1);
     expect((await admin.get(`${statuses}/${first.body.Id + 1}`)).status).to.equal(404);
   });

@@ -105,7 +105,8 @@ describe('Prefer: count=exact and include', () => {
     });
     expect(rangeOf(await self.get('/api/v1/Entities', counted))).to.equal('items 0-0/1');
     const audit = await self.get('/api/v1/AuditLog', counted);
-    expect([rangeOf(audit), audit.body.length]).to.deep.equal(['items 0-0/1', 1]);
+    expect(rangeOf(audit)).to.equal('items 0-0/1');
+    expect(audit.body.length).to.equal(1);
   });
 
   it('Preference-Applied names both preferences, and strict handling knows the parameter include', async () => {
@@ -226,6 +227,7 @@ describe('Prefer: count=exact and include', () => {
     const csv = { Accept: 'text/csv' };
     const plain = await admin.get('/api/v1/Currency', csv);
     const preferring = await admin.get('/api/v1/Currency?include=etag', { ...csv, ...counted });
-    expect([preferring.body, rangeOf(preferring)]).to.deep.equal([plain.body, null]);
+    expect(preferring.body).to.deep.equal(plain.body);
+    expect(rangeOf(preferring)).to.equal(null);
   });
 });

@@ -190,7 +190,8 @@ describe('the sender of webhooks', () => {
     const sender = createSender({ trusted: [`hooks.test:${port}`], resolve });
     const result = await sender.send({ ...message, url: `http://hooks.test:${port}/` }, never);
     expect(result).to.include({ error: null, status: 200 });
-    expect([hosts, lookups]).to.deep.equal([[`hooks.test:${port}`], 1]);
+    expect(hosts).to.deep.equal([`hooks.test:${port}`]);
+    expect(lookups).to.equal(1);
   });
 
   it('over TLS, the receiver is asked for the name of the URL, and its certificate must be of that name', async () => {
