@@ -14,7 +14,7 @@ export interface Comparison {
   readonly results: KindResult[];
 }
 
-/** What a kind of request cost with so many clients, by round. */
+/** The cost of a kind of request with so many clients, by round. */
 interface KindResult extends Record<Side, Cost[]> {
   readonly kind: string;
   readonly title: string;

@@ -36,7 +36,7 @@ interface Running extends BuildInstallation {
   readonly pid: number;
 }
 
-/** What both builds share. */
+/** The folder, the server and the child processes that both builds share. */
 interface Shared {
   readonly folder: string;
   readonly serverUrl: string;
@@ -45,7 +45,7 @@ interface Shared {
 }
 
 /**
- * What one build needed for one kind of request in one round; CPU in µs per request, NaN if
+ * The need of one build for one kind of request in one round; CPU in µs per request, NaN if
  * unknown.
  */
 export interface Cost {

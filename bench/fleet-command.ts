@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { RunningScript } from '../test/support/command-line.ts';
 
-/** What a command took, and its output; the peak memory is NaN except on Linux. */
+/** The time and output of a command; the peak memory is NaN except on Linux. */
 interface CommandResult {
   readonly ms: number;
   readonly peakMb: number;

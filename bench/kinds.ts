@@ -8,7 +8,7 @@ export interface Kind {
   readonly plan: (client: KindClient) => Pick<Plan, 'requests' | 'expect'>;
 }
 
-/** What the requests of a kind are made of. */
+/** Makes the requests of which a kind consists. */
 interface KindClient {
   /** Makes a request with the token of the tenant's administrator. */
   request(method: Request['method'], path: string, body?: object): Request;

@@ -75,7 +75,7 @@ export async function startService(
   return startReady(children, name, { command: process.execPath, args, ipc: probe }, settings);
 }
 
-/** How a service is started. */
+/** The command with which a service is started. */
 interface Launch {
   readonly command: string;
   readonly args: string[];

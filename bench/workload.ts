@@ -14,7 +14,7 @@ export interface WorkloadResult {
   readonly notes: string[];
 }
 
-/** What a workload shows: one value per round, and the value it should reach. */
+/** A result of a workload: one value per round, and the value it should reach. */
 export interface Figure {
   readonly text: string;
   readonly values: number[];

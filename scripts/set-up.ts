@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-// What compose.yaml runs before the service, each time it starts:
+// The commands that compose.yaml runs before each start of the service:
 //   set-up.ts secrets <folder> <folder of the operator>
 //     makes the secrets that are missing, before PostgreSQL starts
 //   set-up.ts databases <folder>

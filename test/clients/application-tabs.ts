@@ -15,11 +15,11 @@ import { createBackOffice } from '/app/client/back-office.ts';
 window.create = createBackOffice;
 </script>`;
 
-/** What the page of the application has as globals. */
+/** The globals of the page of the application. */
 export interface AppWindow {
   create: typeof createBackOffice;
   office: BackOffice;
-  /** How often the application was told of the end of a session. */
+  /** The number of times that the application was told of the end of a session. */
   ended: number;
   localStorage: Storage;
   sessionStorage: Storage;

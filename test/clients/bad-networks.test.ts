@@ -9,7 +9,7 @@ import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts'
 import { controlSql, useWorld } from '../support/world.ts';
 
 type Send = (request: Request) => Promise<Response>;
-/** What a network does with a request: an answer of its own, or none. */
+/** The answer of a network to a request: one of its own, or none. */
 type Fault = () => Response;
 
 const page = '<!doctype html><title>Log in to the network</title>';

@@ -37,8 +37,8 @@ export function extend(
 }
 
 /**
- * What a fresh installation lacks or has differently on a busy machine: backups every 5
- * minutes, and a drill an hour.
+ * Replaces the series that a fresh installation lacks or has differently on a busy machine:
+ * backups every 5 minutes, and a drill an hour.
  */
 export function calm(recorded: Series, minutes: number): Series {
   return replace(recorded, {

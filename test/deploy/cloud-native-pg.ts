@@ -52,7 +52,7 @@ export interface Cluster {
   };
 }
 
-/** When base backups of a server are made. */
+/** The schedule of the base backups of a server. */
 export interface ScheduledBackup {
   apiVersion: 'postgresql.cnpg.io/v1';
   kind: 'ScheduledBackup';
@@ -73,7 +73,7 @@ interface SecretKey {
   key: string;
 }
 
-/** Where base backups and the write-ahead log are. */
+/** The place of base backups and of the write-ahead log. */
 export interface ObjectStore {
   apiVersion: 'barmancloud.cnpg.io/v1';
   kind: 'ObjectStore';

@@ -234,7 +234,7 @@ export function isDark(): boolean {
   return opaque !== undefined && Number(opaque.match(/[\d.]+/)?.[0]) < 128;
 }
 
-/** Whether the element is in the first 400 pixels of the window. */
+/** True if the element is in the first 400 pixels of the window. */
 export function isNearTop(selector: string): boolean {
   const [element] = (globalThis as unknown as Window).document.querySelectorAll(selector);
   const top = element?.getBoundingClientRect().top ?? -1;

@@ -37,7 +37,7 @@ function resourceSource({ view = '', create = '', update = '' }): string {
   `;
 }
 
-/** What the compiler prints for each of the sources. */
+/** Returns the output of the compiler for each of the sources. */
 function compile(sources: string[]): string[] {
   const paths = sources.map((_, i) => join(root, `test/sales/resources/agreement-${i}.ts`));
   const host = ts.createCompilerHost(options);

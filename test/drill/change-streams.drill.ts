@@ -78,7 +78,7 @@ describeInBrowser('drill: a stream of changes in a browser, through HAProxy', (w
   });
 });
 
-/** What the page keeps between two calls. */
+/** The state that the page keeps between two calls. */
 interface Page {
   reader: ReadableStreamDefaultReader<string>;
   text: string;

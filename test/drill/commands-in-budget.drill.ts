@@ -27,7 +27,7 @@ const maxMs = 120_000;
 /** A run of a command. */
 interface Line {
   readonly args: readonly string[];
-  /** What it reads from stdin. */
+  /** The text that the command reads from stdin. */
   readonly input?: string;
   /** The reason that it may give, instead of doing what it is asked for. */
   readonly refusal?: RegExp;

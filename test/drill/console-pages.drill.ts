@@ -5,7 +5,7 @@ import { failuresSql, fleetSql, recordedTenants } from '../support/recorded-flee
 import { useWorld } from '../support/world.ts';
 
 const rounds = 40;
-/** What a page may have: p95 of its time in ms, and its size in bytes. */
+/** The limits of a page: p95 of its time in ms, and its size in bytes. */
 const [maxMs, maxBytes] = [200, 60_000];
 
 const pages = [

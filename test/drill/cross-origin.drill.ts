@@ -54,7 +54,7 @@ describe('drill: pages of other origins', () => {
   );
 });
 
-/** What a front end does, in the browser: it cannot use this module. */
+/** The calls of a front end, in the browser: this function cannot use this module. */
 async function useApi({ url, tenant, credentials }: Call): Promise<unknown[]> {
   const json = { 'Content-Type': 'application/json' };
   const auth = (path: string, body: object): Promise<Response> =>

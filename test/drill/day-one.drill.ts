@@ -12,7 +12,7 @@ interface Report {
   findings: { server: string; check: string; severity: string; problem: string; remedy: string }[];
 }
 
-/** What the shell lines of the page need: the folder of the project. */
+/** The need of the shell lines of the page: the folder of the project. */
 const prelude = `set -e
 cd '${root}'
 `;

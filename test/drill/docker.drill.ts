@@ -10,11 +10,11 @@ import { root } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 
 const compose = 'docker compose -f deploy/compose.yaml';
-/** What a clone has, without what is made in it. */
+/** The files that a clone lacks, because they are made in it. */
 const leftOut = /^(node_modules|\.git|\.data|deploy\/secrets)(\/|$)/;
 
 /**
- * What `docker logs -f` shows somebody, who presses Ctrl-C when it has printed a URL: this
+ * The command `docker logs -f` of somebody who presses Ctrl-C when it has printed a URL: this
  * shell goes on then, or when the container has ended.
  */
 const watched = `

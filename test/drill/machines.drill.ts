@@ -34,9 +34,9 @@ interface Condition {
   readonly folder?: string;
   /** A command that runs the start, such as one that changes the login. */
   readonly wrapper?: string;
-  /** What is started; `npm start` by default. */
+  /** The command that is started; `npm start` by default. */
   readonly command?: string;
-  /** What the start says, and ends; without it, the service serves. */
+  /** The message with which the start ends; without one, the service serves. */
   readonly refusal?: RegExp;
 }
 

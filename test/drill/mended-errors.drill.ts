@@ -25,11 +25,11 @@ interface Fault {
   title: string;
   check: Check;
   make: () => Promise<unknown>;
-  /** What the command reads from stdin. */
+  /** Returns the text that the command reads from stdin. */
   input?: () => string;
   /** True if the remedy has several commands, one after the other. */
   isSequence?: boolean;
-  /** What the mended fault leaves, to be removed by the test. */
+  /** Removes what the mended fault leaves. */
   cleanUp?: () => Promise<unknown>;
 }
 

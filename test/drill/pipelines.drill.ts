@@ -8,7 +8,7 @@ import { createServiceProcesses, type ServiceProcess } from '../support/service-
 import { type Served, sendSteadily } from '../support/steady-load.ts';
 import { sql, useWorld } from '../support/world.ts';
 
-/** How long the others are served in the calm, and from the begin of an attack on. */
+/** The time for which the others are served in the calm, and from the begin of an attack on. */
 const measuredMs = 10_000;
 const perSecond = 50;
 /** Memory above that before an attack, in MiB: at its worst moment, and 15 s after it. */

@@ -9,7 +9,7 @@ import { sql, type TestTenant, useWorld } from '../support/world.ts';
 const clients = 50;
 const maxMebibytes = 1_024;
 const attackMs = 25_000;
-/** What a client reads each time, and how often: 2.5 MB a second. */
+/** The bytes that a client reads each time, and the pause after them: 2.5 MB a second. */
 const readBytes = 256 * 1024;
 const readEveryMs = 100;
 

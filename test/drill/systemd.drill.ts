@@ -7,7 +7,7 @@ import { root } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 
 const [folder, home] = ['/opt/backoffice', '/root/administrator'];
-/** What a clone has, without what is made in it. */
+/** The files that a clone lacks, because they are made in it. */
 const leftOut = /^(node_modules|\.git|\.data|deploy\/secrets)(\/|$)/;
 const secrets = [
   'master-key',

@@ -6,7 +6,7 @@ import { useServiceProcesses } from '../support/service-processes.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
 const list = '/api/v1/EntityStatus';
-/** How often a process writes what it has counted. */
+/** The interval at which a process writes its counts, in ms. */
 const intervalMs = 60_000;
 
 describe('drill: usage of killed and restarted processes', () => {

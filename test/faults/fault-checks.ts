@@ -2,7 +2,7 @@ import { withConnection } from '../../src/lib/postgres/connection.ts';
 import type { FaultLedger } from './fault-ledger.ts';
 import type { Counter, TenantWrites } from './fault-workload.ts';
 
-/** What the tables of a tenant must contain, and how many writes that are. */
+/** The number of writes that the tables of a tenant must contain, by kind. */
 export interface FinalCounts {
   acknowledged: number;
   unknown: number;

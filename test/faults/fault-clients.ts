@@ -26,7 +26,7 @@ interface RequestOptions {
 /** Sends requests, and checks that each has a response that a client may get at that moment. */
 export class FaultClients {
   /**
-   * How many requests had each status; 0 counts connection errors and requests without a
+   * The number of requests of each status; 0 counts connection errors and requests without a
    * response.
    */
   readonly statuses = new Map<number, number>();

@@ -3,7 +3,7 @@ export interface Write {
   readonly value: string;
   readonly service: string;
   /**
-   * When the response arrived, by `performance.now()`; undefined without one: the write may
+   * The arrival of the response, by `performance.now()`; undefined without one: the write may
    * have had an effect.
    */
   acknowledgedAt: number | undefined;

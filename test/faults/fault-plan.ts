@@ -10,7 +10,7 @@ export interface Fault {
   readonly name: string;
   /** The process or the proxy that fails. */
   readonly target: object;
-  /** How long it lasts, in ms. */
+  /** The duration of the fault, in ms. */
   readonly ms: number;
   readonly begin: () => void | Promise<void>;
   readonly end: () => void | Promise<void>;

@@ -31,7 +31,7 @@ export interface Counter {
   attempted: number;
 }
 
-/** What the clients of one tenant have written. */
+/** The writes of the clients of one tenant. */
 export interface TenantWrites {
   readonly tenant: FaultTenant;
   readonly counters: Counter[];

@@ -12,5 +12,5 @@ export const readAddedByHand = `
          pg_typeof(at)::text as at_type, at::text, words
     from currencies, notes where code = 'CHF'`;
 
-/** How `doctor` names the first of them. */
+/** The words with which `doctor` names the first of them. */
 export const handMadeDifference = /(?:Rate of tax|mood|notes)\S* is not part of it/;

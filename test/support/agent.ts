@@ -2,7 +2,7 @@ import pg from 'pg';
 import { eventually } from './eventually.ts';
 
 /**
- * What an agent of monitoring does: it is connected to each database that lets it in, and
+ * An agent of monitoring, which is connected to each database that lets it in, and
  * connects again at once.
  */
 export class Agent {

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 /** The kinds of connections of a process, by their names in `pg_stat_activity`. */
 type Kind = 'api' | 'control' | 'change-feed';
 
-/** What happens to the connections of one kind. */
+/** The fault of the connections of one kind. */
 export interface Fault {
   /** Ends them, and refuses new ones. */
   readonly isCut?: boolean;

@@ -13,9 +13,9 @@ const clientsPerProcess = 8;
 
 /** A process of the service under load. */
 export interface LoadedService extends ServiceProcess {
-  /** When it listened, by `performance.now()`. */
+  /** The time at which the service listened, by `performance.now()`. */
   readonly listeningAt: number;
-  /** When a request succeeded first; undefined until then. */
+  /** The time of the first request that succeeded; undefined until then. */
   servedAt: number | undefined;
   /**
    * True from its end on: it gets no further requests, as from a balancer, and those that it
@@ -24,7 +24,7 @@ export interface LoadedService extends ServiceProcess {
   isEnding: boolean;
 }
 
-/** What was seen on a server since the last reset. */
+/** The connections that were seen on a server since the last reset. */
 interface Seen {
   /** The connections at the last look. */
   now: number;

@@ -10,17 +10,17 @@ interface ReceivedMail {
   from: string;
   /** Headers and text, unchanged. */
   content: string;
-  /** How the client named itself. */
+  /** The name by which the client introduced itself. */
   hello: string;
 }
 
-/** How the server answers a message that it does not accept. */
+/** The answer of the server to a message that it does not accept. */
 interface Refusal {
   readonly code: number;
   readonly text: string;
   /** To which command. Default: the text of the message. */
   readonly at?: 'RCPT' | 'DATA';
-  /** How many messages. Default: all. */
+  /** The number of messages. Default: all. */
   times?: number;
 }
 

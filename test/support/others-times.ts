@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { failuresOf, type Served, summaryOf } from './steady-load.ts';
 
 interface Comparison<T> {
-  /** How long the others are served before the first and after each run of the work. */
+  /** The time that the others are served before the first and after each run of the work. */
   readonly calmMs: number;
-  /** How often the work is run. */
+  /** The number of times that the work is run. */
   readonly rounds: number;
   /** Sends the requests of the others until `until` resolves. */
   readonly load: (until: Promise<unknown>) => Promise<readonly Served[]>;

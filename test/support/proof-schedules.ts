@@ -41,7 +41,7 @@ export const schedule = fc.array(
   { minLength: 5, maxLength: 30, size: 'max' },
 );
 
-/** How a backup run proves that a database has not changed. */
+/** A way in which a backup run proves that a database has not changed. */
 export interface ProofMethod {
   readonly isProved: (proof: string | null, now: ChangeCounters | undefined) => boolean;
   /**
@@ -119,8 +119,8 @@ export async function createProofDatabase(): Promise<ProofDatabase> {
         if (!archive || !method.isProved(archive.proof, counters)) {
           planned = { proof: counters?.fingerprint ?? null };
         } else {
-          // What the poll proved was visible when it began: nothing ran between it and this
-          // read.
+          // Everything that the poll proved was visible when it began: nothing ran between it
+          // and this read.
           const rows = await readRows();
           if (rows === undefined) return;
           result.proved++;

@@ -1,4 +1,4 @@
-/** How many tenants `fleetSql` records. */
+/** The number of tenants that `fleetSql` records. */
 export const recordedTenants = 10_000;
 
 /** Statements that record a fleet in a control database. Its databases do not exist. */

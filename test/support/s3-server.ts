@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { refuseSignature, type S3Login, type SignedRequest } from './s3-signature.ts';
 import { refused, type S3Response, S3Store } from './s3-store.ts';
 
-/** What a sick store does with a request in place of its response. */
+/** The act of a sick store on a request, in place of its response. */
 export type S3Fault =
   | {
       readonly kind:
@@ -29,7 +29,7 @@ export interface S3Server {
   readonly store: S3Store;
   /** Everything that arrived, as `PUT /bucket/key?query`. */
   readonly requests: string[];
-  /** How far the clock of the store is ahead. */
+  /** The time by which the clock of the store is ahead. */
   clockOffsetMs: number;
   /** The logins that it accepts. */
   readonly logins: S3Login[];

@@ -13,8 +13,8 @@ export interface S3Response {
 const minPartBytes = 5 * 1024 * 1024;
 
 /**
- * How a store treats a write with a condition: as Amazon's does, without looking at it, or not
- * at all.
+ * A way in which a store treats a write with a condition: as Amazon's does, without looking
+ * at it, or not at all.
  */
 export type ConditionSupport = 'heeded' | 'ignored' | 'refused';
 

@@ -12,7 +12,7 @@ const memoryFolder = '/dev/shm'; // Linux only; a container often has 64 MB of i
  */
 const minFreeBytes = 5 * 1024 ** 3;
 
-/** Where the folders of a run may lie. */
+/** The folders in which the folders of a run may lie. */
 export const folderParents = [memoryFolder, tmpdir()];
 
 /**

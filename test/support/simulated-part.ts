@@ -4,10 +4,10 @@ import { type PartName, parts } from '../simulation/parts.ts';
 import { runSeeds } from '../simulation/run-seeds.ts';
 
 interface Extent {
-  /** What no run breaks, as a whole sentence. */
+  /** The promise that no run breaks, as a whole sentence. */
   promise: string;
   runs: number;
-  /** How many of the planted faults are looked for. The drill finds all of them. */
+  /** The number of planted faults that are looked for. The drill finds all of them. */
   mutants: number;
 }
 

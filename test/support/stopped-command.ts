@@ -28,9 +28,9 @@ export interface StoppedCommand {
 }
 
 /**
- * Where a command waits: before it records that a database is complete, or the tenant's; or
- * before it lifts its fence. Each has the key of an advisory lock, which the command waits for,
- * and a trigger.
+ * The places at which a command waits: before it records that a database is complete, or the
+ * tenant's; or before it lifts its fence. Each has the key of an advisory lock, which the
+ * command waits for, and a trigger.
  */
 const stops = {
   change: {

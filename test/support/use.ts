@@ -3,7 +3,7 @@ import { mkdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** What is still to be closed or removed, in the order in which it was made. */
+/** Functions that close or remove what was made, in the order in which it was made. */
 const cleanups: (() => Promise<unknown>)[] = [];
 
 /**

@@ -26,7 +26,7 @@ interface TenantTemplate {
   readonly admin: { readonly email: string; readonly password: string };
 }
 
-/** What all worlds of a run are copies of. */
+/** The template of which all worlds of a run are copies. */
 interface WorldTemplate {
   readonly masterKey: string;
   readonly tenants: readonly TenantTemplate[];

@@ -51,7 +51,7 @@ export interface World {
   clock: {
     offsetSeconds: number;
     monotonicOffsetMs: number;
-    /** When the monotonic clock stands still; undefined while it goes on. */
+    /** The time at which the monotonic clock stands still; undefined while it goes on. */
     stoppedAtMs: number | undefined;
   };
   /** A client without a token. */

@@ -27,7 +27,7 @@ const me = '/api/v1/auth/me';
 /** Far below the time limits of connections, far above what a busy machine takes. */
 const maxRefusalMs = 10_000;
 
-/** What a forgery of the tables below can use: far more than a real attacker has. */
+/** The means of a forgery of the tables below: far more than a real attacker has. */
 interface Forger {
   acme: TenantKey;
   globex: TenantKey;

@@ -18,7 +18,7 @@ export interface Kit {
   readonly scratch: string;
   /** Runs a script in Bash. It ends with the first line that fails. */
   run(script: string): Promise<ScriptResult>;
-  /** What the stand-ins did. */
+  /** Returns the calls that the stand-ins got. */
   calls(): Promise<string>;
   close(): Promise<void>;
 }

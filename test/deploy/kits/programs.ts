@@ -4,7 +4,7 @@ import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { nodeOptions, root } from '../../support/command-line.ts';
 
-// What the stand-ins of docker, kubectl and systemd have in common. Each is a process of its
+// The common part of the stand-ins of docker, kubectl and systemd. Each is a process of its
 // own, as those are.
 
 /**

@@ -315,7 +315,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
   });
 
   describe('two processes and a Redis with a fault', () => {
-    /** What a client may send in a minute; without Redis, to each of the two processes. */
+    /** The requests of a client in a minute; without Redis, to each of the two processes. */
     const max = 30;
     const faults: [
       fault: string,

@@ -8,7 +8,7 @@ import Koa, { type Context } from 'koa';
 import { requestListener } from '../../../src/lib/http/request-listener.ts';
 import { eventually } from '../../support/eventually.ts';
 
-/** What a client receives of one response. */
+/** The parts of one response that a client receives. */
 interface Received {
   status: number | undefined;
   headers: Record<string, unknown>;

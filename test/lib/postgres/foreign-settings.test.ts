@@ -119,8 +119,8 @@ const leftNames = [
 ];
 
 /**
- * What stays as the server has it: how queries are planned and run, what is logged, and what is
- * for other programs.
+ * Settings that stay as the server has them: how queries are planned and run, what is logged,
+ * and what is for other programs.
  */
 const leftToServer = new RegExp(
   `^(${leftPrefixes.join('|')})|_(${leftSuffixes.join('|')})$|^(${leftNames.join('|')})$`,

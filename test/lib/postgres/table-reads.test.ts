@@ -5,9 +5,9 @@ import { Activity, activityView } from '../../../src/sales/activity/activity.ts'
 import { sql, useWorld } from '../../support/world.ts';
 
 interface Plans {
-  /** How often the plan for all values was executed. */
+  /** The number of times that the plan for all values was executed. */
   readonly generic: number;
-  /** How often a plan was made for the values of one execution. */
+  /** The number of times that a plan was made for the values of one execution. */
   readonly custom: number;
 }
 

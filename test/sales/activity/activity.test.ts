@@ -525,7 +525,7 @@ describe('activities', () => {
     });
 
     it('every table that the service may write rejects a change without an actor', async () => {
-      // What the service itself keeps of an endpoint while it sends: nobody acts.
+      // Rows that the service itself keeps of an endpoint while it sends: nobody acts.
       const ofDispatcher = `('webhook_secrets', 'webhook_messages', 'webhook_deliveries')`;
       const unguarded = `
         select distinct c.relname::text as name from pg_class c, aclexplode(relacl) a

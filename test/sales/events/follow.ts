@@ -20,7 +20,7 @@ export interface Following {
   next(): Promise<StreamEvent | undefined>;
   /** The id of the last event, with or without data. */
   readonly lastId: string | undefined;
-  /** What was received of an event that is not complete. */
+  /** The part that was received of an event that is not complete. */
   readonly rest: string;
   close(): void;
 }

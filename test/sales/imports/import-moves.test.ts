@@ -84,7 +84,7 @@ async function importBeside<T>(world: World, client: Client, command: () => Prom
   }
 }
 
-/** What the import reports. */
+/** The report of the import. */
 const applied = { Applied: true, Updated: 1, Unchanged: steps.length };
 
 describe('imports of a tenant that is moved', () => {

@@ -20,7 +20,7 @@ import {
 type Body = Record<string, unknown>;
 
 /**
- * What the contract tests know about a resource. Nothing is taken from the definition of the
+ * A resource as the contract tests know it. Nothing is taken from the definition of the
  * resource.
  */
 export interface Example {

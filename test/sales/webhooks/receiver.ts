@@ -20,7 +20,7 @@ export interface Receiver {
   /** The messages at a path. */
   at(path: string): ReceivedMessage[];
   url(path: string): string;
-  /** How messages at a path are answered from now on; by default with 204. */
+  /** Sets how messages at a path are answered from now on; by default with 204. */
   respond(path: string, answer: (response: ServerResponse, message: ReceivedMessage) => void): void;
   close(): Promise<void>;
 }

@@ -7,16 +7,16 @@ import { violation } from '../violation.ts';
 import { controlEffects, databaseEffects, type RunState } from './database-steps.ts';
 import type { DatabaseServer, DatabaseWorld, TenantDatabase } from './database-world.ts';
 
-/** What an operator asks for. */
+/** The request of an operator. */
 export interface DatabaseOrder {
   readonly goal: DatabaseGoal;
-  /** What the run switches to, or drops. */
+  /** The database to which the run switches, or which the run drops. */
   readonly target: TenantDatabase | undefined;
-  /** Where it makes a new one. */
+  /** The server on which the run makes a new database. */
   readonly server: DatabaseServer | undefined;
 }
 
-/** What a step takes from its beginning to its end. */
+/** The values that a step takes from its beginning to its end. */
 interface BegunStep {
   readonly step: DatabaseStep;
   /** The rows that a copy copies. */

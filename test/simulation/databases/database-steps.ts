@@ -5,7 +5,7 @@ import type {
 import { violation } from '../violation.ts';
 import type { DatabaseServer, DatabaseWorld, TenantDatabase } from './database-world.ts';
 
-/** What a run knows. */
+/** The knowledge of a run. */
 export interface RunState {
   readonly world: DatabaseWorld;
   readonly goal: DatabaseGoal;
@@ -23,7 +23,7 @@ export interface RunState {
   waitUntil: number;
 }
 
-/** What a step does. It returns `again` while it waits. */
+/** The effect of a step, which returns `again` while it waits. */
 type Effect = (run: RunState, snapshot: Set<number>) => unknown;
 type Effects = Partial<Record<DatabaseStep, Effect>>;
 

@@ -13,7 +13,7 @@ export interface DatabaseServer {
   isAway: boolean;
 }
 
-/** What the control database says of a database. */
+/** The state of a database in the control database. */
 export type DatabaseState = 'reserved' | 'filled' | 'current' | 'kept' | 'condemned' | 'gone';
 
 /** A database that the tenant has, had, or may get. */
@@ -38,7 +38,7 @@ export class TenantDatabase {
   /** The epoch of the last run that has written to it. */
   changedBy = 0;
   rows = new Set<number>();
-  /** What it contains when the tenant gets it, unless that is a copy of what the tenant has. */
+  /** The rows when the tenant gets it, unless those are a copy of what the tenant has. */
   expected: ReadonlySet<number>;
   readonly sessions = new Set<SimulatedSession>();
 
@@ -178,7 +178,7 @@ export class DatabasesControl {
   }
 
   /**
-   * What an unfinished run has left is condemned; of a new tenant also what it has given to the
+   * Condemns what an unfinished run has left; of a new tenant also what it has given to the
    * tenant.
    */
   condemnLeftovers(): void {
@@ -202,7 +202,7 @@ export class DatabasesControl {
   }
 }
 
-/** What the simulated runs and processes share. */
+/** The state that the simulated runs and processes share. */
 export interface DatabaseWorld {
   readonly scheduler: Scheduler;
   readonly random: Random;
