@@ -535,27 +535,33 @@ async function startProxy(target: string) {
   const arrival = new Promise<void>(resolve => {
     arrived = resolve;
   });
+
   const server = createServer(socket => {
     sockets.add(socket);
     socket.on('error', () => {}).on('close', () => sockets.delete(socket));
+
     const pass = (): void => {
       const upstream = connect(Number(port), hostname);
       upstream.on('error', () => socket.destroy()).on('close', () => socket.destroy());
       socket.on('close', () => upstream.destroy());
       socket.pipe(upstream).pipe(socket);
     };
+
     if (!holding) return pass();
     waiting.push(pass);
     arrived();
   });
+
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const url = new URL(target);
   url.hostname = '127.0.0.1';
   url.port = String((server.address() as { port: number }).port);
+
   const cut = (): void => {
     for (const socket of sockets) socket.destroy();
   };
+
   return {
     url: url.href,
     cut,

@@ -112,6 +112,7 @@ describe('secrets at rest', () => {
     async function expectOnlyAcmeUnavailable(): Promise<void> {
       const logsBefore = world.logs.length;
       await eventually(async () => (await acme.get(path)).status !== 200, announcedMs);
+
       const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
         'X-Tenant': world.acme.guid,
       });
@@ -126,6 +127,7 @@ describe('secrets at rest', () => {
           'type',
         ]);
       }
+
       const lines = world.logs
         .slice(logsBefore)
         .map(line => JSON.parse(line) as Record<string, unknown>);
@@ -134,6 +136,7 @@ describe('secrets at rest', () => {
           ({ event, tenant }) => event === 'tenant_secrets_unusable' && tenant === world.acme.guid,
         ),
       ).to.equal(true);
+
       expect((await globex.get(path)).status).to.equal(200);
     }
   });

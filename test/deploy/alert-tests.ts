@@ -66,17 +66,20 @@ export function alertTests(
   faults: readonly Fault[],
 ): object[] {
   const day = 24 * 60;
+
   const test = (name: string, series: Series, checks: object[]): object => ({
     name,
     interval: '1m',
     input_series: Object.entries(series).map(([each, values]) => ({ series: each, values })),
     promql_expr_test: checks,
   });
+
   const firing = (minute: number, alerts: readonly string[]): object => ({
     expr: 'max by (alertname) (ALERTS{alertstate="firing"})',
     eval_time: `${minute}m`,
     exp_samples: alerts.map(alert => ({ labels: `{alertname="${alert}"}`, value: 1 })),
   });
+
   const ofFaults = (chosen: readonly Fault[]): object[] =>
     chosen.map(({ alerts, after, series }) =>
       test(alerts.join(), replace(base(calmMinutes + after), series), [
@@ -84,6 +87,7 @@ export function alertTests(
         firing(calmMinutes + after, alerts),
       ]),
     );
+
   const calmDay = test('a calm day', base(day), [
     {
       expr: 'count_over_time(ALERTS{alertstate="firing"}[1d])',
@@ -91,11 +95,13 @@ export function alertTests(
       exp_samples: [],
     },
   ]);
+
   const file = (minutes: number, tests: object[]): object => ({
     rule_files: [ruleFile],
     evaluation_interval: `${minutes}m`,
     tests,
   });
+
   return [
     file(1, ofFaults(faults.filter(({ after }) => after <= maxMinutes))),
     file(slowly, [calmDay, ...ofFaults(faults.filter(({ after }) => after > maxMinutes))]),

@@ -83,15 +83,18 @@ export function describeInBrowser(
     describe(name, () => {
       let world: World;
       let browser: Browser;
+
       before(async () => {
         world = await createWorld(environment());
         // Last, so that a failure to create the world leaves no browser behind.
         browser = await launchBrowser();
       });
+
       after(async () => {
         await browser?.close();
         await world?.close();
       });
+
       tests(
         () => world,
         (path, options = {}) => openPage(browser, world.url + path, options),
@@ -255,8 +258,10 @@ export function textContrasts(): { text: string; ratio: number }[] {
       const part = value / 255;
       return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
     });
+
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
   };
+
   // Half of all elements have the background of a parent that was looked at before.
   const backgrounds = new Map<Element, string>();
   const backgroundOf = (element: Element | null): string => {
@@ -269,14 +274,17 @@ export function textContrasts(): { text: string; ratio: number }[] {
     backgrounds.set(element, found);
     return found;
   };
+
   const hasOwnText = (element: Element): boolean =>
     [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim() !== '');
+
   return [...document.querySelectorAll('body *')].filter(hasOwnText).map(element => {
     const luminances = [
       luminance(getComputedStyle(element).color),
       luminance(backgroundOf(element)),
     ];
     const [light = 0, dark = 0] = luminances.sort((a, b) => b - a);
+
     return {
       text: `${element.tagName} ${element.textContent.slice(0, 40)}`,
       ratio: (light + 0.05) / (dark + 0.05),

@@ -297,14 +297,17 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
     string,
     { Id?: number; CountryCode?: string; Code?: string; PromoCode?: string }
   >();
+
   for (const { path, operation } of operations.filter(({ name }) => name.startsWith('POST'))) {
     if (path.includes('/auth/') || path.includes('{')) continue;
     if (path.endsWith('/Imports')) {
       await importCurrency(client);
       continue;
     }
+
     const body = operation.requestBody?.content['application/json']?.example;
     const entity = created.get('/api/v1/Entities')?.Id ?? 1;
+
     const response = await client.post(
       path,
       'EntityId' in (body as object) ? { ...(body as object), EntityId: entity } : body,
@@ -312,6 +315,7 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
     expect(response.status, path).to.equal(201);
     created.set(path, response.body);
   }
+
   const address = (path: string): string => {
     const record = created.get(collectionOf(path)) ?? {};
     const keys: Record<string, unknown> = {
@@ -322,6 +326,7 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
     };
     return path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(keys[name])));
   };
+
   for (const { name, path } of operations.filter(
     ({ name, path }) => name.startsWith('POST') && path.includes('{'),
   )) {
@@ -330,6 +335,7 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
       path.endsWith('/used') ? 201 : 200,
     );
   }
+
   for (const { name, path, operation } of operations) {
     if (/\/auth\/|\/Data\/|\/stream$/.test(path)) continue;
     const body = operation.requestBody?.content['application/json']?.example;

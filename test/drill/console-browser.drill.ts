@@ -44,6 +44,7 @@ const pages = [
       `insert into operator_actions (operator, build, command, slug, reason, state, error, finished_at)
        values ('jane@office', '0', 'move', 'acme', 'more room', 'failed', 'The server does not respond', now())`,
     );
+
     const finding = {
       id: 'aaaaaaaa',
       check: 'excess_rights',
@@ -57,6 +58,7 @@ const pages = [
     };
     const findings = [{ ...finding, ...texts, repair: 'safe', fixed: false }];
     const report = { servers: 1, tenants: 2, unchanged: 0, healthy: false, measured: [], findings };
+
     await controlSql(
       world,
       `insert into doctor_reports (made_by, report) values ('jane@office', '${JSON.stringify(report)}')`,

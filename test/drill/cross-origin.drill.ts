@@ -63,10 +63,12 @@ async function useApi({ url, tenant, credentials }: Call): Promise<unknown[]> {
       headers: { ...json, 'X-Tenant': tenant },
       body: JSON.stringify(body),
     });
+
   const login = await auth('login', credentials);
   const { accessToken, refreshToken } = (await login.json()) as Record<string, string>;
   const headers = { ...json, Authorization: `Bearer ${accessToken}` };
   const statuses = `${url}/api/v1/EntityStatus`;
+
   const list = await fetch(`${statuses}?limit=1`, { headers });
   const key = { 'Idempotency-Key': crypto.randomUUID() };
   const created = await fetch(statuses, {
@@ -74,14 +76,17 @@ async function useApi({ url, tenant, credentials }: Call): Promise<unknown[]> {
     headers: { ...headers, ...key },
     body: JSON.stringify({ Title: 'From a page' }),
   });
+
   const changed = await fetch(`${url}${created.headers.get('Location')}`, {
     method: 'PUT',
     headers: { ...headers, 'If-Match': created.headers.get('ETag') ?? '' },
     body: JSON.stringify({ Title: 'Changed by a page' }),
   });
+
   const refused = await fetch(`${url}/api/v1/Nothing`, { headers });
   const refreshed = await auth('refresh', { refreshToken });
   const logout = await fetch(`${url}/api/v1/auth/logout`, { method: 'POST', headers });
+
   return [
     [login, list, created, changed, refused, refreshed, logout].map(({ status }) => status),
     /rel="next"/.test(list.headers.get('Link') ?? ''),

@@ -67,11 +67,13 @@ describe('drill: day one by the handbook', () => {
       await stepsOfPage();
     expect(start).to.equal('npm start\n');
     expect(rest.join('')).to.match(/^bin\/backoffice provision [\s\S]*bin\/backoffice doctor\n$/);
+
     const variables = setVariables
       .replace(/^export DATABASE_URL=.*$/m, `export DATABASE_URL='${url}'`)
       .replaceAll('$HOME', home);
     const made = await shell(makeKey.replaceAll('$HOME', home) + variables + createControl);
     expect(made.code, made.stderr).to.equal(0);
+
     const serviceUrl = /DATABASE_URL=(\S+)/.exec(made.stdout)?.[1] ?? '';
     const settings = { DATABASE_URL: url, MASTER_KEY_FILE: `${home}/backoffice/master-key` };
     const service = startScript('src/main.ts', [], {
@@ -87,6 +89,7 @@ describe('drill: day one by the handbook', () => {
         60_000,
       );
       expect(service.process.exitCode, service.output.stderr).to.equal(null);
+
       const checked = await shell(variables + rest.join(''));
       expect(checked.code, checked.stdout + checked.stderr).to.equal(0);
       expect(checked.stdout).to.match(/Checked 1 tenant on 1 server: nothing is wrong\.\n$/);
@@ -94,6 +97,7 @@ describe('drill: day one by the handbook', () => {
       service.process.kill('SIGTERM');
       expect((await service.ended).code).to.equal(0);
     }
+
     return { settings, report: await doctor(settings) };
   }
 

@@ -44,11 +44,13 @@ describe('drill: killed restores of the control database', () => {
 
   before(async function () {
     this.timeout(120_000);
+
     server = await createDedicatedServer();
     folder = await makeServerFolder('archives');
     environment = { ...server.environment, ...(await backupSettings(folder)) };
     for (const slug of ['acme', 'globex']) await server.provision(slug);
     serviceUrl = JSON.parse(await run('control', 'service-login')).databaseUrl;
+
     await run('tenant', 'user', 'add', 'acme', 'nora@acme.test', '--role', 'Member');
     await addClient(server.installation, 'acme', 'admin@acme.test', 'Old program');
     await server.control(
@@ -57,11 +59,13 @@ describe('drill: killed restores of the control database', () => {
     keys = (await server.control<{ kid: string }>('select kid from signing_keys')).map(
       ({ kid }) => kid,
     );
+
     await run('tenant', 'backup', 'init');
     await run('tenant', 'backup', 'run', '--all');
     [first = ''] = JSON.parse(await run('tenant', 'backup', 'list'))
       .filter(({ tenant }: { tenant: string | null }) => tenant === null)
       .map(({ name }: { name: string }) => name);
+
     await run('tenant', 'user', 'disable', 'acme', 'nora@acme.test', '--yes');
     await server.control('update api_clients set revoked_at = now()');
     await run('tenant', 'backup', 'run', '--all');

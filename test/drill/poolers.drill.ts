@@ -52,6 +52,7 @@ describe('drill: PgBouncer between the service and PostgreSQL', function () {
       const { user, password: secret } = parsePostgresUrl(url);
       return `"${user}" "${secret}"\n`;
     });
+
     await writeFile(users, logins.join(''), { mode: 0o644 });
     await writeFile(
       file,
@@ -69,9 +70,11 @@ ${settings.includes('default_pool_size') ? '' : 'default_pool_size = 20'}
 ${settings}`,
       { mode: 0o644 },
     );
+
     const user = process.getuid?.() === 0 ? ['-u', 'nobody'] : [];
     spawnSync('chmod', ['755', folder]);
     pooler = spawn('pgbouncer', [...user, file], { stdio: 'ignore' });
+
     const through = (url: string) => Object.assign(new URL(url), { port: String(port) }).href;
     await eventually(() => accepts(port), 10_000);
     return through;

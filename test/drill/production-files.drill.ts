@@ -186,8 +186,10 @@ async function buildImage(): Promise<string> {
   const image = await mkdtemp(join(tmpdir(), 'backoffice-image-'));
   await chmod(image, 0o755);
   const text = (await readDeploy('Dockerfile')).replaceAll(/ \\\n */g, ' ');
+
   for (const [, instruction = '', words = ''] of text.matchAll(/^(COPY|RUN) (.*)$/gm)) {
     if (words.startsWith('--from')) continue;
+
     if (instruction === 'COPY') {
       for (const source of words.split(' ').slice(0, -1)) {
         await cp(join(root, source), join(image, source), { recursive: true });
@@ -210,5 +212,6 @@ async function buildImage(): Promise<string> {
       await run('sh', ['-c', words], { cwd: image });
     }
   }
+
   return image;
 }

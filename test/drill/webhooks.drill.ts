@@ -57,6 +57,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     const limit = pLimit(4);
     await Promise.all(Array.from({ length: tenantCount }, (_, number) => limit(() => add(number))));
     console.log(`    ${followed.length} tenants with a webhook each in ${seconds(startedAt)} s`);
+
     await world.service.stop();
     services = await Promise.all([
       processes.start(world.environment),
@@ -65,6 +66,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     for (const each of followed) {
       each.clients = services.map(({ url }) => (each.clients[0] as Client).at(url));
     }
+
     // The new processes look at each tenant once.
     await eventually(async () => {
       const busy = await controlSql(
@@ -73,6 +75,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
       );
       return busy.length === 0;
     }, 300_000);
+
     console.log(`    two processes serve them after ${seconds(startedAt)} s`);
   });
   async function add(number: number): Promise<void> {
@@ -149,16 +152,19 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
       )
       .filter(({ sentAt }) => sentAt >= since);
     await eventually(() => changes.every(({ key }) => arrivals.has(key)), 300_000);
+
     const print = (from: 'sentAt' | 'doneAt', what: string): void => {
       const times = changes
         .map(each => Math.max(0, (arrivals.get(each.key) ?? 0) - each[from]))
         .sort((a, b) => a - b);
       const at = (share: number): number =>
         Math.round(times[Math.floor(times.length * share)] ?? 0);
+
       console.log(
         `      from the ${what}: p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, worst ${at(0.9999)} ms`,
       );
     };
+
     console.log(`    ${phase}: ${changes.length} changes`);
     print('sentAt', 'request');
     print('doneAt', 'response');

@@ -53,6 +53,7 @@ describe('drill: worker processes', () => {
     headers = {},
   ): Promise<Outcome> {
     const token = clients[index % clients.length]?.tokens?.accessToken;
+
     return new Promise(resolve => {
       const sent = request(`${url}${path}`, {
         agent,
@@ -64,13 +65,16 @@ describe('drill: worker processes', () => {
           ...headers,
         },
       });
+
       sent.on('response', response => {
         response.resume();
         response.on('end', () => resolve(response.statusCode ?? 0));
         response.on('error', (error: NodeJS.ErrnoException) => resolve(`cut: ${error.code}`));
       });
+
       sent.on('timeout', () => sent.destroy(new Error('no response')));
       sent.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+
       sent.end(body);
     });
   }

@@ -81,11 +81,13 @@ describe('drill: uploads that are meant to occupy the service', function () {
     const before = await memory('VmRSS');
     await resetPeak();
     const startedAt = performance.now();
+
     const working = work();
     const [result, served] = await Promise.all([
       working,
       sendSteadily(perSecond, working, readOther),
     ]);
+
     const seconds = Math.round((performance.now() - startedAt) / 100) / 10;
     const peak = await memory('VmHWM');
     table[name] = {
@@ -97,6 +99,7 @@ describe('drill: uploads that are meant to occupy the service', function () {
       peak,
       after: await memory('VmRSS'),
     };
+
     return { grown: peak - before, served };
   }
 

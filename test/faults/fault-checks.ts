@@ -22,6 +22,7 @@ export async function checkTables(
   return withConnection(tenant.adminUrl, async client => {
     const select = async <Row>(text: string): Promise<Row[]> =>
       (await client.query(text)).rows as Row[];
+
     const rows = await select<{ id: number; code: string; name: string }>(
       'select id, code, name from units_of_measure',
     );
@@ -29,16 +30,19 @@ export async function checkTables(
     const audit = await select<AuditRow>(`
       select action, record_key as key, before ->> 'name' as before, after ->> 'name' as after, after ->> 'code' as code
         from audit_log where resource = 'UnitOfMeasure' order by id`);
+
     const fail = (text: string): void => report(`${tenant.slug}: ${text}`);
     for (const { name, code } of rows) {
       if (!name.startsWith(`${tenant.slug} `)) fail(`${code} belongs to ${name}`);
     }
+
     checkLedger(
       'activity',
       appended,
       activities.map(({ comment }) => comment),
       fail,
     );
+
     const own = new Set(counters.map(({ key }) => key));
     checkLedger(
       'record',
@@ -46,11 +50,13 @@ export async function checkTables(
       rows.filter(({ id }) => !own.has(String(id))).map(({ code }) => code),
       fail,
     );
+
     const creations = audit.filter(({ action }) => action === 'create').map(({ code }) => code);
     if (new Set(creations).size !== creations.length || creations.length !== rows.length) {
       fail(`${rows.length} records have ${creations.length} audit entries of their creation`);
     }
     for (const counter of counters) checkCounter(counter, rows, audit, fail);
+
     const acknowledged =
       appended.acknowledged().length + created.acknowledged().length + sumOf(counters);
     const unknown = appended.writes.length + created.writes.length + sumOf(counters) - acknowledged;
@@ -95,6 +101,7 @@ function checkCounter(
 ): void {
   const changes = audit.filter(({ action, key }) => action === 'update' && key === counter.key);
   let number = 0;
+
   for (const { before, after } of changes) {
     if (numberIn(before ?? '') !== number || numberIn(after) !== number + 1) {
       fail(
@@ -102,15 +109,18 @@ function checkCounter(
       );
     }
     number = numberIn(after);
+
     const writer = counter.writers.get(number);
     if (writer !== undefined && after.split(' ')[2] !== writer) {
       fail(`${counter.path} became ${after}, but ${writer} was told that its change was made`);
     }
   }
+
   const last = rows.find(({ id }) => String(id) === counter.key);
   if (numberIn(last?.name ?? '') !== number) {
     fail(`${counter.path} is ${last?.name}, and its audit log ends at ${number}`);
   }
+
   for (const acknowledged of counter.writers.keys()) {
     if (acknowledged > number) {
       fail(`the acknowledged change of ${counter.path} to ${acknowledged} is lost`);

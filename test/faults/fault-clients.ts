@@ -86,6 +86,7 @@ export class FaultClients {
   ): Promise<Reply | undefined> {
     const sentAt = performance.now();
     const what = `${method} ${path} of ${service.name}`;
+
     try {
       const response = await fetch(`${service.url}${path}`, {
         method,
@@ -97,12 +98,15 @@ export class FaultClients {
         },
         ...(body && { body: JSON.stringify(body) }),
       });
+
       const text = await response.text();
       const { status } = response;
       this.#count(status);
       if (!service.mayFail(sentAt)) this.maxMs = Math.max(this.maxMs, performance.now() - sentAt);
+
       const isExpected = response.ok || expected.includes(status);
       if (isExpected) return { status, headers: response.headers, body: text && JSON.parse(text) };
+
       if (status !== 503) {
         await this.#reportProblem(
           service,
@@ -114,6 +118,7 @@ export class FaultClients {
       } else if (!response.headers.has('retry-after') && !/may have been made/.test(text)) {
         this.#report(`${what} has 503 without Retry-After: ${text.slice(0, 300)}`);
       }
+
       return undefined;
     } catch (error) {
       this.#count(0);
@@ -124,6 +129,7 @@ export class FaultClients {
           `${what} failed after ${ms} ms: ${message} ${(cause as Error | undefined)?.message ?? ''}`,
         );
       }
+
       return undefined;
     }
   }

@@ -50,6 +50,7 @@ const tenantCount = 3;
 export async function startFaultInstallation(serviceCount: number): Promise<FaultInstallation> {
   const folder = await makeServerFolder('faults');
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+
   const [first, second] = await Promise.all(
     ['first', 'second'].map(async name => {
       await mkdir(join(folder, name));
@@ -57,14 +58,18 @@ export async function startFaultInstallation(serviceCount: number): Promise<Faul
     }),
   );
   if (!first || !second) throw new Error('a server did not start');
+
   const secondProxy = await startFaultProxy(second.port);
   const redis = redisInstalled ? await startRedis() : undefined;
+
   const controlUrl = databaseUrl(first.url, 'office');
   await withConnection(first.url, client => client.query('create database office'));
   await migrateControl(controlUrl);
+
   const environment = { DATABASE_URL: controlUrl, MASTER_KEY: randomBytes(32).toString('base64') };
   const installation = await openInstallation(readConfig(environment));
   await requireMasterKey(installation.statements, installation.secrets);
+
   const secondUrl = withPort(second.url, secondProxy.port);
   const added = await runScript(
     'scripts/tenant.ts',
@@ -73,6 +78,7 @@ export async function startFaultInstallation(serviceCount: number): Promise<Faul
     secondUrl,
   );
   if (added.code !== 0) throw new Error(`the second server was not added: ${added.stderr}`);
+
   const passwords = createPasswords();
   const tenants: FaultTenant[] = [];
   for (let index = 0; index < tenantCount; index++) {
@@ -82,6 +88,7 @@ export async function startFaultInstallation(serviceCount: number): Promise<Faul
       { slug, server, name: slug, admin: { email: `admin@${slug}.test` } },
       slug,
     );
+
     const { tenant, logins } = await provision(installation, passwords, manifest);
     const [admin] = logins;
     if (!admin) throw new Error(`${slug} has no administrator`);
@@ -92,8 +99,10 @@ export async function startFaultInstallation(serviceCount: number): Promise<Faul
       adminUrl: databaseUrl(url, tenant.databaseName),
     });
   }
+
   const serviceUrl = await createServiceLogin(controlUrl, randomBytes(18).toString('base64url'));
   await installation.close();
+
   const services = await Promise.all(
     Array.from({ length: serviceCount }, async (_, index) => {
       const controlProxy = await startFaultProxy(first.port);
@@ -103,10 +112,12 @@ export async function startFaultInstallation(serviceCount: number): Promise<Faul
         DATABASE_URL: withPort(serviceUrl, controlProxy.port),
         ...(redisProxy && { REDIS_URL: `redis://127.0.0.1:${redisProxy.port}` }),
       });
+
       await service.start();
       return service;
     }),
   );
+
   return {
     servers: [first, second],
     redis,

@@ -41,6 +41,7 @@ function singleFault(random: Random, installation: FaultInstallation): Fault {
   const ms = random.chance(0.6) ? random.between(200, 3_000) : random.between(3_000, 14_000);
   const index = random.integer(0, 1);
   const isReset = random.chance(0.5);
+
   const network = (proxy: FaultProxy, name: string): Fault => {
     const end = (): void => proxy.heal(isReset);
     const kind = random.integer(0, 2);
@@ -50,6 +51,7 @@ function singleFault(random: Random, installation: FaultInstallation): Fault {
     if (kind === 1) {
       return { name: `silence ${name}`, target: proxy, ms, begin: () => proxy.silence(), end };
     }
+
     const delayMs = Math.round(random.between(20, 400));
     return {
       name: `delay ${name} by ${delayMs} ms`,
@@ -59,6 +61,7 @@ function singleFault(random: Random, installation: FaultInstallation): Fault {
       end,
     };
   };
+
   const kind = random.integer(0, 9);
   if (kind <= 1) {
     return {
@@ -69,6 +72,7 @@ function singleFault(random: Random, installation: FaultInstallation): Fault {
       end: () => service.start(),
     };
   }
+
   if (kind <= 3) {
     return {
       name: `stop ${service.name}`,
@@ -78,6 +82,7 @@ function singleFault(random: Random, installation: FaultInstallation): Fault {
       end: () => service.continue(),
     };
   }
+
   if (kind <= 5) {
     const server = servers[index] as (typeof servers)[number];
     const name = `crash of the ${index === 0 ? 'first' : 'second'} PostgreSQL server`;
@@ -89,6 +94,7 @@ function singleFault(random: Random, installation: FaultInstallation): Fault {
       end: () => server.start(),
     };
   }
+
   if (kind === 6 && redis) {
     return {
       name: 'crash of Redis',
@@ -98,6 +104,7 @@ function singleFault(random: Random, installation: FaultInstallation): Fault {
       end: () => redis.start(),
     };
   }
+
   if (kind === 7 && service.redisProxy) {
     return network(service.redisProxy, `${service.name} – Redis`);
   }

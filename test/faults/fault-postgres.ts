@@ -37,12 +37,15 @@ export async function startFaultPostgres(folder: string): Promise<FaultPostgres>
   const runner = await createRunner(data);
   await createCluster(data, runner);
   const { postgres } = await postgresBinaries();
+
   const port = await freePort();
   const password = await readFile(join(data, passwordFile), 'utf8');
   const url = `postgresql://postgres:${password}@127.0.0.1:${port}/postgres`;
   const log = await open(join(folder, 'postgres.log'), 'a', 0o600);
+
   let child: ChildProcess | undefined;
   process.on('exit', () => child?.kill('SIGQUIT'));
+
   const server: FaultPostgres = {
     port,
     url,
@@ -58,6 +61,7 @@ export async function startFaultPostgres(folder: string): Promise<FaultPostgres>
       await ended;
     },
   };
+
   await server.start();
   return server;
 }

@@ -59,6 +59,7 @@ export class FaultService {
   async start(): Promise<void> {
     this.#port ||= await freePort();
     this.#disturbedUntil = Number.POSITIVE_INFINITY;
+
     const running = startScript('src/main.ts', [], {
       ...this.#environment,
       PORT: String(this.#port),
@@ -70,6 +71,7 @@ export class FaultService {
       RATE_LIMIT_FAILURES: '1000000/24h',
     });
     this.#running = running;
+
     const hasEnded = () => running.process.exitCode !== null || running.process.signalCode !== null;
     const isListening = async (): Promise<boolean> => {
       if (hasEnded()) return true;
@@ -77,6 +79,7 @@ export class FaultService {
       await response.text();
       return true;
     };
+
     await eventually(isListening, 60_000);
     if (hasEnded()) throw new Error(`${this.name} ended at its start: ${this.output}`);
     this.#disturbedUntil = performance.now();

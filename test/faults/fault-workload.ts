@@ -78,6 +78,7 @@ export class FaultWorkload {
       for (let index = 0; index < 2; index++) {
         writes.counters.push(await this.#createCounter(writes.tenant, index));
       }
+
       this.#loop(60, () => this.#changeCounter(writes));
       this.#loop(60, () => this.#changeCounter(writes));
       this.#loop(15, () => this.#readCounter(writes, {}));
@@ -168,22 +169,26 @@ export class FaultWorkload {
     });
     const tag = before?.headers.get('etag');
     if (!before || !tag) return;
+
     const number = this.#numberOf(tenant, before.body.Name) + 1;
     const service = this.#anyService();
     const writer = `w${this.#numbers++}`;
     counter.attempted = Math.max(counter.attempted, number);
+
     const reply = await this.#clients.request(service, tenant, 'PUT', counter.path, {
       body: { Code: before.body.Code, Name: nameOf(tenant, number, writer) },
       headers: { 'If-Match': tag },
       expected: [412],
     });
     if (reply?.status !== 200) return;
+
     const other = counter.writers.get(number);
     if (other !== undefined) {
       this.#report(
         `${tenant.slug}: ${writer} and ${other} both have changed ${counter.path} to ${number}`,
       );
     }
+
     counter.writers.set(number, writer);
     counter.acknowledged.push({ number, at: performance.now(), service: service.name });
   }
@@ -197,11 +202,13 @@ export class FaultWorkload {
     const sentAt = performance.now();
     const reply = await this.#clients.request(service, tenant, 'GET', counter.path, { headers });
     if (!reply) return;
+
     const number = this.#numberOf(tenant, reply.body.Name);
     const isUncached = headers === noCache;
     const minimum = counter.acknowledged.findLast(({ at, service: by }) =>
       isUncached || by === service.name ? at < sentAt : at < sentAt - feedMs - toleranceMs,
     );
+
     if (minimum && number < minimum.number) {
       const age = (sentAt - minimum.at).toFixed(0);
       this.#report(
@@ -209,6 +216,7 @@ export class FaultWorkload {
           `${age} ms after ${minimum.service} had acknowledged ${minimum.number}`,
       );
     }
+
     if (number > counter.attempted) {
       this.#report(`${tenant.slug}: ${counter.path} has ${number}, which nobody wrote`);
     }
@@ -219,17 +227,20 @@ export class FaultWorkload {
     const path = `${activities}?limit=${maxActivities}`;
     const reply = await this.#clients.request(this.#anyService(), tenant, 'GET', path);
     if (!reply) return;
+
     const list = reply.body as { Comment: string; CreatedAt: string }[];
     const comments = list.map(({ Comment }) => Comment);
     const found = new Set(comments);
     if (found.size < comments.length) {
       this.#report(`${tenant.slug}: an activity appears twice in the list`);
     }
+
     for (const comment of found) {
       if (!appended.has(comment)) {
         this.#report(`${tenant.slug}: the list has an activity that nobody appended: ${comment}`);
       }
     }
+
     // The list has the newest activities.
     const oldest = list.length < maxActivities ? '' : (list.at(-1)?.CreatedAt ?? '');
     for (const { value, createdAt } of appended.acknowledged(sentAt)) {

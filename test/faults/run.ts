@@ -53,10 +53,12 @@ function readSettings(): Settings | undefined {
         help: { type: 'boolean', default: false },
       },
     });
+
     if (values.help) {
       console.log(usage);
       return undefined;
     }
+
     const { seed, minutes, services } = values;
     return {
       seed: numberOf('--seed', seed, /^\d+$/),
@@ -80,17 +82,20 @@ async function run({ seed, minutes, services }: Settings): Promise<void> {
   const installation = await startFaultInstallation(services);
   const startedAt = performance.now();
   const figures: Figures = { recoveries: [], violations: [] };
+
   const say = (text: string): void =>
     console.log(`${((performance.now() - startedAt) / 1_000).toFixed(1).padStart(7)} s  ${text}`);
   const report = (violation: string): void => {
     figures.violations.push(violation);
     if (figures.violations.length <= maxPrinted) say(`VIOLATION ${violation}`);
   };
+
   try {
     const clients = new FaultClients(report);
     const workload = new FaultWorkload(installation, clients, seed, report);
     await workload.start();
     await sleep(pauseMs);
+
     const random = new Random(seed);
     while (performance.now() - startedAt < minutes * 60_000) {
       await injure(nextFault(random, installation), {
@@ -104,15 +109,18 @@ async function run({ seed, minutes, services }: Settings): Promise<void> {
       await sleep(random.between(0.5, 2) * pauseMs);
     }
     await workload.stop();
+
     const counts = [];
     for (const writes of workload.writes) {
       counts.push({ tenant: writes.tenant.slug, ...(await checkTables(writes, report)) });
     }
+
     console.table(counts);
     printFigures(figures, clients, (performance.now() - startedAt) / 60_000);
   } finally {
     await installation.close();
   }
+
   if (figures.violations.length > 0) {
     process.exitCode = 1;
     console.log(
@@ -142,6 +150,7 @@ async function injure(
   await fault.begin();
   await sleep(fault.ms);
   await fault.end();
+
   const endedAt = performance.now();
   clients.endFault();
   await Promise.all(
@@ -156,11 +165,13 @@ async function injure(
       }),
     ),
   );
+
   const ms = performance.now() - endedAt;
   figures.recoveries.push({ name: fault.name.replace(/\d+/g, 'n'), ms });
   say(
     `${fault.name}, for ${(fault.ms / 1_000).toFixed(1)} s: all requests succeed ${ms.toFixed(0)} ms after it`,
   );
+
   if (ms <= maxRecoveryMs) return;
   report(`the recovery from the fault took ${ms.toFixed(0)} ms: ${fault.name}`);
   for (const { name, output } of installation.services) {
@@ -184,6 +195,7 @@ function printFigures(
       'longest recovery (ms)': Math.round(Math.max(...times.map(({ ms }) => ms))),
     })),
   );
+
   const counts = [...statuses]
     .sort(([a], [b]) => a - b)
     .map(([status, count]) => `${status || 'none'}: ${count}`);

@@ -44,10 +44,12 @@ export async function findMutant(
       await cp(join(root, folder), join(copy, folder), { recursive: true });
     }
     await writeFile(join(copy, mutant.file), await plant(mutant));
+
     const { parts } = (await import(
       pathToFileURL(join(copy, 'test/simulation/parts.ts')).href
     )) as typeof import('./parts.ts');
     const simulate = await (parts[part.name] as Part).load();
+
     for (let seed = seeds.first; seed < seeds.first + seeds.runs; seed++) {
       try {
         await simulate({ seed });
@@ -56,6 +58,7 @@ export async function findMutant(
         return seed;
       }
     }
+
     return undefined;
   } finally {
     await rm(copy, { recursive: true });

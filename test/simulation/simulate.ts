@@ -49,14 +49,17 @@ function readSettings(): Settings | undefined {
       },
     });
     const { part, seed, runs, trace, mutants, help } = values;
+
     if (help) {
       console.log(usage);
       return undefined;
     }
+
     const chosen = part === undefined ? names : names.filter(name => name === part);
     if (chosen.length === 0) {
       throw new Error(`--part must be one of ${names.join(', ')}; not ${part}`);
     }
+
     const first = wholeNumber('--seed', seed, 0);
     return {
       parts: chosen.map(name => parts[name]),
@@ -87,6 +90,7 @@ async function simulate(part: Part, settings: Settings): Promise<void> {
   let reportedAt = start;
   let done = 0;
   let violations = 0;
+
   const onResult = ({ seed, violation, trace: steps }: SeedResult): void => {
     done++;
     if (steps) console.log(steps);
@@ -97,15 +101,18 @@ async function simulate(part: Part, settings: Settings): Promise<void> {
         `  to replay: npm run -s simulate -- --part ${part.name} --seed ${seed} --runs 1 --trace`,
       );
     }
+
     if (performance.now() - reportedAt < progressMs) return;
     reportedAt = performance.now();
     console.error(`${part.name}: ${done} of ${runs} runs, ${violations} with a violation`);
   };
+
   if (trace || runs < minParallelRuns) {
     await runSeeds({ ...settings, part: part.name, step: 1 }, onResult);
   } else {
     await runOnAllCores(part, settings, onResult);
   }
+
   const seconds = ((performance.now() - start) / 1_000).toFixed(1);
   console.log(`${part.name}: ${runs} runs in ${seconds} s, ${violations} with a violation`);
   if (violations > 0) process.exitCode = 1;

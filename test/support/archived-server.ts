@@ -32,12 +32,14 @@ export async function createArchivedServer(extraSettings: string[] = []): Promis
   for (const path of [wal, scratch]) await mkdir(path, { recursive: true });
   await server.sql(`alter system set archive_command = '${await archiveCommand(folder)}'`);
   await server.sql('select pg_reload_conf()');
+
   const recovery = {
     RECOVERY_DIR: folder,
     RECOVERY_SCRATCH: scratch,
     RECOVERY_PG_CTL: await pgCtl(folder),
     RECOVERY_COMMAND: script('host.sh'),
   };
+
   const { hostname, port, username, password } = new URL(server.url);
   const login = {
     PGHOST: hostname,
@@ -45,6 +47,7 @@ export async function createArchivedServer(extraSettings: string[] = []): Promis
     PGUSER: username,
     PGPASSWORD: decodeURIComponent(password),
   };
+
   return {
     ...server,
     folder,

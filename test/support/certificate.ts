@@ -19,6 +19,7 @@ export async function makeCertificate(
     files[1],
   ];
   const subject = ['-subj', `/CN=${name}`, '-addext', `subjectAltName=DNS:${name}`];
+
   await promisify(execFile)('openssl', [
     'req',
     '-x509',

@@ -57,6 +57,7 @@ async function run({
   const listenersBefore = processEvents.map(event => process.listeners(event as 'exit'));
   output = { stdout: '', stderr: '' };
   let code: number | null | undefined;
+
   process.argv = [process.execPath, script, ...args];
   process.env = { ...environment };
   process.exitCode = undefined;
@@ -68,8 +69,9 @@ async function run({
     code ??= Number(status ?? process.exitCode ?? 0);
     throw exitCalled;
   };
+
   try {
-    // another module each time, on modules that are loaded once
+    // Another module each time, on modules that are loaded once.
     await import(`${pathToFileURL(script).href}?run=${id}`);
   } catch (error) {
     if (error !== exitCalled) {
@@ -77,10 +79,12 @@ async function run({
       code = 1;
     }
   }
+
   if (!(await hasEnded(openBefore))) {
     output.stderr += `The command leaves open: ${process.getActiveResourcesInfo().join(', ')}\n`;
     code = null;
   }
+
   for (const [index, event] of processEvents.entries()) {
     for (const listener of process.listeners(event as 'exit')) {
       if (!listenersBefore[index]?.includes(listener)) {
@@ -89,6 +93,7 @@ async function run({
       }
     }
   }
+
   return { id, code: code === undefined ? Number(process.exitCode ?? 0) : code, ...output };
 }
 

@@ -24,10 +24,12 @@ export function compile(files: string[], options: ts.CompilerOptions): void {
     if (source && isShared(file)) sharedFiles.set(file, source);
     return source;
   };
+
   const program = ts.createProgram(files, options, host);
-  // With `noEmit`, it would check every file.
+  // With `noEmit`, the program would check every file.
   const emitted = options.noEmit ? [] : program.emit().diagnostics;
   const checked = program.getSourceFiles().filter(({ fileName }) => !isShared(fileName));
+
   const messages = [
     ...program.getOptionsDiagnostics(),
     ...program.getGlobalDiagnostics(),
@@ -37,6 +39,7 @@ export function compile(files: string[], options: ts.CompilerOptions): void {
     ]),
     ...emitted,
   ];
+
   if (messages.length > 0) throw new Error(ts.formatDiagnostics(messages, host));
 }
 

@@ -130,15 +130,18 @@ function checkProblem(
 ): void {
   if (body === '') return; // HEAD
   check('/components/schemas/Problem', body, contractError);
+
   const {
     status: stated,
     traceId,
     detail,
   } = body as { status: number; traceId: string; detail?: string };
+
   if (stated !== status) throw contractError(`the body states status ${stated}`);
   if (traceId !== headers.get('x-request-id')) {
     throw contractError('traceId differs from X-Request-Id');
   }
+
   if (status === 503 && detail === outcomeUnknownDetail) {
     if (headers.has('retry-after')) {
       throw contractError('Retry-After on a change that may have been made');

@@ -46,6 +46,7 @@ export async function copyServer(
 ): Promise<CopiedServer> {
   const folder = await makeServerFolder('copied');
   const data = join(folder, 'postgres');
+
   await withConnection(url, async client => {
     const { rows } = await client.query<{ source: string }>(
       `select current_setting('data_directory') as source from pg_backup_start('copy', fast => true)`,
@@ -54,23 +55,27 @@ export async function copyServer(
     await mkdir(data, { mode: 0o700 });
     const { uid, gid } = await stat(source);
     await chown(data, uid, gid);
+
     // The write-ahead log is copied at the end; its files come and go meanwhile.
     const names = (await readdir(source)).filter(
       name => !['pg_wal', 'postmaster.pid'].includes(name),
     );
     await copy(source, names, data);
+
     const { rows: stopped } = await client.query<{ label: string }>(
       'select labelfile as label from pg_backup_stop(wait_for_archive => false)',
     );
     await copy(source, ['pg_wal'], data);
     await writeFile(join(data, 'backup_label'), stopped[0]?.label ?? '', { mode: 0o600 });
   });
+
   const settings = [...quickSettings, ...extraSettings];
   if (recovers) {
     await writeFile(join(data, 'standby.signal'), '');
     await launchServer(data, folder, await createRunner(data), settings);
     await eventually(async () => (await findServer(data))?.port || undefined);
   }
+
   const postgres = await startEmbeddedPostgres(folder, { settings });
   return {
     url: postgres.url,

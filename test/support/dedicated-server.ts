@@ -44,16 +44,20 @@ export async function createDedicatedServer(
   await copyDedicatedTemplate(folder);
   const settings = [...quickSettings, 'autovacuum=off', 'max_connections=120', ...extraSettings];
   const postgres = await startEmbeddedPostgres(folder, { settings });
+
   const controlUrl = databaseUrl(postgres.url, dedicatedControl);
   await withConnection(controlUrl, client =>
     client.query('update installation set id = gen_random_uuid(), created_at = now()'),
   );
+
   const environment = { DATABASE_URL: controlUrl, MASTER_KEY: randomBytes(32).toString('base64') };
   const installation = await openInstallation(readConfig(environment));
   await requireMasterKey(installation.statements, installation.secrets);
+
   const passwords = createQuickPasswords();
   const query = <Row extends object>(url: string, text: string): Promise<Row[]> =>
     withConnection(url, async client => (await client.query(text)).rows as Row[]);
+
   return {
     installation,
     environment,

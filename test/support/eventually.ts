@@ -27,6 +27,7 @@ export async function eventually<Value>(
 ): Promise<NonNullable<Exclude<Value, false | 0 | ''>>> {
   const beganAt = performance.now();
   const deadline = beganAt + withinMs;
+
   for (;;) {
     let lastError: unknown;
     const startedAt = performance.now();
@@ -36,10 +37,12 @@ export async function eventually<Value>(
     } catch (error) {
       lastError = error;
     }
+
     const now = performance.now();
     if (now > deadline) {
       throw lastError ?? new Error(`the condition was not met within ${withinMs} ms`);
     }
+
     const readMs = now - startedAt;
     const longPauseMs = Math.min(maxPausePerRead * readMs, pausePerWait * (now - beganAt));
     const pauseMs = Math.max(minPausePerRead * readMs, longPauseMs);

@@ -41,8 +41,9 @@ export async function mochaGlobalSetup(): Promise<void> {
  */
 async function startServer(): Promise<void> {
   const { connectMs } = timeLimits.control;
-  // until its end: tests need the limit of the service
+  // The longer limit holds until the end of this function: tests need that of the service.
   Object.assign(timeLimits.control, { connectMs: 30_000 });
+
   folder = await makeServerFolder('test');
   postgres = await startEmbeddedPostgres(folder, {
     // Without autovacuum the server itself neither connects to a database nor writes to it.
@@ -51,12 +52,14 @@ async function startServer(): Promise<void> {
   process.env.TEST_POSTGRES_URL = postgres.url;
   process.env.TEST_SERVER_FOLDER = folder;
   await quickenLogins(postgres.url);
+
   const url = databaseUrl(postgres.url, controlTemplate);
   await withConnection(postgres.url, client => client.query(`create database ${controlTemplate}`));
   await migrateControl(url);
   await withConnection(url, client =>
     client.query('update servers set prefix = $1', [server.prefix]),
   );
+
   // Makes the template and stores its schema fingerprint, so that no world has to compute it.
   const control = openControlDatabase(url);
   await headFingerprint(
@@ -65,6 +68,7 @@ async function startServer(): Promise<void> {
     postgres.url,
   );
   await control.close(true);
+
   await makeWorldTemplate(postgres.url);
   Object.assign(timeLimits.control, { connectMs });
 }

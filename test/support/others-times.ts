@@ -25,13 +25,16 @@ export async function compareWithCalm<T>({ calmMs, rounds, load, work }: Compari
   const ratios: number[] = [];
   let failed = 0;
   let before = await measureCalm();
+
   for (let round = 1; round <= rounds; round++) {
     const working = work(round);
     const [result, during] = await Promise.all([working, load(working)]);
     const after = await measureCalm();
+
     const calm = summaryOf([...before, ...after]);
     const busy = summaryOf(during);
     const ratio = Math.round((100 * (busy.p99 ?? 0)) / (calm.p99 ?? 0)) / 100;
+
     table[`others, calm around ${round}`] = calm;
     table[`others, during ${round}`] = { ...busy, ratio };
     ratios.push(ratio);
@@ -39,6 +42,7 @@ export async function compareWithCalm<T>({ calmMs, rounds, load, work }: Compari
     failed += failuresOf(during);
     before = after;
   }
+
   console.table(table);
   const sorted = ratios.toSorted((a, b) => a - b);
   console.log(

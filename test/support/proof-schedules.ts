@@ -99,6 +99,7 @@ export async function createProofDatabase(): Promise<ProofDatabase> {
     const result = { proved: 0, missed: 0 };
     const take = async ({ kind, writer }: Step): Promise<void> => {
       const session = sessions[writer];
+
       if (kind === 'connect' && !session) {
         sessions[writer] = new pg.Client({ connectionString: url, options: '-c lock_timeout=50' });
         await sessions[writer].connect();
@@ -132,6 +133,7 @@ export async function createProofDatabase(): Promise<ProofDatabase> {
           if (rows !== undefined) planned.rows = rows;
           return;
         }
+
         const proof = method.pollsBefore ? planned.proof : ((await poll())?.fingerprint ?? null);
         archive = { proof, rows: planned.rows };
         planned = undefined;

@@ -29,9 +29,11 @@ export function sendRaw(
   { until, withinMs = 30_000, exposeWrite }: RawOptions = {},
 ): Promise<RawResult> {
   const { hostname, port } = new URL(url);
+
   return new Promise(resolve => {
     const socket = connect(Number(port), hostname);
     let text = '';
+
     const end = (closed: boolean): void => {
       clearTimeout(timer);
       socket.destroy();
@@ -42,12 +44,14 @@ export function sendRaw(
       });
     };
     const timer = setTimeout(() => end(false), withinMs);
+
     socket.on('data', data => {
       text += data.toString('latin1');
       if (until?.test(text)) end(false);
     });
     socket.on('error', () => {}); // a reset is reported by 'close'
     socket.on('close', () => end(true));
+
     for (const chunk of [chunks].flat() as (string | Uint8Array)[]) socket.write(chunk);
     exposeWrite?.(bytes => socket.write(bytes));
   });

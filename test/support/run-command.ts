@@ -30,6 +30,7 @@ export function runCommand(
   const host = hosts.get(build) ?? startHost(build);
   const { child } = host;
   const id = ++lastId;
+
   const request: CommandRequest = {
     id,
     script: isAbsolute(script) ? script : join(root, script),
@@ -37,17 +38,20 @@ export function runCommand(
     environment: { PATH: process.env.PATH ?? '', ...environment },
     input,
   };
+
   keepAlive(child, ++host.pending > 0);
   return new Promise<ScriptResult>((resolve, reject) => {
     const onExit = (): void => {
       hosts.delete(build);
       reject(new Error(`the process that runs commands ended during ${args.join(' ')}`));
     };
+
     const onMessage = (result: CommandResult): void => {
       if (result.id !== id) return;
       child.off('message', onMessage).off('exit', onExit);
       resolve({ code: result.code, signal: null, stdout: result.stdout, stderr: result.stderr });
     };
+
     child.on('message', onMessage).once('exit', onExit);
     child.send(request);
   }).finally(() => keepAlive(child, --host.pending > 0));

@@ -51,16 +51,18 @@ const login: S3Login = {
 export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3Server> {
   const store = new S3Store(maxKeys);
   const listener = createServer((request, response) => {
-    // the client has closed the connection
+    // The client has closed the connection.
     void answer(request, response).catch(() => response.destroy());
   });
-  // longer than a pause between two attempts, which must not meet a closing connection
+  // Longer than a pause between two attempts, which must not meet a closing connection.
   listener.keepAliveTimeout = 60_000;
+
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const { method = '', url = '', headers } = request;
     server.requests.push(`${method} ${url}`);
     const fault = server.faultOf(`${method} ${url}`);
     const signed = { method, url, headers, body: await buffer(request) };
+
     const right = refuse(fault) ?? respond(signed);
     const isDocument = right.headers?.['content-type'] === 'application/xml';
     const changed = isDocument
@@ -68,15 +70,18 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
       : right;
     await send(response, fault, changed);
   };
+
   const respond = (request: SignedRequest): S3Response => {
     const refusal = refuseSignature(request, server.logins, Date.now() + server.clockOffsetMs);
     if (refusal) return refused(refusal);
     if (request.method === 'PUT' && !request.headers['content-length']) {
       return refused([411, 'MissingContentLength']);
     }
+
     const [path = '', query = ''] = request.url.split(/\?(.*)/s);
     const [, name, ...key] = path.split('/').map(decodeURIComponent);
     if (name !== bucket) return refused([404, 'NoSuchBucket']);
+
     return store.respond(
       request.method,
       key.join('/'),
@@ -85,6 +90,7 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
       request.headers,
     );
   };
+
   const server: S3Server = {
     environment: {},
     store,
@@ -99,7 +105,9 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
       await once(listener, 'close');
     },
   };
+
   await once(listener.listen(0, '127.0.0.1'), 'listening');
+
   const environment = {
     BACKUP_TARGET: `s3://${bucket}/some/prefix`,
     AWS_ENDPOINT_URL: `http://127.0.0.1:${(listener.address() as AddressInfo).port}`,
@@ -108,6 +116,7 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
     AWS_SESSION_TOKEN: login.sessionToken ?? '',
     AWS_REGION: login.region,
   };
+
   return Object.assign(server, { environment });
 }
 
@@ -124,9 +133,11 @@ async function send(
       .end(refused([fault.status, 'Redirect']).body);
     return;
   }
+
   const { status, headers, body } = right;
   response.writeHead(status, { 'content-length': body.length, ...headers });
   const half = Math.floor(body.length / 2);
+
   if (fault?.kind === 'silent in the body') {
     response.write(body.subarray(0, half));
   } else if (fault?.kind === 'cut in the body') {

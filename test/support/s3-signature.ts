@@ -40,15 +40,18 @@ export function refuseSignature(
   const [, accessKeyId, date = '', region = '', signed = '', signature] =
     header.exec(headers.authorization) ?? [];
   if (signature === undefined) return [400, 'AuthorizationHeaderMalformed'];
+
   const login = logins.find(each => each.accessKeyId === accessKeyId);
   if (!login) return [403, 'InvalidAccessKeyId'];
   if (region !== login.region) return [400, 'AuthorizationHeaderMalformed'];
   if (headers['x-amz-security-token'] !== login.sessionToken) return [400, 'InvalidToken'];
+
   const time = String(headers['x-amz-date']);
   const sentAt = Date.parse(time.replace(/^(....)(..)(..T..)(..)(..Z)$/, '$1-$2-$3:$4:$5'));
   if (!time.startsWith(date) || !(Math.abs(sentAt - now) <= maxSkewMs)) {
     return [403, 'RequestTimeTooSkewed'];
   }
+
   const names = signed.split(';');
   const isSigned = (name: string): boolean => names.includes(name);
   if (
@@ -60,6 +63,7 @@ export function refuseSignature(
   if (headers['x-amz-content-sha256'] !== sha256(request.body)) {
     return [400, 'XAmzContentSHA256Mismatch'];
   }
+
   const scope = `${date}/${region}/s3/aws4_request`;
   const text = ['AWS4-HMAC-SHA256', time, scope, sha256(canonicalRequest(request, names))].join(
     '\n',
@@ -68,6 +72,7 @@ export function refuseSignature(
     hmac,
     `AWS4${login.secretAccessKey}`,
   );
+
   return hmac(key, text).toString('hex') === signature ? undefined : [403, 'SignatureDoesNotMatch'];
 }
 

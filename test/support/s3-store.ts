@@ -232,11 +232,13 @@ export class S3Store {
   #complete(id: string | undefined, request: string): S3Response {
     const upload = this.uploads.get(id ?? '');
     if (!upload) return refused([404, 'NoSuchUpload']);
+
     const named = [...request.matchAll(/<Part>(.*?)<\/Part>/gs)].map(([, part = '']) => ({
       number: Number(/<PartNumber>(\d+)</.exec(part)?.[1]),
       etag: (/<ETag>([^<]*)</.exec(part)?.[1] ?? '').replaceAll('&quot;', '"'),
     }));
     if (named.length === 0) return refused([400, 'MalformedXML']);
+
     const parts: Buffer[] = [];
     for (const [at, { number, etag }] of named.entries()) {
       const part = upload.parts.get(number);
@@ -249,6 +251,7 @@ export class S3Store {
       }
       parts.push(part);
     }
+
     this.#put(upload.key, Buffer.concat(parts));
     this.uploads.delete(id ?? '');
     return document('CompleteMultipartUploadResult', `<Key>${escapeXml(upload.key)}</Key>`);

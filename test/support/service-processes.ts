@@ -34,19 +34,23 @@ export function useServiceProcesses(): ServiceProcesses {
 
 export function createServiceProcesses(): ServiceProcesses {
   const processes: RunningScript[] = [];
+
   return {
     start: async (environment, script = 'src/main.ts') => {
       const running = startScript(script, [], { PORT: '0', MANAGEMENT_PORT: '0', ...environment });
       processes.push(running);
+
       const listening = () => /"event":"listening","port":(\d+)/.exec(running.output.stdout)?.[1];
       const hasEnded = () => running.process.exitCode !== null;
       await eventually(() => listening() || hasEnded(), startMs).catch(() => {});
+
       const port = Number(listening());
       if (!port) {
         throw new Error(
           `a service does not listen: ${JSON.stringify([hasEnded(), running.output])}`,
         );
       }
+
       return { ...running, port, url: `http://127.0.0.1:${port}` };
     },
     killAll: async () => {

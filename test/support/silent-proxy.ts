@@ -85,8 +85,10 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
         other.destroy();
       });
     }
+
     let database: string | undefined;
     let isSilent = false;
+
     client.on('data', packet => {
       if (database === undefined) {
         database = /database\0([^\0]+)\0/.exec(packet.toString('latin1'))?.[1] ?? '';
@@ -95,11 +97,13 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
         client.once('close', () => clients.delete(client));
       }
       received.set(database, (received.get(database) ?? 0) + packet.length);
+
       const isLast = silent.get(database);
       isSilent ||= isLast === nothing;
       if (isSilent) return;
       if (isLast?.(packet)) isSilent = true;
       edits.get(database)?.(packet);
+
       const hold = holds.get(database);
       if (hold && !hold.pass && hold.matches(packet)) {
         client.pause();
@@ -111,6 +115,7 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
         upstream.write(packet);
       }
     });
+
     const filter = notificationFilter(() => withoutNotifications.has(database ?? ''));
     upstream.on('data', packet => {
       if (!isSilent && silent.get(database ?? '') !== nothing) client.write(filter(packet));

@@ -51,20 +51,24 @@ export async function makeWorldTemplate(postgresUrl: string): Promise<void> {
     client.query(`create database ${worldControl} template ${controlTemplate} strategy file_copy`),
   );
   await withConnection(postgresUrl, client => client.query(`create sequence ${worldNumbers}`));
+
   const settings = { DATABASE_URL: databaseUrl(postgresUrl, worldControl), MASTER_KEY: masterKey };
   const installation = await openInstallation(readConfig(settings));
   await requireMasterKey(installation.statements, installation.secrets);
+
   const tenants: TenantTemplate[] = [];
   for (const slug of ['acme', 'globex']) {
     const manifest = checkManifest(
       { slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } },
       slug,
     );
+
     const { tenant, logins } = await provision(installation, createQuickPasswords(), manifest);
     const { id, guid, databaseName: database } = tenant;
     const rolePassword = installation.secrets
       .open(tenant.rolePassword, owners.rolePassword(guid))
       .toString();
+
     tenants.push({
       id,
       guid,
@@ -74,13 +78,16 @@ export async function makeWorldTemplate(postgresUrl: string): Promise<void> {
       admin: logins[0] as TenantTemplate['admin'],
     });
   }
+
   await installation.close();
   await createServiceLogin(settings.DATABASE_URL, generatePassword());
+
   await withConnection(postgresUrl, async client => {
     for (const name of [worldControl, ...tenants.map(({ database }) => database)]) {
       await client.query(`alter database ${quote(name)} allow_connections false`);
     }
   });
+
   process.env[variable] = JSON.stringify({ masterKey, tenants } satisfies WorldTemplate);
 }
 

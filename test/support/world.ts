@@ -229,6 +229,7 @@ export async function createWorld(
           role,
           `{${(permissions ?? []).join(',')}}`,
         ]);
+
       const user = { email: `${role}@${tenant.slug}.test`, password: generatePassword() };
       const owner = await findTenant(installation, tenant.slug);
       await addUser(installation, passwords, {
@@ -240,6 +241,7 @@ export async function createWorld(
         scope,
         entityId,
       });
+
       return login(tenant, user);
     },
     provision: provisionTenant,
@@ -258,22 +260,27 @@ export async function createWorld(
     },
     close: async () => {
       await Promise.all([service, ...others].map(each => each.stop()));
+
       // Whatever the tests of this world did, the log must contain no secret.
       const logText = logs.join('');
       for (const secret of secrets) {
         if (logText.includes(secret)) throw new Error('the log contains a secret');
       }
+
       const created = await control.em
         .fork()
         .execute<{ database: string; role: string }[]>(
           'select database_name as database, role_name as role from tenants',
         );
+
       await serviceInstallation.close();
       await installation.close();
+
       await withConnection(postgresUrl(), async client => {
         for (const database of [...created.map(({ database }) => database), name]) {
           await client.query(`drop database if exists "${database}" with (force)`);
         }
+
         // A database that a test renamed still depends on its role, which then cannot be
         // dropped.
         for (const { role } of [...created, { role: `${name}_service` }]) {

@@ -306,6 +306,7 @@ describe('tenant isolation', function () {
     target = path,
   ): Promise<Pick<ApiResponse, 'status' | 'headers' | 'body'>> {
     const login = target.endsWith('/login');
+
     return new Promise((resolve, reject) => {
       const outgoing = request(
         `${world.url}${target}`,
@@ -320,12 +321,14 @@ describe('tenant isolation', function () {
         async response => {
           let text = '';
           for await (const chunk of response.setEncoding('utf8')) text += chunk;
+
           const headers = new Headers(
             Object.entries(response.headers).map(([name, value]) => [name, String(value)]),
           );
           resolve({ status: response.statusCode ?? 0, headers, body: JSON.parse(text) });
         },
       );
+
       outgoing.on('error', reject);
       outgoing.end(login ? JSON.stringify(world.acme.admin) : undefined);
     });

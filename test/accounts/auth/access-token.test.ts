@@ -488,6 +488,7 @@ describe('access tokens', () => {
     world = await createWorld();
     admin = await world.login(world.acme);
     await new Promise<void>(resolve => listener.listen(0, '127.0.0.1', resolve));
+
     const acme = await activeKey(world, world.acme);
     const other = await addSampleUser(world, world.acme);
     const otherUser = await world.login(world.acme, other);
@@ -495,9 +496,11 @@ describe('access tokens', () => {
     await controlSql(world, 'update sessions set revoked_at = now() where id = ?', [
       claimsOf(revoked.tokens!.accessToken).sid,
     ]);
+
     const header = { alg: 'HS512', typ: 'at+jwt', kid: acme.kid };
     const token = admin.tokens!.accessToken;
     const claims = claimsOf(token);
+
     forger = {
       acme,
       globex: await activeKey(world, world.globex),
@@ -523,6 +526,7 @@ describe('access tokens', () => {
       acmeGuid: world.acme.guid,
       listener: `http://127.0.0.1:${(listener.address() as { port: number }).port}/keys`,
     };
+
     refusal = comparable(await bearer('x'));
   });
   after(async () => {

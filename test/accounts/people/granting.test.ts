@@ -62,15 +62,18 @@ describe('what administrators grant', () => {
   async function openDoors(): Promise<Door[]> {
     const role = await addRole(admin, ['orders.read']);
     const unused = await addRole(admin, ['orders.read']);
+
     const sample = async () =>
       admin.get(`${usersPath}/${(await addSampleUser(world, world.acme)).id}`);
     const [member, disabled] = [await sample(), await sample()];
     await admin.post(`${usersPath}/${disabled.body.Id}/disable`);
+
     const invited = invitation();
     const pending = await admin.post(usersPath, invited);
     const victim = await addSampleUser(world, world.acme);
     const session = (await (await world.login(world.acme, victim)).get(sessionsPath)).body[0].id;
     const path = (user: ApiResponse) => `${usersPath}/${user.body.Id}`;
+
     return [
       { route: `POST ${registerPath}`, call: as => register(as, registration()) },
       { route: `POST ${registerPath}`, call: as => register(as, registration(invited.Email)) },

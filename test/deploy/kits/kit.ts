@@ -46,6 +46,7 @@ export async function createKit(
   const bin = join(scratch, 'bin');
   await mkdir(bin);
   await cp(join(root, 'deploy'), join(scratch, 'deploy'), { recursive: true });
+
   for (const folder of [
     'etc/systemd/system',
     'etc/cron.d',
@@ -57,23 +58,28 @@ export async function createKit(
   ]) {
     await mkdir(join(scratch, folder), { recursive: true });
   }
+
   const program = (name: string, text: string) =>
     writeFile(join(bin, name), `#!/bin/bash\n${text}\n`, { mode: 0o755 });
   for (const name of idle) await program(name, ':');
+
   // The folder of systemd's page is the repository itself.
   await program('chmod', '[ "$*" = "-R a+rX ." ] || exec /bin/chmod "$@"');
   // The repository has the packages that the page removes from its host.
   const keepPackages = 'if [ "$1 $2" = "rm -r" ]; then exit; fi';
   await program('sudo', `${keepPackages}\nif [ "$1" = -u ]; then shift 2; fi\nexec "$@"`);
+
   for (const name of standIns) {
     await program(
       name,
       `exec ${shellLine([process.execPath, ...nodeOptions(), ...standIn(name)])} "$@"`,
     );
   }
+
   const network = servers.flatMap(({ url }, number) =>
     (hosts[number] ?? []).map(host => [host, Number(new URL(url).port)] as const),
   );
+
   const environment = {
     PATH: `${join(scratch, 'usr/local/bin')}:${bin}:${process.env.PATH}`,
     HOME: scratch,
@@ -83,6 +89,7 @@ export async function createKit(
     KIT_STORE: store,
     KIT_NETWORK: JSON.stringify(Object.fromEntries(network)),
   };
+
   return {
     scratch,
     run: script =>

@@ -100,10 +100,12 @@ async function variables(manifest: Manifest): Promise<Record<string, string>> {
   const folder = join(scratch, 'run/secrets/backoffice');
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true });
+
   for (const { secret } of podTemplate(manifest)?.spec.volumes[0].projected.sources ?? []) {
     const { name, optional } = secret;
     const items =
       secret.items ?? (await readdir(state(`secret/${name}`))).map(key => ({ key, path: key }));
+
     for (const { key, path } of items) {
       const file = join(state(`secret/${name}`), key);
       if (existsSync(file)) {
@@ -115,8 +117,10 @@ async function variables(manifest: Manifest): Promise<Record<string, string>> {
       }
     }
   }
+
   const settings = [...(await readDeploy('kubernetes/settings.env')).matchAll(/^(\w+)=(.+)$/gm)];
   const env: { name: string; value: string }[] = container(manifest).env ?? [];
+
   return Object.fromEntries([
     ...settings.map(([, name, value = '']) => [name, value]),
     ...env.map(({ name, value }) => [name, onMachine(value, scratch)]),

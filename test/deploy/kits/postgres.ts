@@ -25,20 +25,24 @@ export async function beginServer(
   if (!server) fail(`there is no server ${number}`);
   const folder = join(server.folder, 'tls');
   if (existsSync(folder)) return;
+
   await mkdir(folder, { recursive: true });
   const { uid, gid } = await stat(join(server.folder, 'postgres'));
   const [certificate, key] = [join(folder, 'certificate'), join(folder, 'key')];
+
   await copyFile(files[0], certificate);
   await copyFile(files[1], key);
   if (process.getuid?.() === 0) {
     for (const each of [folder, certificate, key]) await chown(each, uid, gid);
   }
+
   await withConnection(server.url, async client => {
     const name = quoteIdentifier(login.name);
     await client.query(
       `create role ${name} login ${login.attributes} password ${quoteLiteral(login.password)}`,
     );
     await client.query(`create database backoffice owner ${name}`);
+
     for (const [setting, value] of [
       ['ssl_cert_file', certificate],
       ['ssl_key_file', key],
@@ -46,6 +50,7 @@ export async function beginServer(
     ]) {
       await client.query(`alter system set ${setting} = ${quoteLiteral(value ?? '')}`);
     }
+
     await client.query('select pg_reload_conf()');
   });
 }

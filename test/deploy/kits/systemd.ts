@@ -84,10 +84,12 @@ async function unitLines(unit: string): Promise<Lines> {
 async function variables(lines: Lines): Promise<Record<string, string>> {
   const of = (key: string): string[] =>
     lines.filter(([each]) => each === key).map(([, value]) => value);
+
   const known = existsSync(logins) ? (await readFile(logins, 'utf8')).split('\n') : [];
   for (const user of of('User')) {
     if (!known.includes(user)) fail(`Failed to determine credentials for user ${user}`);
   }
+
   const credentials = await mkdtemp(join(scratch, 'credentials-'));
   for (const [id = '', file = ''] of of('LoadCredential').map(value => value.split(':'))) {
     await writeFile(join(credentials, id), await readFile(file), { mode: 0o400 });
@@ -95,6 +97,7 @@ async function variables(lines: Lines): Promise<Record<string, string>> {
   for (const folder of of('StateDirectory')) {
     await mkdir(join(scratch, 'var/lib', folder), { recursive: true });
   }
+
   const texts = await Promise.all(of('EnvironmentFile').map(file => readFile(file, 'utf8')));
   const folders = {
     '%d': credentials,
@@ -107,6 +110,7 @@ async function variables(lines: Lines): Promise<Record<string, string>> {
   const all = [...own, ...texts.flatMap(each => each.split('\n'))].filter(line =>
     /^\w+=/.test(line),
   );
+
   return {
     ...Object.fromEntries(
       all.map(line => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),

@@ -279,6 +279,7 @@ describe('clients without an address', () => {
     const log = pino({ level: 'silent' });
     const { trustedProxies: trusted, rateLimits } = readConfig({ TRUSTED_PROXIES: trustedProxies });
     const rates = { ...rateLimits, global: { max: 2, windowMs: 3_600_000 } };
+
     const store = await createRateLimitStore({ redisUrl: undefined, installationId: 'none', log });
     const limits = createRateLimits({
       rates,
@@ -287,6 +288,7 @@ describe('clients without an address', () => {
       loginAccount: () => '',
     });
     const addressOf = clientAddresses(trusted);
+
     const app = new Koa();
     app.use(async (ctx, next) => {
       await next();
@@ -302,6 +304,7 @@ describe('clients without an address', () => {
       passed.push(ctx.state.ipAddress);
       ctx.body = 'passed';
     });
+
     const server = createServer(requestListener(app));
     servers.push(server);
     return server;

@@ -19,6 +19,7 @@ export function holdTimers(ms: number): HeldTimers {
   const held = new Map<NodeJS.Timeout, () => void>();
   let total = 0;
   const real = { setTimeout: globalThis.setTimeout, clearTimeout: globalThis.clearTimeout };
+
   const setHeld = (callback: () => void, delay?: number, ...args: unknown[]): NodeJS.Timeout => {
     if (delay !== ms) return real.setTimeout(callback, delay, ...(args as []));
     const timer = real.setTimeout(() => {}, 2 ** 31 - 1).unref();
@@ -26,17 +27,21 @@ export function holdTimers(ms: number): HeldTimers {
     total++;
     return timer;
   };
+
   const clearHeld = (timer?: NodeJS.Timeout): void => {
     if (timer) held.delete(timer);
     real.clearTimeout(timer);
   };
+
   const release = (): void => {
     for (const [timer, end] of [...held]) {
       clearHeld(timer);
       end();
     }
   };
+
   Object.assign(globalThis, { setTimeout: setHeld, clearTimeout: clearHeld });
+
   return {
     get size() {
       return held.size;

@@ -22,6 +22,7 @@ const otherUnit = new RegExp(`_(${otherUnits.join('|')})(_|$)`);
  */
 function lint(name: string, { help, type, labels }: Metric): string[] {
   const isDistribution = type === 'histogram' || type === 'summary';
+
   const rules: [boolean, string][] = [
     [help === '', 'no help text'],
     [type === 'counter' && !name.endsWith('_total'), 'counter metrics should have "_total" suffix'],
@@ -48,6 +49,7 @@ function lint(name: string, { help, type, labels }: Metric): string[] {
     ],
     [otherUnit.test(name), 'use base units: seconds, bytes, ratio'],
   ];
+
   return rules.filter(([broken]) => broken).map(([, text]) => `${name}: ${text}`);
 }
 

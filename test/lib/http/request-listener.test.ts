@@ -233,14 +233,17 @@ function receive(url: string, method: string): Promise<Received> {
     outgoing.on('error', () =>
       resolve({ status: undefined, headers: {}, bytes: Buffer.alloc(0), complete: false }),
     );
+
     outgoing.on('response', async incoming => {
       const { date: _, ...headers } = incoming.headers;
       const chunks: Buffer[] = [];
+
       try {
         for await (const chunk of incoming) chunks.push(chunk);
       } catch {
         // The connection ended before the response did; `complete` is false then.
       }
+
       resolve({
         status: incoming.statusCode,
         headers,
@@ -248,6 +251,7 @@ function receive(url: string, method: string): Promise<Received> {
         complete: incoming.complete,
       });
     });
+
     outgoing.end();
   });
 }

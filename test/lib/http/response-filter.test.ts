@@ -163,16 +163,19 @@ async function send(
     ...(response ? { response } : {}),
     handler: async () => result as never,
   });
+
   const app = new Koa({ asyncLocalStorage: false });
   app.silent = true;
   const server: Server = createServer(
     app.use(limitDuration(10_000)).use(respond(route, new UnsentResponses())).callback(),
   ).listen(0, '127.0.0.1');
+
   try {
     await new Promise(resolve => server.once('listening', resolve));
     const { status, ...received } = await fetchText(
       `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
     );
+
     return [status, status === 200 ? JSON.parse(received.text) : received.text];
   } finally {
     server.closeAllConnections();

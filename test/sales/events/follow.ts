@@ -40,6 +40,7 @@ export async function follow(
     },
     signal: abort.signal,
   });
+
   const isStream = response.headers.get('content-type')?.startsWith('text/event-stream') ?? false;
   const problem = isStream ? undefined : ((await response.json()) as { code?: string });
   const reader = problem
@@ -47,6 +48,7 @@ export async function follow(
     : response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   let lastId: string | undefined;
+
   return {
     status: response.status,
     headers: response.headers,
@@ -68,6 +70,7 @@ export async function follow(
           if (event.data !== undefined) return event;
           continue;
         }
+
         const { done, value = '' } = (await reader?.read()) ?? { done: true };
         if (done) return undefined;
         rest += value;

@@ -80,12 +80,15 @@ export function text({
   const isControl = (character: string) =>
     /\p{Cc}/u.test(character) && !allowed.includes(character);
   const prefix = () => (unique ? uniqueCode() : '');
+
   const filled = (character: string): string => {
     const start = prefix();
     return start + character.repeat(max - start.length);
   };
+
   const unchanged = (...values: string[]): [string, unknown][] =>
     values.map(value => [JSON.stringify(value), value]);
+
   return orNull(options, {
     good: () => {
       const [padded, accented] = [prefix(), prefix()];
@@ -96,6 +99,7 @@ export function text({
         ...(multiline ? unchanged('one\ttab\nand two lines') : []),
         ...(mayBeEmpty ? ([['"  "', '']] as [string, unknown][]) : []),
       ];
+
       return values.filter(([, stored]) => [...String(stored)].length <= max);
     },
     bad: [
@@ -131,6 +135,7 @@ export function currencyCode(): Field {
     {
       good: () => {
         const [plain, padded] = [uniqueCurrencyCode(), uniqueCurrencyCode()];
+
         return [
           [JSON.stringify(plain), plain],
           [JSON.stringify(` ${padded} `), padded],
@@ -172,6 +177,7 @@ export function int({
 }: NumberOptions = {}): Field {
   const accepts = (value: unknown) =>
     Number.isInteger(value) && Number(value) >= min && Number(value) <= max;
+
   const spellings: [string, number][] = [
     [String(min), min],
     [String(max), max],
@@ -179,6 +185,7 @@ export function int({
     ['5.0', 5],
     ['1e3', 1_000],
   ];
+
   return orNull(options, {
     good: () => spellings.filter(([, value]) => accepts(value)),
     bad: [
@@ -199,6 +206,7 @@ export function int({
 export function decimal({ min = 0, max = 100, ...options }: NumberOptions = {}): Field {
   const accepts = (value: unknown) =>
     typeof value === 'number' && value >= min && value <= max && !/\.\d{5}|e-/.test(String(value));
+
   const spellings: [string, number][] = [
     ['0', 0],
     ['0.0001', 0.0001],
@@ -207,6 +215,7 @@ export function decimal({ min = 0, max = 100, ...options }: NumberOptions = {}):
     ['99.9999', 99.9999],
     ['1e2', 100],
   ];
+
   return orNull(options, {
     good: () => spellings.filter(([, value]) => accepts(value)),
     bad: [
@@ -256,9 +265,11 @@ export function moment(good: string[], options: Options = {}): Field {
     ) {
       return false;
     }
+
     const year = new Date(value).getUTCFullYear();
     return year >= 1 && year <= 9_999;
   };
+
   return orNull(options, {
     good: () => [
       ['"2026-01-01T12:00:00+02:00"', '2026-01-01T10:00:00.000Z'],

@@ -148,9 +148,11 @@ describe('hostile input', () => {
       for (const value of values) {
         const response = await post(value);
         const description = JSON.stringify(value).slice(0, 80);
+
         if (response.status === 201) {
           stored++;
           expect(response.body[field], description).to.equal(clean(value));
+
           const read = await admin.get(
             pathOf?.(clean(value)) ?? String(response.headers.get('location')),
           );
@@ -163,6 +165,7 @@ describe('hostile input', () => {
           }
         }
       }
+
       return stored;
     };
     /** Only a few of the strings are not allowed as a title or a code. */

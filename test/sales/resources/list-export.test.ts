@@ -61,6 +61,7 @@ describe('exports of lists as CSV', () => {
       world.globex,
       `insert into currencies (code, name) values ('GBP', 'Pound of globex')`,
     );
+
     for (const EntityId of [1, 2]) {
       await admin.post('/api/v1/Activity', { ActivityCode: -7, EntityId });
     }

@@ -103,7 +103,9 @@ describe('Prefer: count=exact and include', () => {
       scope: 'Self',
       entityId: Number(own?.id),
     });
+
     expect(rangeOf(await self.get('/api/v1/Entities', counted))).to.equal('items 0-0/1');
+
     const audit = await self.get('/api/v1/AuditLog', counted);
     expect(rangeOf(audit)).to.equal('items 0-0/1');
     expect(audit.body.length).to.equal(1);

@@ -19,6 +19,7 @@ describe('lists that PostgreSQL encodes', () => {
     token = (
       await admin.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid })
     ).body.accessToken;
+
     await sql(
       world.acme,
       `insert into currencies (code, name, symbol) values ('EUR', 'Euro', null), ('DKK', 'Krone', 'kr')`,
@@ -27,6 +28,7 @@ describe('lists that PostgreSQL encodes', () => {
       world.acme,
       `insert into entities (name, entity_type) values ('One', 'customer'), ('Two', 'supplier')`,
     );
+
     for (const [i, text] of texts.entries()) {
       await sql(
         world.acme,

@@ -51,6 +51,7 @@ describe('recorded usage', () => {
   /** Sends requests and counts them, as a client can. */
   function counting(client: Client) {
     const sums: Sums = { requests: 0, refused: 0, writes: 0, bytes: 0 };
+
     const send = async (
       method: string,
       path: string,
@@ -59,19 +60,22 @@ describe('recorded usage', () => {
     ) => {
       const response: ApiResponse = await client.send(method, path, body, headers);
       const { status } = response;
+
       sums.requests++;
       if (status === 429 || status === 503) sums.refused++;
       else if (status < 400 && !['GET', 'HEAD'].includes(method)) sums.writes++;
       sums.bytes += lengthOf(response);
       return response;
     };
+
     const head = async (): Promise<void> => {
       const headers = { Authorization: `Bearer ${client.tokens?.accessToken}` };
       const response = await fetch(`${client.url}${list}`, { method: 'HEAD', headers });
-      // of the body that a GET would get
+      // The length of the body that a GET would get.
       expect(Number(response.headers.get('content-length'))).to.be.above(0);
       sums.requests++;
     };
+
     return { sums, send, head };
   }
 

@@ -29,10 +29,12 @@ export interface Receiver {
 export async function startReceiver(): Promise<Receiver> {
   const messages: ReceivedMessage[] = [];
   const answers = new Map<string, (response: ServerResponse, message: ReceivedMessage) => void>();
+
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const text = (await buffer(request)).toString();
     const headers = request.headers as Record<string, string>;
     const path = request.url ?? '';
+
     const message = {
       id: headers['webhook-id'] ?? '',
       path,
@@ -41,15 +43,18 @@ export async function startReceiver(): Promise<Receiver> {
       text,
     };
     messages.push(message);
+
     const answer = answers.get(path);
     if (answer) answer(response, message);
     else response.writeHead(204).end();
   };
+
   const server = createServer(
     (request, response) => void handle(request, response).catch(() => response.destroy()),
   );
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
+
   return {
     trusted: `127.0.0.1:${port}`,
     messages,

@@ -184,10 +184,12 @@ describe('the sender of webhooks', () => {
       hosts.push(request.headers.host);
       response.end();
     });
+
     const addresses = ['127.0.0.1', '127.0.0.2'];
     let lookups = 0;
     const resolve = async () => [{ address: addresses[lookups++] as string, family: 4 }];
     const sender = createSender({ trusted: [`hooks.test:${port}`], resolve });
+
     const result = await sender.send({ ...message, url: `http://hooks.test:${port}/` }, never);
     expect(result).to.include({ error: null, status: 200 });
     expect(hosts).to.deep.equal([`hooks.test:${port}`]);

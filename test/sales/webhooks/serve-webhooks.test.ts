@@ -55,6 +55,7 @@ async function serve(
   const looks: number[] = [];
   let beforeLastWake = 0;
   let reads = 0;
+
   const endpointsText = selectEndpoints(0).text;
   const read: EndpointServices['read'] = async ({ text, values }) => {
     reads++;
@@ -63,15 +64,18 @@ async function serve(
     if (text === endpointsText) {
       return ids.filter(each => id === null || each === id).map(endpointOf) as never;
     }
+
     expect(text).to.equal(selectDueMessages(0, 0).text);
     looks.push(id!);
     if (wakesAt.includes(looks.length)) {
       wakes.wake();
       beforeLastWake = looks.length;
     }
+
     for (let turn = 0; turn < 7 * id!; turn++) await undefined;
     return [];
   };
+
   const readerOf = async () => ({ scope: 'All', entityId: null, permissions: new Set() });
   const services = {
     read,
@@ -79,7 +83,9 @@ async function serve(
     now: () => 0,
     mayGoOn: () => reads < maxReads,
   } as unknown as EndpointServices;
+
   expect((await serveWebhooks(services, wakes, null)).isOpen).to.equal(false);
+
   return { looks, beforeLastWake, reads };
 }
 

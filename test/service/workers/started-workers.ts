@@ -81,12 +81,14 @@ export async function startWorkers(
     SHUTDOWN_DELAY: '0s',
     LOG_LEVEL: 'info',
   };
+
   const running = startScript('src/main.ts', [], {
     ...environment,
     ...patientWorkers,
     ...ports,
     ...settings,
   });
+
   const lines = (): Record<string, unknown>[] =>
     running.output.stdout
       .split('\n')
@@ -94,12 +96,14 @@ export async function startWorkers(
       .map(line => JSON.parse(line));
   const isStarted = (): boolean =>
     running.output.stdout.includes('"listening"') || running.process.exitCode !== null;
+
   try {
     await eventually(isStarted, Number(settings.PROCESSES ?? 2) * startMs);
   } catch (error) {
     running.process.kill('SIGKILL');
     throw error;
   }
+
   const managementUrl = `http://127.0.0.1:${ports.MANAGEMENT_PORT}`;
   return {
     ...running,

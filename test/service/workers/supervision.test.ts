@@ -243,6 +243,7 @@ function runAtRandom(seed: number): void {
   const supervision = new Supervision(processes);
   const alive = new Map<number, 'starting' | 'serving' | 'ending'>();
   let [now, restarting, handedOver] = [0, 0, 0];
+
   const perform = (actions: Action[]): void => {
     for (const action of actions) {
       if (action.kind === 'fork') alive.set(action.worker, 'starting');
@@ -252,22 +253,26 @@ function runAtRandom(seed: number): void {
         const others = [...alive].filter(([, state]) => state === 'serving');
         expect(others.length, `seed ${seed}: a worker hands over to nobody`).to.be.greaterThan(0);
       }
+
       if (action.kind === 'report' && action.report.what === 'restarting') restarting++;
       if (action.kind === 'report' && /^restart(ed|_failed)$/.test(action.report.what)) {
         restarting--;
       }
     }
   };
+
   perform(supervision.start(now));
   for (const worker of [...alive.keys()]) {
     alive.set(worker, 'serving');
     perform(supervision.onStarted(worker, now));
   }
+
   for (let step = 0; step < 60; step++) {
     now += Math.floor(random.next() * 2_000);
     const workers = [...alive.keys()];
     const worker = workers[Math.floor(random.next() * workers.length)] ?? 0;
     const dice = random.next();
+
     if (dice < 0.35 && alive.get(worker) === 'starting') {
       alive.set(worker, 'serving');
       perform(supervision.onStarted(worker, now));
@@ -283,8 +288,10 @@ function runAtRandom(seed: number): void {
     } else {
       perform(supervision.tick(now));
     }
+
     expect(restarting, `seed ${seed}: two restarts at once`).to.be.within(0, 1);
   }
+
   // Without further faults, everything comes to rest with all workers in service.
   for (let round = 0; round < 100; round++) {
     now += 40_000;
@@ -299,6 +306,7 @@ function runAtRandom(seed: number): void {
       }
     }
   }
+
   expect(supervision.serving.length, `seed ${seed}`).to.equal(processes);
   expect(alive.size, `seed ${seed}`).to.equal(processes);
   expect(restarting, `seed ${seed}`).to.equal(0);

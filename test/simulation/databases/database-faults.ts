@@ -21,6 +21,7 @@ export function causeFault(world: FaultyWorld): void {
   const process = random.pick(world.processes.filter(({ isDead }) => !isDead));
   const server = random.pick(world.servers);
   const kind = random.integer(0, 9);
+
   if (kind === 0 && run) {
     trace(() => 'kill a run');
     run.kill();
@@ -53,6 +54,7 @@ export function causeFault(world: FaultyWorld): void {
   } else if (kind === 9) {
     loseCurrent(world);
   }
+
   world.check();
 }
 

@@ -162,10 +162,12 @@ export class DatabaseRun {
       this.kill();
       return;
     }
+
     const { scheduler, random, isCalm } = this.#world;
     const { goal, current, epoch, target } = this.#run;
     const step = next.value;
     const ms = longSteps.includes(step) ? random.between(20, 400) : random.between(0.5, 10);
+
     const mayBegin =
       !beginsInControl.includes(step) || (this.#isConnected && target?.state === 'reserved');
     const isOfArchive = step === 'fill' && goal !== 'move';
@@ -174,9 +176,11 @@ export class DatabaseRun {
       : copies.includes(step)
         ? new Set(current.rows)
         : current.rows;
+
     const fails = !isCalm && random.chance(0.02);
     // Faults at random times would rarely meet the short steps.
     if (!isCalm && random.chance(0.04)) this.stop();
+
     scheduler.after(ms, () => this.#deliver(() => this.#try({ step, snapshot, mayBegin }, fails)));
   }
 
@@ -188,18 +192,22 @@ export class DatabaseRun {
         this.#world.scheduler.after(5, () => this.#deliver(() => this.#try(begun)));
         return;
       }
+
       this.#trace(step);
     } catch (error) {
       if ((error as Error).name === 'Violation') throw error;
       this.#trace(`${step} fails: ${(error as Error).message}`);
+
       const steps = this.#stepsToGiveUp();
       if (!steps) {
         this.kill();
         return;
       }
+
       this.#isGivingUp = true;
       this.#steps = steps;
     }
+
     this.#next();
   }
 

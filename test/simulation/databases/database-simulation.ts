@@ -63,6 +63,7 @@ class DatabaseSimulation {
       new DatabasesControl(),
     ];
     const servers = ['a', 'b', 'c'].slice(0, random.integer(2, 3));
+
     this.#world = {
       scheduler,
       random,
@@ -86,6 +87,7 @@ class DatabaseSimulation {
       },
       check: () => check(control),
     };
+
     control.onChange = () => {
       for (const process of this.#world.processes) process.notify();
     };

@@ -100,10 +100,12 @@ export class ServingProcess {
       if (scheduler.now > until) this.#world.failed++;
       else scheduler.after(pollMs, () => this.#deliver(() => this.#begin(id, until)));
     };
+
     if (this.#isFenced) {
       again();
       return;
     }
+
     const database = this.#database;
     const session = database.connect();
     if (session) {
@@ -111,6 +113,7 @@ export class ServingProcess {
       this.#commitLater(id, database, session);
       return;
     }
+
     this.#reload(); // reads the control database
     const isCurrent = !this.#isFenced && this.#database === database && control.fence !== 'closed';
     if (isCurrent && !control.isAway) this.#world.failed++;

@@ -87,8 +87,10 @@ export async function createBudgetHarness(): Promise<BudgetHarness> {
         maxWaitMs,
         mayOpen,
       });
+
       const name = `budget-${randomBytes(5).toString('hex')}`;
       const pools: TenantPool[] = [];
+
       const addPool = (tenant: TenantRecord, url = tenant.databaseUrl): TenantPool => {
         const pool = new TenantPool(budget, {
           ...connectionConfig(url, 'api'),
@@ -101,7 +103,9 @@ export async function createBudgetHarness(): Promise<BudgetHarness> {
         pools.push(pool);
         return pool;
       };
+
       const tenantPools = tenants.map(tenant => addPool(tenant)) as TestBudget['pools'];
+
       const close = async (): Promise<void> => {
         closers.delete(close);
         await Promise.all(pools.map(pool => pool.end()));
@@ -109,6 +113,7 @@ export async function createBudgetHarness(): Promise<BudgetHarness> {
         expect(budget.usage).to.deep.equal(noConnections);
         expect(await connectionsOnServer(name)).to.equal(0);
       };
+
       closers.add(close);
       return { budget, name, pools: tenantPools, addPool, close };
     },
@@ -178,7 +183,9 @@ export async function useConnection(pool: TenantPool, use: Use): Promise<void> {
     if (use === 'killed') {
       await client.query('select pg_terminate_backend(pg_backend_pid())').catch(() => {});
     }
+
     if (!/transaction|abandoned/.test(use)) return;
+
     await client.query('begin');
     await client.query('select pg_sleep(0.002)');
     if (use === 'killed in transaction') {

@@ -48,17 +48,21 @@ describe('commits that changes share', () => {
       { length: maxConnections },
       (_, index) => `${name}-blocked-${index}`,
     );
+
     return withConnection(world.acme.adminUrl, async session => {
       await session.query('begin');
       await session.query(insertUnit, [blockers, '']);
+
       const blocked: Promise<ApiResponse>[] = [];
       for (const code of blockers) {
         blocked.push(create(code));
         await eventually(() => databases.budgets.usage.inUse === blocked.length);
       }
+
       const sent = codes.map(send);
       await eventually(() => databases.budgets.usage.waiting === 2);
       await session.query('rollback');
+
       for (const { status } of await Promise.all(blocked)) expect(status).to.equal(201);
       return sent;
     });

@@ -191,6 +191,7 @@ async function checkCoherence(cache: CacheWorld): Promise<void> {
       ] as Register;
       const process = (n + i) % 2;
       const value = `by ${n}, ${i}`;
+
       const write = {
         value,
         process,
@@ -198,10 +199,12 @@ async function checkCoherence(cache: CacheWorld): Promise<void> {
         endedAt: Number.POSITIVE_INFINITY,
       };
       writes.set(value, write);
+
       const { status } = await (clients[process] as Client).put(path, { ...rest, [field]: value });
       expect(status).to.equal(200);
       write.endedAt = performance.now();
       written++;
+
       // Bursts of changes, and pauses in which responses are cached.
       if (i % 4 === n) await delay(120);
     }
@@ -213,11 +216,13 @@ async function checkCoherence(cache: CacheWorld): Promise<void> {
       ] as Register;
       const process = (n + (i >> 2)) % 2;
       const isUncached = i % 7 === 0;
+
       const beganAt = performance.now();
       const { body } = await (clients[process] as Client).get(
         i % 3 === 0 ? list : path,
         isUncached ? noCache : {},
       );
+
       const row = Array.isArray(body) ? body.find(({ Id }) => Id === idOf(path)) : body;
       const read = writes.get(row[field]);
       const newer = [...writes.values()].find(
@@ -226,11 +231,13 @@ async function checkCoherence(cache: CacheWorld): Promise<void> {
           write.beganAt >= read.endedAt &&
           write.endedAt + (write.process === process || isUncached ? 0 : feedMs) <= beganAt,
       );
+
       if (!read || newer) {
         faults.push(
           `${path} at ${process}: ${row[field]}, after ${newer?.value} of ${newer?.process}`,
         );
       }
+
       reads++;
     }
   };
@@ -255,6 +262,7 @@ async function createRegisters({
       SystemOptionTypeId: 1,
       Value: 'start',
     });
+
     const currency = {
       list: currencies,
       field: 'Name',
@@ -269,8 +277,10 @@ async function createRegisters({
       table: 'entity_statuses',
       column: 'title',
     };
+
     const options = '/api/v1/SystemOptions';
     const systemOption = { list: options, field: 'Value', rest: { SystemOptionTypeId: 1 } };
+
     for (const record of [
       { ...currency, path: currencyPath },
       { ...status, path: '/api/v1/EntityStatus/3' },
@@ -283,12 +293,14 @@ async function createRegisters({
     ]) {
       const { path, rest, field } = record;
       const first = { value: 'the first', process: 0, beganAt: 0, endedAt: 0 };
+
       await clients[0].put(path, { ...rest, [field]: first.value });
       first.endedAt = performance.now() - feedMs;
       await eventually(async () => (await clients[1].get(path)).body[field] === first.value);
       registers.push({ ...record, tenant, clients, writes: new Map([[first.value, first]]) });
     }
   }
+
   return registers;
 }
 
