@@ -32,6 +32,7 @@ export function dashboardText(): string {
   const definitions = metricDefinitions();
   const rowOf = ({ name }: MetricDefinition): string =>
     rows.find(([, names]) => names.test(name))?.[0] ?? '';
+
   const sections: [string, PanelContent[]][] = [
     ['Traffic', traffic],
     ...rows.map(([title]): [string, PanelContent[]] => [
@@ -39,6 +40,7 @@ export function dashboardText(): string {
       definitions.filter(definition => rowOf(definition) === title).map(panelOf),
     ]),
   ];
+
   const dashboard = {
     uid: 'backoffice',
     title: 'Sales back office',
@@ -52,6 +54,7 @@ export function dashboardText(): string {
       ...panel,
     })),
   };
+
   return `${JSON.stringify(dashboard, null, 2)}\n`;
 }
 

@@ -92,6 +92,7 @@ export function statPanel({ title, unit, query, yellow, red, alert }: Figure): o
     { color: 'yellow', value: yellow },
     { color: 'red', value: red },
   ];
+
   return {
     type: 'stat',
     title,
