@@ -199,6 +199,7 @@ describe('architecture', () => {
   it('the imports of the source files form no cycle, type imports included', () => {
     const graph = new Map([...src, ...scripts, config].map(file => [file.path, importsOf(file)]));
     expect(findCycle(graph)?.join(' → ')).to.equal(undefined);
+
     expect(
       findCycle(
         new Map([
@@ -410,6 +411,7 @@ describe('architecture', () => {
       const names = files.filter(name => /^\d{4}-.*\.ts$/.test(name));
       const numbers = names.map(name => Number(name.slice(0, 4))).sort((a, b) => a - b);
       expect(numbers, kind).to.deep.equal(numbers.map((_, index) => index + 1));
+
       const pages = files
         .filter(name => name.endsWith('.sql'))
         .map(name => name.replace(/sql$/, 'ts'));

@@ -58,6 +58,7 @@ describe('command line of MikroORM', () => {
 
   it('commands that change a database are refused, and name the command that does so', async () => {
     const { command, name } = contexts()[0] ?? expect.fail();
+
     for (const args of [
       ['migration:up'],
       ['migration:down'],

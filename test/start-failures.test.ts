@@ -60,11 +60,13 @@ describe('failures that an operator can resolve', () => {
     await writeFile(file, '');
     const text =
       'DATA_DIR cannot be written (ENOTDIR): set it to a folder that this login may write, or set DATABASE_URL.';
+
     expectOneLine(await runCommand('src/main.ts', [], { DATA_DIR: join(file, 'data') }), text);
     expectOneLine(
       await runCommand('scripts/tenant.ts', provision, { DATA_DIR: join(file, 'data') }),
       text,
     );
+
     await rm(folder, { recursive: true });
   });
 
@@ -122,6 +124,7 @@ describe('failures that an operator can resolve', () => {
   it('a wrong password of the control database names DATABASE_URL and a command that tests it', async () => {
     const url = new URL(world.installation.controlUrl);
     url.password = 'secret-word';
+
     expectOneLine(
       await runCommand('scripts/tenant.ts', ['list'], {
         ...world.environment,
@@ -135,6 +138,7 @@ describe('failures that an operator can resolve', () => {
   it('server add with a wrong password names the server, and not DATABASE_URL', async () => {
     const url = new URL(postgresUrl());
     url.password = 'secret-word';
+
     expectOneLine(
       await runCommand(
         'scripts/tenant.ts',

@@ -214,6 +214,7 @@ describe('npm start', () => {
       ['list', '--json'],
       starts.environment,
     );
+
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
     expect(JSON.parse(stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(
       [...tenants].sort(),
@@ -263,11 +264,13 @@ describe('npm start', () => {
     const name = `start_${randomBytes(5).toString('hex')}`;
     await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
     const MASTER_KEY = randomBytes(32).toString('base64');
+
     const failed = await failedStart({
       DATABASE_URL: databaseUrl(postgresUrl(), name),
       MASTER_KEY,
     });
     expectOneLine(failed, /bin\/backoffice control migrate/);
+
     await withConnection(postgresUrl(), client =>
       client.query(`drop database ${name} with (force)`),
     );

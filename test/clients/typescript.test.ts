@@ -73,10 +73,12 @@ describe('TypeScript client', () => {
     const client = await clientOf(world.acme, { stored });
     await controlSql(world, 'update sessions set revoked_at = now()');
     world.clock.offsetSeconds += accessTokenLifetimeSeconds + 60;
+
     const results = await Promise.all([1, 2, 3].map(() => client.GET(countries)));
     expect(results.map(({ response }) => response.status)).to.deep.equal([401, 401, 401]);
     expect(timesSent('POST /api/v1/auth/refresh')).to.equal(1);
     expect(stored.at(-1)).to.equal(undefined);
+
     await client.login(world.acme.admin.email, world.acme.admin.password);
     expect((await client.GET(countries)).response.status).to.equal(200);
   });

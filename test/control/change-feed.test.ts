@@ -50,8 +50,10 @@ describe('change feed', () => {
           `update users set disabled_at = ${value} where id = (select user_id from sessions where id = ?)`,
           [sessionOf(client)],
         );
+
       await disable('now()');
       await expectEverywhere(client, 401, 'invalid_token');
+
       await disable('null');
       await expectEverywhere(client, 200);
     });
@@ -75,8 +77,10 @@ describe('change feed', () => {
             (select role_id from users join sessions on user_id = users.id where sessions.id = ?)`,
           [permissions, sessionOf(client)],
         );
+
       await setPermissions('{}');
       await expectEverywhere(client, 403, 'forbidden');
+
       await setPermissions('{full.read}');
       await expectEverywhere(client, 200);
     });
@@ -87,6 +91,7 @@ describe('change feed', () => {
         `update tenants set name = 'Globex Corporation', features = '{selfRegistration}' where id = ?`,
         [world.globex.id],
       );
+
       await expectEverywhere(
         client,
         200,

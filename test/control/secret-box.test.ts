@@ -154,6 +154,7 @@ describe('secrets at rest', () => {
       ]) {
         expect(box.open(box.seal(secret, 'owner'), 'owner').equals(secret)).to.equal(true);
       }
+
       expect(
         new SecretBox(masterKey).open(box.seal('pässword', 'owner'), 'owner').toString(),
       ).to.equal('pässword');
@@ -164,6 +165,7 @@ describe('secrets at rest', () => {
       expect(() =>
         new SecretBox(randomBytes(32)).open(sealed, owners.signingKey('guid', 'kid')),
       ).to.throw();
+
       for (const owner of [
         owners.signingKey('guid', 'kid2'),
         owners.signingKey('guid2', 'kid'),
@@ -176,6 +178,7 @@ describe('secrets at rest', () => {
 
     it('a secret with a changed, removed or added byte cannot be decrypted', () => {
       const sealed = box.seal('secret', 'owner');
+
       for (let i = 0; i < sealed.length; i++) {
         const changed = Buffer.from(sealed);
         changed[i]! ^= 1;
@@ -186,6 +189,7 @@ describe('secrets at rest', () => {
           `without the first ${i + 1}`,
         ).to.throw();
       }
+
       expect(() => box.open(Buffer.concat([sealed, Buffer.alloc(1)]), 'owner')).to.throw();
     });
 
@@ -214,6 +218,7 @@ describe('secrets at rest', () => {
         box.mac('ab', 'c'),
         new SecretBox(randomBytes(32)).mac('a', 'b', 'c'),
       ].map(code => code.toString('hex'));
+
       expect(new Set(codes).size).to.equal(codes.length);
       expect(box.mac('a', 'b', 'c')).to.have.length(32);
       expect(box.mac('a', 'b', 'c').toString('hex')).to.equal(codes[0]);

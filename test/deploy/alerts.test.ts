@@ -41,6 +41,7 @@ describe('alerts and dashboards', () => {
     const section = handbook.split('\n## Alerts\n')[1]?.split('\n## ')[0] ?? '';
     const headings = [...section.matchAll(/^### (\w+)\n\n(.+)/gm)];
     expect(headings.map(match => match[1])).to.deep.equal(rules.map(({ alert }) => alert));
+
     for (const { alert, labels, annotations } of rules) {
       const text = headings.find(match => match[1] === alert)?.[2] ?? '';
       expect(text.startsWith('Critical: '), alert).to.equal(labels.severity === 'critical');

@@ -37,6 +37,7 @@ describe('commands in deploy/', () => {
       name.endsWith('.service'),
     );
     expect(units).to.include('systemd/backoffice-databases.service');
+
     for (const unit of units) {
       const text = await readDeploy(unit);
       const closesFence = /^ExecStart=.* (move|server drain|restore) /m.test(text);

@@ -144,6 +144,7 @@ describe('manifests of Kubernetes', () => {
       for (const container of containers) {
         if (container.ports) expect(container).to.include.keys('readinessProbe', 'livenessProbe');
       }
+
       if (manifest.metadata.name === 'backoffice') {
         expect(terminationGracePeriodSeconds).to.equal(25 + 10);
       }
@@ -249,6 +250,7 @@ describe('manifests of Kubernetes', () => {
           namespaceSelector.matchLabels['kubernetes.io/metadata.name'],
       ),
     ]);
+
     expect(sources).to.deep.equal([
       [['http'], ['ingress-nginx']],
       [['management'], ['monitoring']],

@@ -111,11 +111,13 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
   it('pgbackrest.sh says why a restore fails', async () => {
     await standIn('pgbackrest', 'echo "ERROR: [075]: unable to find backup set"; exit 75');
     await standIn('pg_ctl', ':');
+
     const error = await withRecoveryCommand(
       script('pgbackrest.sh'),
       ['second', 'x', time],
       async () => {},
     ).catch((reason: Error) => reason.message);
+
     expect(error).to.equal(
       'RECOVERY_COMMAND: pgBackRest could not restore stanza second: ERROR: [075]: unable to find backup set',
     );
@@ -156,6 +158,7 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     expect(await calls()).to.include(
       'serverRecoveryWindow.backoffice-second.firstRecoverabilityPoint',
     );
+
     await standIn('kubectl', ':');
     const failed = await run(script('cloudnativepg.sh'), ['--list', 'second']).catch(
       error => error,
@@ -225,6 +228,7 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
         readDeploy(`base-backup/${name}`),
       ),
     );
+
     const called = [
       ...`${unit}${settings}`.matchAll(/\/opt\/backoffice\/deploy\/recovery\/(\S+)/g),
     ].map(match => match[1]);

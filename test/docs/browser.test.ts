@@ -92,9 +92,11 @@ describeInBrowser('documentation in a browser', (world, open) => {
     await first.getByRole('button', { name: /^Copy curl of/ }).click();
     await first.getByRole('button', { name: /^Copied/ }).waitFor();
     expect(await page.evaluate(readClipboard)).to.match(/^curl '.*\/api\/v1\/Countries' \\\n/);
+
     await first.getByRole('tab', { name: 'TypeScript' }).click();
     await page.getByRole('link', { name: 'Next' }).click();
     await page.waitForURL('**/docs/reference/order-status');
+
     const next = page.locator('#postOrderStatuses');
     expect(await next.getByLabel(/^TypeScript of/).isVisible()).to.equal(true);
     expect(await next.getByLabel(/^curl of/).isVisible()).to.equal(false);

@@ -135,6 +135,7 @@ describe('Markdown pages', () => {
         base: 'http://backoffice.test',
         hasHandbook: true,
       });
+
       const blocks = [...rendered.matchAll(/<pre[^>]*>/g)];
       expect(blocks).to.have.length([...text.matchAll(/^ *```/gm)].length / 2);
       for (const [tag] of blocks) {

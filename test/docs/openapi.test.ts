@@ -97,8 +97,10 @@ describe('OpenAPI document', () => {
         expect(operation.summary).to.match(/^[A-Z].*[^.]$/);
         expect(operation.summary).not.to.match(/\b[Aa] [AEIOaeio]/);
         expect(operation.tags).to.have.length(1);
+
         const isPermission = String(route.access).includes('.');
         const security = operation.security ?? document.security;
+
         if (route.access === 'anonymous') expect(security).to.deep.equal([]);
         if (route.access === 'user' || isPermission) {
           expect(security).to.deep.equal([{ bearer: [] }]);
@@ -140,6 +142,7 @@ describe('OpenAPI document', () => {
         expect(content !== undefined).to.equal(route.body !== undefined);
         if (!content) return;
         expect(content.example).to.be.an('object').that.is.not.empty;
+
         const contract = route.body as z.ZodObject;
         const accepted = (route.method === 'PATCH' ? contract.partial() : contract).safeParse(
           content.example,
@@ -183,6 +186,7 @@ describe('OpenAPI document', () => {
         expect(successes).to.deep.equal([
           ...new Set([String(route.status), ...(route.mayBeEmpty ? ['204'] : [])]),
         ]);
+
         expect(operation.responses).to.include.keys('400', '429', '500', '503');
         for (const [status, { $ref }] of Object.entries(operation.responses)) {
           if (Number(status) >= 400) {

@@ -177,6 +177,7 @@ describe('documentation pages', () => {
         'X-Tenant': world.globex.guid,
       });
       expect(asUser.body, path).to.equal(pages.get(path));
+
       const invalid = await rawGet(world.url, path, {
         Authorization: 'Bearer x',
         'X-Tenant': 'nobody',
@@ -328,6 +329,7 @@ describe('documentation pages', () => {
       acme.admin.password,
       String(config.databaseUrl),
     ];
+
     for (const [page, text] of pages) {
       for (const secret of secrets) expect(text, page).not.to.include(secret);
     }
@@ -384,9 +386,11 @@ describe('documentation pages', () => {
           const anonymous = await rawGet(world.url, path, {}, method);
           expect(anonymous.status).to.equal(403);
           expect(anonymous.headers['content-type']).to.equal('application/problem+json');
+
           const user = await rawGet(world.url, path, authorization, method);
           expect(user.status).to.equal(404);
           expect(user.headers['content-type']).to.equal('application/problem+json');
+
           if (method === 'GET') expect(JSON.parse(anonymous.body).code).to.equal('tenant_required');
           if (method === 'GET') expect(JSON.parse(user.body).code).to.equal('not_found');
         }

@@ -82,10 +82,12 @@ describe('drill: proof that a database has not changed', () => {
       const [database] = databases as [ProofDatabase];
       const isRight = async (steps: Parameters<ProofDatabase['run']>[0]): Promise<boolean> =>
         (await database.run(steps, method)).missed === 0;
+
       const result = await fc.check(fc.asyncProperty(schedule, isRight), {
         numRuns: 2_000,
         endOnFailure: true,
       });
+
       expect(result.failed).to.equal(true);
       console.log(`      found by schedule ${result.numRuns}`);
     });

@@ -92,6 +92,7 @@ describe('drill: requests during compatible migrations, and after a rollback', (
     expect(stderr).to.equal(
       'globex was not rolled back: 9999-sizes: cannot drop table sizes because other objects depend on it.\n',
     );
+
     const response = await (await world.login(world.globex)).get(path, {
       'Cache-Control': 'no-cache',
     });

@@ -56,6 +56,7 @@ describe('drill: builds on the schema of a later one', function () {
     if (commits.length === 0) {
       console.log('no earlier build is known: no compatible migration, or no git clone');
     }
+
     for (const commit of new Set([commits.at(0), commits.at(-1)])) {
       if (commit === undefined) continue;
       const build: EarlierBuild = await checkOut(commit);

@@ -181,9 +181,11 @@ const pages = [
     await page.goto(`${opened.origin}/operations/resume?slug=globex`);
     await page.getByRole('button', { name: 'Run it' }).click();
     await page.getByText('globex is active.').waitFor();
+
     await page.goto(`${opened.origin}/tenants`);
     await page.getByRole('button', { name: 'Slug' }).click();
     await page.waitForURL('**sort=-slug');
+
     const heading = page.getByRole('columnheader', { name: 'Slug' });
     expect(await heading.getAttribute('aria-sort')).to.equal('descending');
     expect(await page.getByRole('rowheader').allTextContents()).to.deep.equal(['globex', 'acme']);

@@ -18,6 +18,7 @@ describe('drill: commands of a console that ends', () => {
     const ending = await openConsole(world.environment, ['--no-browser']);
     await ending.submit('/operations/doctor', { step: 'run' });
     expect(await ending.stop()).to.equal(0);
+
     const left = await eventually(async () => {
       const rows = await controlSql<{ pid: number }>(
         world,

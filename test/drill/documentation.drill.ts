@@ -69,10 +69,12 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
     const { page } = await open('/docs/reference/country', { javaScriptEnabled: false });
     expect(await page.locator('h1').isVisible()).to.equal(true);
     expect((await page.locator('main').textContent())?.length).to.be.greaterThan(1_000);
+
     const endpoint = page.locator('section', { hasText: 'Create one Country record' });
     expect(await endpoint.textContent()).to.include('settings.write');
     expect(await endpoint.locator('figure:visible').count(), 'examples').to.equal(3);
     expect(await page.locator('[role=search]').isVisible()).to.equal(false);
+
     await page.goto(`${world().url}/swagger`);
     await page.getByRole('link', { name: 'reference', exact: true }).click();
     await page.waitForURL('**/docs/reference');
@@ -84,9 +86,11 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
       viewport: { width: 390, height: 800 },
     });
     const block = page.locator('pre').first();
+
     await page.locator('.contents a').last().focus();
     await page.keyboard.press('Tab');
     await block.and(page.locator(':focus')).waitFor();
+
     await page.keyboard.press('ArrowRight');
     await page.waitForFunction(isScrolled, 'pre');
     await page.close();
@@ -98,9 +102,11 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
       .getByRole('navigation', { name: 'Guide' })
       .getByRole('link', { name: 'Errors' })
       .click();
+
     await page.getByRole('link', { name: 'All codes' }).click();
     await page.getByRole('link', { name: '503 Service Unavailable' }).click();
     await page.waitForURL('**/docs/errors#unavailable');
+
     await page.locator('header').getByRole('link', { name: 'Reference' }).click();
     await page.getByRole('link', { name: 'POST /api/v1/Currency', exact: true }).click();
     await page.waitForFunction(isNearTop, '#postCurrency');

@@ -89,8 +89,10 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
       expect(await checks()).to.deep.equal(
         ['condemn leftovers', 'reserve'].includes(step) ? [] : ['leftover_database'],
       );
+
       const { database } = JSON.parse(await run('restore', 'acme', '--archive', 'latest'));
       expect(await checks()).to.deep.equal([]);
+
       const diff = JSON.parse(await run('restore', 'diff', 'acme', '--database', database));
       expect(diff).to.include({ tenant: 'acme', database });
       await run('databases', 'drop', 'acme', database, '--yes');

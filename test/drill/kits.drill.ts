@@ -89,8 +89,10 @@ describe('drill: kits of deploy/', () => {
     kit = await createKit(['systemctl', 'install'], []);
     const backup = await readFile(join(root, 'docs/operate/backup.md'), 'utf8');
     const [block = ''] = shellLines(backup, 'Archive the write-ahead log').split('\n\n');
+
     const { code, stdout, stderr } = await kit.run(block);
     expect(code, `${stdout}${stderr}`).to.equal(0);
+
     const settings = await readFile(
       join(kit.scratch, 'etc/postgresql/18/main/conf.d/archive.conf'),
       'utf8',

@@ -113,12 +113,14 @@ describe('drill: the table of losses in the handbook', () => {
       `select database_name as name from tenant_databases where state = 'filled'`,
     );
     expect(restored).to.have.length(1);
+
     for (const { name } of restored) {
       expect(await server.sql('select code from currencies', name)).to.deep.equal([
         { code: 'nor' },
       ]);
       await succeed(`databases drop northwind ${name} --yes`);
     }
+
     await expectAll();
   });
 

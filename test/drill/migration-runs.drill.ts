@@ -104,10 +104,12 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
     const args = ['migrate', '--json', '--despite-running', '--all'];
     const other = runScript(next.file('scripts/tenant.ts'), args, world.environment);
     const both = await Promise.all([other, runTenant(args)]);
+
     expect(both.map(({ code, stderr }) => [code, stderr])).to.deep.equal([
       [0, ''],
       [0, ''],
     ]);
+
     const done = both.flatMap(linesOf);
     expect(done.map(({ slug }) => slug).sort()).to.deep.equal(slugs());
     await expectAllMigratedOnce();

@@ -131,10 +131,12 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
   for (const step of databaseProtocol('move', false)) {
     it(`a move that is killed before the step ${step} fails no request, loses no write, and is replaced by the next one`, async () => {
       const [from, to] = [await servers.serverOf(), await servers.otherServer()];
+
       await during(async () => {
         const { process: command, ended } = await servers.startMove(step, 'acme', '--to', to);
         command.kill('SIGKILL');
         await ended;
+
         const killedAt = performance.now();
         await eventually(() => isServed(`killed before ${step}`));
         console.log(`served ${Math.round(performance.now() - killedAt)} ms after the kill`);

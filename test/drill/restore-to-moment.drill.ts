@@ -104,6 +104,7 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
   it('a restore to a moment makes no tenant, and lets nobody into the restored database', async () => {
     const slugs = await server.control<{ slug: string }>('select slug from tenants order by slug');
     expect(slugs.map(({ slug }) => slug)).to.deep.equal(['acme', 'globex']);
+
     const [own] = await server.control<{ guid: string }>(
       `select guid from tenants where slug = 'acme'`,
     );
@@ -111,6 +112,7 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
       'select guid, rolcanlogin as login from tenant_identity, pg_roles where rolname = current_database()',
       restored,
     );
+
     expect(access?.guid).to.not.equal(own?.guid);
     expect(access?.login).to.equal(false);
   });
@@ -203,8 +205,10 @@ describe('restore of one of two tenants to a moment between two acknowledged wri
     await addTo('globex', 'AUD');
     const database = await server.databaseOf('acme');
     await server.sql(`drop database "${database}" with (force)`);
+
     const restored = await tenant('restore', 'acme', '--lost', '--at', moment);
     expect(restored).to.include({ slug: 'acme', status: 'active', restoredFrom: moment });
+
     const current = await server.databaseOf('acme');
     expect(current).not.to.equal(database);
     expect(await codesIn(current)).to.include.members(['EUR', 'NOK', 'DKK', 'JPY']);

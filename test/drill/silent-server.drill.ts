@@ -27,6 +27,7 @@ describe('drill: a database server that accepts connections and never responds',
 
   it('service and command line report a silent control database in one line', async () => {
     const environment = { ...world.environment, DATABASE_URL: url };
+
     for (const [script, ...args] of [
       ['src/main.ts'],
       ['scripts/tenant.ts', 'list'],
@@ -35,6 +36,7 @@ describe('drill: a database server that accepts connections and never responds',
       const startedAt = performance.now();
       const { code, stdout, stderr } = await runScript(script ?? '', args, environment);
       console.log({ script, ms: performance.now() - startedAt, stderr });
+
       expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
       expect(stderr).to.match(/^[^\n]*it does not respond[^\n]*DATABASE_URL[^\n]*\n$/);
     }
@@ -47,6 +49,7 @@ describe('drill: a database server that accepts connections and never responds',
       world.environment,
       url,
     );
+
     expect(code).to.equal(1);
     expect(stderr).to.match(
       /^The server second cannot be used: it does not respond\.[^\n]*server add second\n$/,

@@ -62,12 +62,14 @@ describe('drill: clients that read slowly or never', () => {
   it('90 connections that never read are closed within 25 s, and their descriptors come back', async () => {
     await p95(20);
     const calm = { p95: await p95(100), descriptors: await descriptors() };
+
     const startedAt = performance.now();
     const clients = Array.from({ length: 90 }, neverReads);
     await eventually(async () => (await descriptors()) >= calm.descriptors + 90);
     const meanwhile = await p95(100);
     await eventually(async () => (await descriptors()) <= calm.descriptors + 2, 60_000);
     const closedAfterMs = performance.now() - startedAt;
+
     for (const client of clients) client.destroy();
     console.log({ calmP95: calm.p95, p95: meanwhile, closedAfterMs });
     expect(closedAfterMs).to.be.below(25_000);

@@ -10,6 +10,7 @@ describe('drill: starts that end early', () => {
 
   it('a signal during the start ends the process at once with the exit code of the signal', async () => {
     await stopped();
+
     // The process sends the signal itself as soon as its PostgreSQL starts: this process may be
     // too late.
     const signal = `import { existsSync } from 'node:fs';
@@ -18,6 +19,7 @@ describe('drill: starts that end early', () => {
         clearInterval(waiting);
         process.kill(process.pid, 'SIGINT');
       }, 1);`;
+
     const { stdout, code } = await launch({ NODE_OPTIONS: importing(signal) }).ended;
     expect({ stdout, code }).to.deep.equal({ stdout: '', code: 130 });
     await eventually(async () => (await postmaster()) === undefined, 30_000);

@@ -50,7 +50,9 @@ describe('drill: signals to npm test', () => {
       const folders = processes
         .filter(isPostgres)
         .map(({ workingFolder }) => dirname(workingFolder));
+
       signal(runs.at(-1)?.process.pid ?? 0, processes);
+
       const left = async (): Promise<string[]> => [
         ...(await seeProcesses())
           .filter(({ pid }) => processes.some(each => each.pid === pid))

@@ -208,6 +208,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
         await ended;
         services[index] = await processes.start({ ...world.environment, PORT: String(port) });
       });
+
       await report(`kill -9 of process ${index + 1}`, since);
     }
   });

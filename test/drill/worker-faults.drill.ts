@@ -41,9 +41,11 @@ describe('drill: faults of worker processes', () => {
     ] as const) {
       const ports = { ...service.ports, [free]: String(await freePort()) };
       const settings = { REDIS_URL: service.redis.url, LOG_LEVEL: 'error' };
+
       const { ended } = await startWorkers(world, { ...environment, ...ports, ...settings });
       const { code, stderr } = await ended;
       const line = `port ${service.ports[name]} on 127.0.0.1 is in use by another process: set ${name} to another one.\n`;
+
       expect(code, stderr).to.equal(1);
       expect(stderr).to.equal(line);
     }

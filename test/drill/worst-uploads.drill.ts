@@ -171,6 +171,7 @@ describe('drill: uploads that are meant to occupy the service', function () {
     const senders = await Promise.all(tenants.map(tenant => world.login(tenant)));
     const names = ['10,000 rows of entities', '1,200 rows of 4,000 characters'];
     const files = worstFiles.filter(({ name }) => names.includes(name));
+
     const measured = await measure('five tenants, two files each', () =>
       Promise.all(senders.flatMap(sender => files.map(file => upload(sender, file)))),
     );
@@ -181,6 +182,7 @@ describe('drill: uploads that are meant to occupy the service', function () {
     const sender = await world.login(world.acme);
     const refused = async (headers: Record<string, string>): Promise<number> =>
       (await send(open(sender, 'resource=Currency', headers), invalidUtf8())).status;
+
     const measured = await measure('invalid UTF-8, multipart', async () => {
       const statuses = [
         ...(await Promise.all([1, 2].map(() => refused({})))),
@@ -188,6 +190,7 @@ describe('drill: uploads that are meant to occupy the service', function () {
       ];
       expect(statuses).to.deep.equal([400, 400, 415]);
     });
+
     await expectServed(measured, maxRunning);
   });
 

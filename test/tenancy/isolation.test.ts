@@ -61,6 +61,7 @@ describe('tenant isolation', function () {
           maxOpen = Math.max(maxOpen, open);
         },
       });
+
       expect(maxOpen).to.equal(tenantConnections);
     });
 
@@ -151,11 +152,13 @@ describe('tenant isolation', function () {
       it(`${method} of an id that only another tenant has gets 404 and changes nothing there`, async () => {
         expect((await globex.get(`${path}/${foreign}`)).status).to.equal(200);
         const before = await state(world.globex);
+
         const { status, body } = await acme.send(
           method,
           `${path}/${foreign}`,
           method === 'PUT' ? { Title: 'taken over' } : undefined,
         );
+
         expect(status).to.equal(404);
         expect(body.code).to.equal('not_found');
         expect(await state(world.globex)).to.deep.equal(before);

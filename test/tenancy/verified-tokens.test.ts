@@ -80,10 +80,12 @@ describe('verified tokens', () => {
       const client = await cacheToken(await world.login(world.globex));
       const { kid } = await activeKey(world, world.globex);
       await disableKey(world.installation, 'globex', kid);
+
       await eventually(
         async () => (await codes(client)).every(each => each === 'invalid_token'),
         maxDelayMs,
       );
+
       for (let i = 0; i < 4; i++) {
         expect(await codes(client)).to.deep.equal(['invalid_token', 'invalid_token']);
       }

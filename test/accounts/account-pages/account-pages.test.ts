@@ -248,6 +248,7 @@ describe('pages that links in mails lead to', () => {
     const { email } = await invite(world.acme);
     const content = mail.messagesTo(email)[0]?.content;
     const text = readable(content);
+
     expect(text).to.match(/^From: "Acme & <Sons>" <no-reply@localhost>$/m);
     expect(text).to.match(/^Content-Type: multipart\/alternative/m);
     expect(text).to.match(/^An administrator of Acme & <Sons> invites you/m);

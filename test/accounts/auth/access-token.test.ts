@@ -589,10 +589,12 @@ describe('access tokens', () => {
       .map(last => forger.token.slice(0, -1) + last)
       .filter(token => token !== forger.token);
     expect(variants).to.have.length(63);
+
     // At least three variants decode to the same bytes, so this shows that the text itself is
     // compared.
     const bytes = (token: string) => Buffer.from(token.split('.')[2]!, 'base64url').toString('hex');
     expect(variants.filter(token => bytes(token) === bytes(forger.token)).length).to.be.at.least(3);
+
     for (const response of await mapInBatches(variants, token => bearer(token))) {
       expect(comparable(response)).to.deep.equal(refusal);
     }

@@ -48,17 +48,21 @@ describe('expired tokens and users who never confirm', () => {
     };
     const status = async (token: string) =>
       (await world.anonymous.withToken(token).get('/api/v1/auth/me')).status;
+
     await eventually(
       async () => (await world.anonymous.get('/api/Data/GenerateToken', headers)).status === 200,
     );
+
     const [first, ...others] = await Promise.all(Array.from({ length: 19 }, generate));
     await controlSql(
       world,
       `update legacy_tokens set created_at = now() - interval '1 day' where hash = sha256(?::bytea)`,
       [Buffer.from(first ?? '')],
     );
+
     expect(await count('legacy_tokens')).to.equal(20);
     expect(await status(first ?? '')).to.equal(200);
+
     await Promise.all([generate(), generate()]);
     expect(await count('legacy_tokens')).to.equal(20);
     await eventually(async () => (await status(first ?? '')) === 401, announcedMs);
@@ -236,17 +240,20 @@ describe('expired tokens and users who never confirm', () => {
       responses.push(await account('reset-password', { email }));
       await mail.waitForToken(email, i);
     }
+
     const token = await mail.waitForToken(email, 3);
     responses.push(await account('reset-password', { email: email.toUpperCase() }));
     const another = await addSampleUser(world, world.acme);
     await account('reset-password', { email: another.email });
     await mail.waitForToken(another.email);
     await mailsSettled(world);
+
     expect(mail.messagesTo(email)).to.have.length(3);
     for (const { status, body } of responses) {
       expect(status).to.equal(202);
       expect(body).to.deep.equal({ status: 'accepted' });
     }
+
     const password = { token, newPassword: 'a new password of mine' };
     expect((await account('reset-password', password)).status).to.equal(204);
 
@@ -256,6 +263,7 @@ describe('expired tokens and users who never confirm', () => {
       await mailsSettled(world);
     }
     expect(mail.messagesTo(unknown)).to.have.length(3);
+
     const limited = world.logs
       .map(line => JSON.parse(line))
       .filter(({ event }) => event === 'mail_limited');
@@ -263,6 +271,7 @@ describe('expired tokens and users who never confirm', () => {
       ['reset', world.acme.guid],
       ['registration', world.acme.guid],
     ]);
+
     await controlSql(
       world,
       `update mail_deliveries set settled_at = settled_at - interval '15 minutes'`,

@@ -77,6 +77,7 @@ describe('queue of password hashes', () => {
   it('many networks that wait at one tenant neither refuse nor delay a waiter of another tenant', async () => {
     const queue = new HashQueue(48);
     const { started, refused, enqueue } = recorder(queue);
+
     for (let i = 0; i < 60; i++) enqueue(`flood ${i}`, { tenant: 'A', network: `flood ${i}` });
     enqueue('victim', { tenant: 'B', network: 'single' });
     for (let i = 0; i < 4; i++) {
@@ -84,6 +85,7 @@ describe('queue of password hashes', () => {
       enqueue(`later flood ${i}`, { tenant: 'A', network: `later flood ${i}` });
     }
     await settled();
+
     expect(started).to.include('victim');
     expect(refused).to.not.include('victim overloaded');
   });
@@ -92,13 +94,16 @@ describe('queue of password hashes', () => {
     const queue = new HashQueue(2);
     const { started, refused, enqueue } = recorder(queue);
     const client = new AbortController();
+
     enqueue('gone', { tenant: 'A', network: 'n', clientLeft: client.signal });
     enqueue('patient', { tenant: 'A', network: 'n' });
     client.abort();
     expect(queue.length).to.equal(1);
+
     enqueue('too late', { tenant: 'A', network: 'n', clientLeft: client.signal });
     while (queue.startNext());
     await settled();
+
     expect(started).to.deep.equal(['patient']);
     expect(refused).to.have.members(['gone invalid_request', 'too late invalid_request']);
   });

@@ -26,11 +26,14 @@ describe('issuer of access tokens', () => {
     const other = await createWorld();
     await other.control.em.fork().execute('update installation set id = gen_random_uuid()');
     const { service, url } = await other.startAnotherServer();
+
     const login = { method: 'POST', body: JSON.stringify(other.acme.admin) };
     const headers = { 'X-Tenant': other.acme.guid, 'Content-Type': 'application/json' };
     const response = await fetch(`${url}/api/v1/auth/login`, { ...login, headers });
     const { accessToken } = (await response.json()) as { accessToken: string };
+
     expect(claimsOf(accessToken).iss).not.to.equal(claimsOf(await tokenOf(world.acme)).iss);
+
     await service.stop();
     await other.close();
   });

@@ -113,10 +113,12 @@ describe('signing keys', () => {
       const before = await login();
       const { kid } = await rotateKey(world.installation, 'acme');
       expect(kid).to.not.equal(kidOf(before));
+
       for (const url of [world.url, otherUrl]) {
         await eventually(async () => kidOf(await login(world.acme, url)) === kid, announcedMs);
       }
       expect(await statuses(before)).to.deep.equal([200, 200]);
+
       const [former, present] = (await keys()).slice(-2);
       expect(former).to.include({ kid: kidOf(before), status: 'retiring' });
       expect(Date.now() - Date.parse(former?.retiredAt ?? '')).to.be.below(60_000);
@@ -138,8 +140,10 @@ describe('signing keys', () => {
       const rotations = await Promise.all(
         Array.from({ length: 10 }, () => rotateKey(world.installation, 'acme')),
       );
+
       const made = rotations.map(({ kid }) => kid);
       expect(new Set(made).size).to.equal(10);
+
       const now = await active();
       expect(now).to.have.length(1);
       expect(made).to.include(now[0]);
@@ -213,12 +217,14 @@ describe('signing keys', () => {
     it('disabling a retiring key leaves the active key unchanged', async () => {
       const client = await login();
       const { kid } = await rotateKey(world.installation, 'acme');
+
       await disableKey(world.installation, 'acme', kidOf(client));
       await eventually(
         async () => (await statuses(client)).every(status => status === 401),
         announcedMs,
       );
       expect(await active()).to.deep.equal([kid]);
+
       await disableKey(world.installation, 'acme', kidOf(client));
       expect(await active(), 'disabled again').to.deep.equal([kid]);
     });
@@ -315,6 +321,7 @@ describe('signing keys', () => {
         return response.status === 200 && response;
       }, 1_000);
       secrets.add(old.secret).add(given.body.token);
+
       const legacy = (url: string) => new Client(url).withToken(given.body.token).get(path);
       const clients = await Promise.all(bothTenants.map(tenant => login(tenant())));
       const [unused] = [await login()];
@@ -343,13 +350,16 @@ describe('signing keys', () => {
         code: 0,
         stderr: '',
       });
+
       const [row] = await controlSql<{ count: string }>(
         world,
         `select (select count(*) from tenants) + (select count(*) from tenant_databases) + (select count(*) from signing_keys) as count`,
       );
       expect(JSON.parse(resealed.stdout)).to.deep.equal({ secrets: Number(row?.count) });
+
       const { secrets: keys } = between;
       await eventually(() => keys.present === keys.masterKey);
+
       // issued under the new key from now on
       for (const [at, client] of renewed.entries()) {
         renewed[at] = await refresh(client, between.url, bothTenants[at]!());

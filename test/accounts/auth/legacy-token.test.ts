@@ -127,6 +127,7 @@ describe('legacy tokens', () => {
       const countTokens = async () =>
         (await controlSql<{ count: string }>(world, 'select count(*) from legacy_tokens'))[0]
           ?.count;
+
       const before = await countTokens();
       expect(await head(apiClient.secret)).to.equal(200);
       expect(await head('wrong')).to.equal(401);
@@ -424,6 +425,7 @@ describe('legacy tokens', () => {
 
     it('a token is refused 90 days after it was issued', async () => {
       const token = await tokenOf(apiClient);
+
       try {
         world.clock.offsetSeconds = ninetyDays - 60;
         expect((await withToken(token).get(data)).status).to.equal(200);
@@ -432,6 +434,7 @@ describe('legacy tokens', () => {
       } finally {
         world.clock.offsetSeconds = 0;
       }
+
       expect((await withToken(token).get(data)).status).to.equal(200);
     });
 
@@ -450,12 +453,14 @@ describe('legacy tokens', () => {
       const tokens = [await tokenOf(owner), await tokenOf(owner)];
       const otherToken = await tokenOf(other);
       for (const token of [...tokens, otherToken]) await becomes(token, 200);
+
       await revokeClient(world.installation, 'acme', owner.id);
       const startedAt = performance.now();
       for (const token of tokens) await expectRefused(token, 401, 'invalid_token');
       console.log(
         `      refused in both processes after ${(performance.now() - startedAt).toFixed(0)} ms`,
       );
+
       expect((await generate(owner)).status).to.equal(401);
       expect(await statuses(otherToken)).to.deep.equal([200, 200, 200, 200]);
     });

@@ -70,6 +70,7 @@ describe('networks that users have logged in from', () => {
       await logIn(address);
     }
     expect(await networks()).to.deep.equal(['192.0.2.9', '2001:db8:0:0::/64']);
+
     await controlSql(
       world,
       `update login_networks set last_login_at = now() - interval '31 days' where network = ?`,
@@ -118,6 +119,7 @@ describe('networks that users have logged in from', () => {
       [world.acme.id],
     );
     await addNetworks(Number(absent?.id), 150, '31 days');
+
     await logIn('192.0.2.1');
     expect(await networks())
       .to.have.length(51)

@@ -107,6 +107,7 @@ describe('login', () => {
           scope: 'Self',
           entityId: Number(entity?.id),
         });
+
         const { body } = await login(person);
         expect(body.entityType).to.equal(type);
         expect(claimsOf(body.accessToken).entity_type).to.equal(type);
@@ -399,6 +400,7 @@ describe('login', () => {
       for (const password of [letters(8), keys(8), letters(128), keys(128)]) {
         expect(await (await withPassword(password))(password), password).to.equal(200);
       }
+
       for (const password of [letters(7), keys(7), letters(129), keys(129)]) {
         const message = await addSampleUser(world, world.acme, { password }).then(
           () => undefined,
@@ -430,6 +432,7 @@ describe('login', () => {
 
     it('white space and letter case in a password matter', async () => {
       const loginStatus = await withPassword(' Leading space');
+
       for (const other of [
         'Leading space',
         ' Leading space ',
@@ -439,6 +442,7 @@ describe('login', () => {
       ]) {
         expect(await loginStatus(other), JSON.stringify(other)).to.equal(401);
       }
+
       expect(await loginStatus(' Leading space')).to.equal(200);
     });
   });
@@ -538,9 +542,11 @@ describe('login', () => {
         await outdatedHash(person.password),
         person.id,
       ]);
+
       expect((await login({ ...person, password: 'wrong password' })).status).to.equal(401);
       expect(await storedHash(person)).to.match(/^\$argon2id\$v=19\$m=8192,t=1,p=1\$/);
       expect((await login(person)).status).to.equal(200);
+
       const renewed = await storedHash(person);
       expect(renewed).to.match(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
       expect((await login(person)).status).to.equal(200);
@@ -563,9 +569,11 @@ describe('login', () => {
   it('a login with the old password that runs during a password change opens no session', async () => {
     const person = await addSampleUser(world, world.acme);
     const changed = await world.passwords.hash('changed meanwhile');
+
     const { status, body } = await duringChange(person, () => login(person), changed);
     expect(status).to.equal(401);
     expect(body.code).to.equal('invalid_credentials');
+
     const sessions = await controlSql(
       world,
       'select id from sessions where user_id = ? and revoked_at is null',

@@ -170,6 +170,7 @@ describe('sessions of the current user', () => {
         const { status, body } = await world.anonymous.send(method, at, undefined, {
           'X-Tenant': world.acme.guid,
         });
+
         expect(status).to.equal(401);
         expect(body.code).to.equal('unauthorized');
       }
@@ -181,9 +182,11 @@ describe('sessions of the current user', () => {
       const user = await addUser();
       const [target, current] = [await login(user), await login(user)];
       await expectActive(target);
+
       const { status, body } = await current.delete(`${path}/${sid(target)}`);
       expect(status).to.equal(204);
       expect(body).to.equal('');
+
       await expectEnded(target);
       expect((await findRow(target))?.revoked_reason).to.equal('ended');
       await expectActive(current);
@@ -281,6 +284,7 @@ describe('sessions of the current user', () => {
 
     it('the session of another tenant is treated as an unknown session, also with users.manage', async () => {
       const foreign = await login(await addUser(world.globex), world.globex);
+
       for (const permissions of [['users.manage'], []]) {
         const manager = await world.loginAs(world.acme, { permissions });
         const { status, body } = await manager.delete(`${path}/${sid(foreign)}`, {
@@ -289,6 +293,7 @@ describe('sessions of the current user', () => {
         expect(status).to.equal(204);
         expect(body).to.equal('');
       }
+
       await expectActive(foreign);
     });
   });

@@ -71,6 +71,7 @@ describe('permissions', () => {
         return [name(route), route.method === 'GET' ? rule?.read : rule?.write];
       }),
     );
+
     expect(actual).to.deep.equal(required);
     expect(routesWithPermission().length).to.be.at.least(5);
   });

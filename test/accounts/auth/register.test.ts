@@ -164,6 +164,7 @@ describe('registration', () => {
       const as = await world.loginAs(world.globex, {
         permissions: ['users.read', 'users.write', 'full.manage'],
       });
+
       const { status, body, headers } = await register(sent, { as, ...at() });
       expect(status).to.equal(403);
       expect(body.code).to.equal('forbidden');
@@ -176,8 +177,10 @@ describe('registration', () => {
     it('a caller with users.manage registers users in the tenant of the token, whatever X-Tenant names', async () => {
       const sent = newRegistration();
       const as = await world.login(world.globex);
+
       expect((await register(sent, { as, tenant: world.acme })).status).to.equal(202);
       const token = await mail.waitForToken(sent.email);
+
       expect(await findUser(sent.email, world.globex)).to.include({
         role: 'Member',
         scope: 'Self',
@@ -249,6 +252,7 @@ describe('registration', () => {
         status: 202,
         body: JSON.stringify({ status: 'accepted', traceId: 'undefined' }),
       });
+
       const mailed = mail.messages.slice(mailsBefore);
       const confirming = mailed.filter(({ content }) => readable(content).includes('/confirm?'));
       expect(confirming.flatMap(({ to }) => to).sort()).to.deep.equal(
@@ -263,6 +267,7 @@ describe('registration', () => {
         disabled.id,
       ]);
       expect(after, 'existing users are unchanged').to.deep.equal(before);
+
       expect((await login(known)).status).to.equal(200);
     });
 
@@ -347,9 +352,11 @@ describe('registration', () => {
       Array.from({ length: 10 }, () => register(newRegistration({ email }))),
     );
     await mailsSettled(world);
+
     expect(new Set(responses.map(({ status }) => status))).to.deep.equal(new Set([202]));
     const rows = await controlSql(world, 'select * from users where email = ?', [email]);
     expect(rows).to.have.length(1);
+
     const tokens = mail.messagesTo(email).map(({ content }) => tokenIn(content) ?? '');
     expect(tokens.length).to.be.within(1, 10);
     const confirmed = await Promise.all(tokens.map(token => confirm(token)));
@@ -505,6 +512,7 @@ describe('registration', () => {
         expect(content).to.match(new RegExp(`^To: ${sent.email}\r$`, 'm'));
         expect((await stat(file)).mode & 0o077).to.equal(0);
         expect((await stat(join(folder, 'mail'))).mode & 0o077).to.equal(0);
+
         const written = local.logs
           .map(line => JSON.parse(line))
           .find(({ event }) => event === 'mail_written');
@@ -626,6 +634,7 @@ describe('registration', () => {
         '\ud800',
       ]) {
         const { status, body } = await confirm(token);
+
         expect(status, JSON.stringify(token)).to.equal(400);
         expect(Object.keys(body.errors), JSON.stringify(token)).to.deep.equal(['token']);
       }

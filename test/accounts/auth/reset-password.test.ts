@@ -95,11 +95,13 @@ describe('password reset', () => {
         status: 202,
         body: '{"status":"accepted","traceId":"undefined"}',
       });
+
       const mailed = mail.messages.slice(mailsBefore);
       const withLink = mailed.filter(({ content }) => tokenIn(content) !== undefined);
       expect(withLink.map(({ to }) => to)).to.deep.equal([[known.email]]);
       const recipients = [known, unconfirmed, disabled].map(({ email }) => email);
       expect(mailed.flatMap(({ to }) => to).sort()).to.deep.equal(recipients.sort());
+
       const deliveries = await controlSql(
         world,
         `select * from mail_deliveries where address is not null or user_id = ?
@@ -118,6 +120,7 @@ describe('password reset', () => {
         }
         return responses.map(({ status }) => status);
       });
+
       expect(statuses).to.deep.equal([202, 202, 202]);
       secrets.add(await mail.waitForToken(known.email, mailsBefore + 1));
     });
@@ -205,6 +208,7 @@ describe('password reset', () => {
         // the time limits of a mail are minutes
         expect(performance.now() - startedAt).to.be.below(20_000);
         expect(responses[0]).to.include({ status: 202 }).and.deep.equal(responses[1]);
+
         const [failure] = await eventually(() => {
           const lines = away.logs.filter(line => line.includes('mail_failed'));
           return lines.length > 0 && lines;
@@ -232,11 +236,13 @@ describe('password reset', () => {
     const [row] = await controlSql<{ count: string }>(world, 'select count(*) from sessions');
     const token = await requestToken(user);
     const password = newPassword();
+
     const { status, body, headers } = await setPassword(token, password);
     expect(status).to.equal(204);
     expect(body).to.equal('');
     expect(headers.get('set-cookie')).to.equal(null);
     expect(await controlSql(world, 'select count(*) from sessions')).to.deep.equal([row]);
+
     expect(await login(user, user.password)).to.equal(401);
     expect(await login(user, password)).to.equal(200);
   });

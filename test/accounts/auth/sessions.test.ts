@@ -259,9 +259,11 @@ describe('sessions', () => {
       await controlSql(world, 'update sessions set refresh_generation = 1 where id = ?', [
         sid(client),
       ]);
+
       const { status, body } = await refresh(tokens[3]);
       expect(status).to.equal(200);
       expect(await findRow(client)).to.include({ refresh_generation: 4, revoked_at: null });
+
       expect((await refresh(tokens[2])).status).to.equal(401);
       expect((await findRow(client))?.revoked_reason).to.equal('refresh_reuse');
       expect((await refresh(body.refreshToken)).status).to.equal(401);
@@ -290,10 +292,12 @@ describe('sessions', () => {
     it('a logout ends its session and no other', async () => {
       const [client, other] = [await world.login(world.acme), await world.login(world.acme)];
       expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
+
       const { status, body } = await client.post('/api/v1/auth/logout');
       expect(status).to.equal(204);
       expect(body).to.equal('');
       await expectEnded(client, 'logout');
+
       const again = await client.post('/api/v1/auth/logout');
       expect(again.status).to.equal(401);
       expect(again.body.code).to.equal('invalid_token');
@@ -309,6 +313,7 @@ describe('sessions', () => {
         { iat: now - 1_000, exp: now - 100 },
         await activeKey(world, world.acme),
       );
+
       const { status, body } = await world.anonymous.withToken(expired).post('/api/v1/auth/logout');
       expect(status).to.equal(401);
       expect(body.code).to.equal('token_expired');
@@ -421,6 +426,7 @@ describe('sessions', () => {
         copy[bit >> 3] = copy[bit >> 3]! ^ (1 << (bit & 7));
         return copy.toString('base64url');
       });
+
       for (let at = 0; at < changed.length; at += 26) {
         const responses = await Promise.all(
           changed.slice(at, at + 26).map(token => refresh(token)),
@@ -452,6 +458,7 @@ describe('sessions', () => {
       expect(comparable(await refresh(client.tokens!.refreshToken, world.globex))).to.deep.equal(
         rejection,
       );
+
       // The row of the session names its tenant, so a valid code for the other tenant does not
       // help.
       const moved = encodeRefreshToken(
@@ -473,6 +480,7 @@ describe('sessions', () => {
         true,
       ]) {
         const { status, body } = await refresh(token);
+
         expect(status, JSON.stringify(token)).to.equal(400);
         expect(body.code, JSON.stringify(token)).to.equal('validation_failed');
         expect(Object.keys(body.errors)).to.deep.equal(['refreshToken']);

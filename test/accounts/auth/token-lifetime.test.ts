@@ -31,6 +31,7 @@ describe('lifetime of tokens and sessions', () => {
     const { kid } = await activeKey(world, world.acme);
     const { kid: nextKid } = await rotateKey(world.installation, 'acme');
     const acceptedSeconds = accessTokenLifetimeSeconds + clockSkewSeconds;
+
     await controlSql(
       world,
       `update signing_keys set retired_at = now() - ?::interval where kid = ?`,
@@ -41,6 +42,7 @@ describe('lifetime of tokens and sessions', () => {
       async () => (await client.get('/api/v1/auth/me')).body.tenantName === 'Rotated',
       announcedMs,
     );
+
     expect((await activeKey(world, world.acme)).kid).to.equal(nextKid);
 
     world.clock.offsetSeconds = acceptedSeconds - 20;
@@ -81,6 +83,7 @@ describe('lifetime of tokens and sessions', () => {
 
   it('the guide, the handbook and the settings state the lifetime that sessions have', async () => {
     const { idle, total } = sessionLifetime;
+
     for (const [file, phrase] of [
       ['docs/guide/first-call.md', `${idle} after the last refresh, ${total} after the login`],
       ['docs/operate/people.md', `After ${total}, remove \`MASTER_KEY_PREVIOUS\``],

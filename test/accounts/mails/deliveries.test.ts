@@ -64,6 +64,7 @@ describe('deliveries of mails', () => {
     expect(line.message).to.include('Greylisted');
     expect(line.retryInSeconds).to.be.within(60, 66);
     expect(world.logs.slice(from).join('')).to.not.include(user.email.split('@')[0]);
+
     expect(await recordOf(user)).to.include({
       MailState: 'waiting',
       MailReason: 'the mail server asks for patience (451 4.7.1)',
@@ -147,6 +148,7 @@ describe('deliveries of mails', () => {
     expect((await admin.get(`${usersPath}?filter[MailState]=refused`)).body).to.deep.equal([
       record,
     ]);
+
     const [line] = linesOf('mail_refused', from);
     expect(line).to.include({
       responseCode: 550,
@@ -155,10 +157,12 @@ describe('deliveries of mails', () => {
       level: 50,
     });
     expect(world.logs.slice(from).join('')).to.not.include(sent.Email);
+
     const { findings } = await diagnose(world.installation, { controlOnly: true });
     const [finding] = findings.filter(({ check }) => check === 'mails_refused');
     expect(finding?.problem).to.equal(`1 mail to users of acme was not accepted: ${reason}`);
     expect(finding?.severity).to.equal('warning');
+
     await tryMailsNow(world);
     await mailsSettled(world);
     expect(mail.refused).to.be.above(0);
@@ -235,11 +239,13 @@ describe('deliveries of mails', () => {
       invitation(),
       newAddress(),
     ];
+
     const person = { email: registered, password, firstName: 'Nora', lastName: 'Newman' };
     const [last] = await controlSql<{ id: string }>(
       world,
       'select max(id) as id from mail_deliveries',
     );
+
     const send = async (count: number) => {
       await requestReset(known);
       await admin.post(usersPath, invited);
@@ -251,6 +257,7 @@ describe('deliveries of mails', () => {
         registration: await mail.waitForToken(registered, count),
       };
     };
+
     const lost = await send(1);
 
     await controlSql(world, 'delete from mail_deliveries where id > ?', [last?.id]);
@@ -258,11 +265,13 @@ describe('deliveries of mails', () => {
       world,
       `alter table mail_deliveries alter id restart with ${Number(last?.id) + 1}`,
     );
+
     const statuses = async (tokens: typeof lost) => [
       await useToken(tokens.reset),
       await useToken(tokens.invitation),
       (await post('confirm', { token: tokens.registration })).status,
     ];
+
     expect(await statuses(lost)).to.deep.equal([400, 400, 400]);
     const later = await send(2);
 
@@ -346,10 +355,12 @@ describe('deliveries of mails', () => {
         }
       });
     });
+
     await new Promise<void>(resolve => forgetful.listen(0, '127.0.0.1', resolve));
     const away = await createWorld({
       SMTP_URL: `smtp://127.0.0.1:${(forgetful.address() as AddressInfo).port}`,
     });
+
     try {
       const { email } = await addSampleUser(away, away.acme);
       const headers = { 'X-Tenant': away.acme.guid };
@@ -413,18 +424,22 @@ describe('deliveries of mails', () => {
     const silent = createServer(socket => sockets.add(socket.on('error', () => {})));
     await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve));
     const { port } = silent.address() as AddressInfo;
+
     const hanging = await createWorld({
       SMTP_URL: `smtp://127.0.0.1:${port}`,
       WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted,
     });
+
     try {
       const client = await hanging.login(hanging.acme);
       expect(
         (await client.post('/api/v1/Webhooks', { Url: receiver.url('/hook') })).status,
       ).to.equal(201);
+
       const users = await Promise.all(
         Array.from({ length: 8 }, () => addSampleUser(hanging, hanging.acme)),
       );
+
       const header = { 'X-Tenant': hanging.acme.guid };
       await Promise.all(
         users.map(({ email }) =>
@@ -455,9 +470,11 @@ describe('deliveries of mails', () => {
     const sockets = new Set<Socket>();
     silent.on('connection', socket => sockets.add(socket.on('error', () => {})));
     await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve));
+
     const away = await createWorld({
       SMTP_URL: `smtp://127.0.0.1:${(silent.address() as AddressInfo).port}`,
     });
+
     try {
       const user = await addSampleUser(away, away.acme);
       await away.anonymous.post(

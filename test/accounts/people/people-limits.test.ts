@@ -111,24 +111,29 @@ describe('what people add to the control database', () => {
       );
     const left = async () =>
       (await controlSql(world, `select from audit_log where record_key = '4711'`)).length;
+
     const globex = await world.login(world.globex);
     await addOld('11 years', -2_000);
     await addOld('9 years', -1_000);
     expect(await left()).to.equal(12);
+
     await addRole(globex, []);
     expect(await left(), 'ten years by default').to.equal(6);
 
     const refused = await run('acme', '--people', '8y');
     expect(refused.code).to.equal(2);
     expect(refused.stderr).to.include('--default');
+
     const set = await run('--default', '--people', '8y');
     expect(JSON.parse(set.stdout)).to.include({
       activity: 'forever',
       audit: 'forever',
       people: '8y',
     });
+
     await addRole(globex, []);
     expect(await left(), 'eight years').to.equal(0);
+
     for (const text of ['delete from audit_log', `update audit_log set user_id = 1`]) {
       await controlSql(world, text).then(
         () => expect.fail(`${text} succeeded`),

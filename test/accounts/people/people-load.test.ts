@@ -11,12 +11,14 @@ describe('load of the control database', () => {
 
   it('slow lists of one tenant leave the connections of the control database to the logins of others', async () => {
     const requests = 2 * world.config.controlConnections;
+
     await withConnection(world.config.databaseUrl ?? '', async client => {
       await client.query('begin; lock table audit_log in access exclusive mode');
       const lists = Array.from({ length: requests }, () =>
         admin.get('/api/v1/AuditLog?resource=User&sort=Id'),
       );
       await eventually(async () => (await readLockWaiters(client)).length > 0);
+
       await world.login(world.globex);
       expect(await readLockWaiters(client)).to.have.length(1);
       await client.query('rollback');

@@ -217,6 +217,7 @@ describe('users of a tenant', () => {
       `update mail_deliveries set expires_at = now() - interval '1 s' where user_id = ?`,
       [body.Id],
     );
+
     expectProblem(await accept(token), 400, 'validation_failed');
     expectProblem(await login(Email), 401, 'invalid_credentials');
   });

@@ -95,9 +95,11 @@ describe('links in mails to a user who is disabled or enabled', () => {
     for (const byOperator of [false, true]) {
       for (const [kind, { email, use }] of Object.entries(await sendLinks())) {
         if (byOperator && kind !== 'invitation') continue;
+
         const id = await idOf(email);
         await controlSql(world, 'update users set disabled_at = now() where id = ?', [id]);
         expect((await use()).status, `${kind}, disabled`).to.equal(400);
+
         await (byOperator ? byCommand(email, 'enable') : change(id, 'enable'));
         expect((await use()).status, `${kind}, enabled`).to.equal(400);
       }

@@ -201,6 +201,7 @@ describe('settings of mails', () => {
       'SMTP_URL is set and MAIL_FROM is not',
       'SMTP_URL is set and PUBLIC_URL is not',
     ]);
+
     const complete = { MAIL_FROM: 'a@b.example', PUBLIC_URL: 'https://erp.example.com' };
     expect(warnings({ SMTP_URL, ...complete })).to.deep.equal([]);
     expect(warnings({ SMTP_URL: `${SMTP_URL}?ignoreTLS=true`, ...complete })).to.deep.equal([

@@ -39,10 +39,12 @@ describe('HTTP server of the API', () => {
     socket.write(rawRequest('GET /large'));
     // the response has begun; the client reads no more
     await new Promise(resolve => socket.once('readable', resolve));
+
     const drained = api.drain(maxDrainMs);
     let received = 0;
     socket.on('data', (chunk: Buffer) => (received += chunk.length)).resume();
     await new Promise(resolve => socket.once('close', resolve));
+
     expect(received).to.be.above(large.length);
     expect(await drained).to.equal(true);
   });

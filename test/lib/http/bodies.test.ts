@@ -185,6 +185,7 @@ describe('request bodies', () => {
     it('a body above 64 KiB is rejected with 413, and one of 64 KiB is accepted', async () => {
       const taken = await admin.post(path, padded({ Title: 'Of 64 KiB' }, 64 * kibibyte));
       expect(taken.status).to.equal(201);
+
       await expectNoWrites(async () => {
         const response = await admin.post(path, padded({ Title: 'Larger' }, 64 * kibibyte + 1));
         expectProblem(response, 413, 'payload_too_large');

@@ -65,6 +65,7 @@ describe('compressed responses', () => {
 
   it('a list in zstd, br or gzip has the bytes of the plain list, and is at most a sixth of it', async () => {
     const plain = await get(units);
+
     for (const coding of ['zstd', 'br', 'gzip'] as const) {
       for (const _ of ['compressed now', 'from memory']) {
         const coded = await get(units, accepting(coding));
@@ -156,6 +157,7 @@ describe('compressed responses', () => {
       const response = await get(units, accepting('br'));
       return response.headers['content-encoding'] === 'br' && response;
     });
+
     const head = await get(units, accepting('br'), { method: 'HEAD' });
     for (const name of ['content-encoding', 'content-length', 'etag', 'vary']) {
       expect(head.headers[name], name).to.equal(read.headers[name]);
@@ -212,8 +214,10 @@ describe('compressed responses', () => {
       ).text();
       return Number(/^response_cache_bytes (\d+)/m.exec(text)?.[1]);
     };
+
     await get(currencies);
     const plain = await gauge();
+
     const { bytes } = await get(currencies, accepting('gzip'));
     expect(bytes.length).to.be.above(0);
     expect(await gauge()).to.equal(plain + bytes.length);

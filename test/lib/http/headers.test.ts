@@ -131,10 +131,12 @@ describe('HTTP protocol', () => {
         'Content-Type: application/json',
         'Transfer-Encoding: chunked',
       ]);
+
       const { statuses, closed } = await sendRaw(world.url, [
         `${head}zz\r\n`,
         rawRequest(`GET ${collection}`, [authorization]),
       ]);
+
       expect(statuses).to.deep.equal([400]);
       expect(closed).to.equal(true);
     });
@@ -168,6 +170,7 @@ describe('HTTP protocol', () => {
           'Expect: 100-continue',
         ]),
       );
+
       expect(statuses).to.deep.equal([413]);
       expect(closed).to.equal(true);
     });
@@ -351,6 +354,7 @@ describe('HTTP protocol', () => {
         expect(response.status).to.equal(201);
         expect((await admin.get(`${collection}/1`, { [name]: 'DELETE' })).status).to.equal(200);
       }
+
       expect((await admin.get(`${collection}/1?_method=DELETE`)).status).to.equal(200);
     });
 
@@ -440,6 +444,7 @@ describe('HTTP protocol', () => {
     it('a backslash in a path never counts as a slash, and a target with a fragment reaches no route', async () => {
       const get = (target: string) =>
         sendRaw(world.url, rawRequest(`GET ${target}`, [authorization, 'Connection: close']));
+
       for (const target of [
         '/api\\v1\\EntityStatus#',
         `${collection}#`,
@@ -448,6 +453,7 @@ describe('HTTP protocol', () => {
       ]) {
         expect((await get(target)).statuses, target).to.deep.equal([400]);
       }
+
       expect((await get('/api\\v1\\EntityStatus')).statuses).to.deep.equal([404]);
       expect((await get(`${collection}?q=a\\b`)).statuses).to.deep.equal([200]);
     });
@@ -463,6 +469,7 @@ describe('HTTP protocol', () => {
       ]) {
         expectProblem(await admin.get(path), 404, 'not_found');
       }
+
       expect((await world.anonymous.get(`${collection}/%ff`)).status).to.equal(403);
     });
 

@@ -249,6 +249,7 @@ describe('log of requests', () => {
     it('a failure in the control database is logged with its cause', async () => {
       const em = world.control.em.fork();
       await em.execute('alter table sessions rename to misplaced');
+
       try {
         const response = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
           'X-Tenant': world.acme.guid,

@@ -117,10 +117,12 @@ describe('pipelines', () => {
     const client = connect(Number(new URL(url).port), '127.0.0.1');
     client.write(rawRequest('GET /held') + rawRequest('GET /waiting').repeat(20));
     const response = await eventually(() => held[0]);
+
     client.resetAndDestroy();
     await once(client, 'close');
     response.end('held');
     await once(response, 'close');
+
     expect(
       (await sendRaw(url, rawRequest('GET /other'), { until: /other/ })).statuses,
     ).to.deep.equal([200]);

@@ -64,6 +64,7 @@ describe('sliding windows', () => {
       const windows = new SlidingWindows(10);
       const allowed: number[] = [];
       const since = (time: number): number => allowed.length - lowerBound(allowed, time);
+
       for (const now of callTimes(random, rate, 5_000)) {
         const { remaining, resetMs } = windows.hit('key', rate, now);
         if (remaining > 0) allowed.push(now);

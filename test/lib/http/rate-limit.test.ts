@@ -213,6 +213,7 @@ describe('rate limits', function () {
         'a*@x.test',
         'a\\n*1@x.test',
       ];
+
       for (const email of emails) {
         const first = await logIn('198.51.100.12', { email, password: 'x' });
         expect(limitOf(first).remaining, email).to.equal(4);
@@ -314,10 +315,12 @@ describe('rate limits', function () {
   it('an address may get five tokens for old clients in a minute, and the sixth is rejected at once', async () => {
     const headers = from('198.51.100.21');
     for (let i = 0; i < 20; i++) expect((await limited.get(anyPath, headers)).status).to.equal(403);
+
     const getToken = () => limited.get('/api/Data/GenerateToken', headers);
     const responses = [];
     for (let i = 0; i < 5; i++) responses.push(await getToken());
     expect(statusCounts(responses)).to.deep.equal({ 401: 5 });
+
     // a delayed rejection would never arrive: this test ends no delay
     const rejected = await getToken();
     expect(rejected.status).to.equal(429);

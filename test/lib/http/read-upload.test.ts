@@ -96,12 +96,14 @@ describe('uploads', () => {
     let write = (_: string): void => {};
     const head = ['Content-Type: text/csv', 'Content-Length: 6000'];
     const exchange = sendRaw(url, rawRequest('POST /', head), { exposeWrite: w => (write = w) });
+
     for (let piece = 0; piece < 6; piece++) {
       await delay(100);
       write('x'.repeat(1_000));
     }
     await delay(50);
     write('GET / HTTP/1.1\r\nHost: backoffice.test\r\nA: ');
+
     const { statuses, closed } = await exchange;
     expect(statuses).to.deep.equal([200, 408]);
     expect(closed).to.equal(true);

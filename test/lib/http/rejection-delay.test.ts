@@ -63,11 +63,13 @@ describe('delayed rejections of a server', function () {
     const requests = Array.from({ length: 600 }, async () => {
       responses.push(await limited.post(login, { email }));
     });
+
     await eventually(() => responses.length + held.size === 600, patienceMs);
     expect({ sent: responses.length, waiting: held.size }).to.deep.equal({
       sent: 100,
       waiting: 500,
     });
+
     held.release();
     await Promise.all(requests);
     expect(responses.map(({ status }) => status)).to.deep.equal(Array(600).fill(429));
@@ -79,9 +81,11 @@ describe('delayed rejections of a server', function () {
     await client.post(login, { email });
     const before = client.post(login, { email });
     await eventually(() => held.size === 1, patienceMs);
+
     const stopped = service.stop(1_000);
     const during = client.post(login, { email });
     await eventually(() => held.size === 2, 900);
+
     for (const { status } of await Promise.all([before, during])) expect(status).to.equal(429);
     expect(held.size).to.equal(0);
     expect(await stopped).to.equal(true);
@@ -124,8 +128,10 @@ describe('rejection delay', () => {
     const [connected, disconnected] = [request(), request()];
     disconnected.res.destroyed = true;
     const states = [wait(delay, connected), wait(delay, disconnected)];
+
     await setImmediate();
     expect(states.map(({ ended }) => ended)).to.deep.equal([false, true]);
+
     connected.res.emit('close');
     await setImmediate();
     expect(states.map(({ ended }) => ended)).to.deep.equal([true, true]);
@@ -140,6 +146,7 @@ describe('rejection delay', () => {
     const before = wait(delay);
     await setImmediate();
     expect(before.ended).to.equal(false);
+
     draining.abort();
     const after = wait(delay);
     await setImmediate();
@@ -152,9 +159,11 @@ describe('rejection delay', () => {
     const [first, ...others] = Array.from({ length: 500 }, request);
     const states = [first, ...others].map(ctx => wait(delay, ctx));
     const refused = wait(delay);
+
     await setImmediate();
     expect(states.filter(({ ended }) => ended)).to.have.length(0);
     expect(refused.ended).to.equal(true);
+
     first?.res.emit('close');
     const admitted = wait(delay);
     await setImmediate();

@@ -142,6 +142,7 @@ describe('response filter', () => {
         headers,
         body: received,
       });
+
     receive(body);
     expect(() => receive({ ...body, secret: 's' })).to.throw('additional properties');
   });

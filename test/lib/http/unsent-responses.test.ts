@@ -66,13 +66,16 @@ describe('unsent responses', () => {
   it('above the limit of unsent bytes, connections of the tenant with the most are reset, and no other', async () => {
     const other = neverReads('/other', 1);
     await eventually(() => served === 1);
+
     const many = Array.from({ length: 6 }, () => neverReads('/many', 3));
     await eventually(() => served === 19);
     expect(unsent.bytes).to.be.within(bodyBytes, 100 * mebibyte);
     expect(unsent.cut).to.be.above(3);
+
     for (const { socket } of many) socket.resume();
     await eventually(() => many.filter(({ reset }) => reset()).length === unsent.cut);
     expect(other.reset()).to.equal(false);
+
     let received = 0;
     other.socket.on('data', (chunk: Buffer) => (received += chunk.length)).resume();
     await eventually(() => received > bodyBytes);

@@ -15,6 +15,7 @@ describe('log for people on a terminal', () => {
       reason: 'SIGINT',
       msg: 'stopping after the running requests',
     };
+
     expect(line(fields)).to.equal(
       '09:30:07 stopping after the running requests event=stopping reason=SIGINT\n',
     );
@@ -33,6 +34,7 @@ describe('log for people on a terminal', () => {
       user: null,
       ip: '10.0.0.1',
     };
+
     expect(line(fields)).to.equal('09:30:07 GET /api/v1/Currency 200 1.5 ms ip=10.0.0.1\n');
     expect(line({ ...fields, route: undefined, status: 404 })).to.include(
       'GET (no route) 404 1.5 ms',

@@ -170,6 +170,7 @@ describe('counters of a server that crashes, prepares transactions, or lets role
 
   it('no fingerprints are read while a role, or a database, may change rows without counting', async () => {
     await server.sql('create role quiet');
+
     for (const owner of ['role quiet', 'database counted']) {
       await server.sql(`alter ${owner} set track_counts = off`);
       const counters = await withConnection(server.url, readDatabaseCounters);
@@ -179,6 +180,7 @@ describe('counters of a server that crashes, prepares transactions, or lets role
       );
       expect(counters.size, owner).to.equal(0);
       expect(tables.size, owner).to.equal(0);
+
       await server.sql(`alter ${owner} reset track_counts`);
       expect((await poll()).name).to.equal('counted');
     }

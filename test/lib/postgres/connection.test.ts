@@ -155,6 +155,7 @@ describe('connections to PostgreSQL', () => {
         'operator',
       );
       const client = new SessionClient({ ...config, connectionTimeoutMillis: 50 });
+
       const error = await client.connect().then(
         () => undefined,
         (reason: unknown) => reason,

@@ -237,6 +237,7 @@ describe('what a server, a role or a database sets', () => {
         createOtherServer(),
       ]);
       let service: RunningScript | undefined;
+
       try {
         service = await live(servers, scope);
       } finally {

@@ -76,6 +76,7 @@ describe('deadline of a request', () => {
     proxy.silence(world.acme.database);
     await failAtDeadline(() => Array.from({ length: 8 }, () => admin.get(statuses, readThrough)));
     await failAtDeadline(() => Array.from({ length: 8 }, () => admin.get('/api/v1/Countries')));
+
     // The requests of other tenants are served, and no connection or waiter is left.
     expect((await (await world.login(world.globex)).at(url).get(statuses)).status).to.equal(200);
     await eventually(

@@ -175,6 +175,7 @@ describe('tracing', () => {
     await clientOf('acme').get('/api/v1/Currency');
     const cached = await trace(headers => clientOf('acme').get('/api/v1/Currency', headers));
     expect(cached.map(({ name }) => name)).not.to.include.oneOf(['query', 'connection']);
+
     const traceId = randomBytes(16).toString('hex');
     await clientOf('acme').get('/api/v1/Entities', {
       traceparent: `00-${traceId}-${'1'.repeat(16)}-00`,

@@ -82,6 +82,7 @@ describe('activities', () => {
       expect(read.headers.get('etag')).to.match(/^"[\w-]{27}"$/);
       expect(created.headers.get('etag')).to.equal(read.headers.get('etag'));
       expect(read.headers.get('cache-control')).to.equal('private, no-cache');
+
       const again = await admin.get(`${path}/${created.body.Id}`, {
         'If-None-Match': String(read.headers.get('etag')),
       });
@@ -237,6 +238,7 @@ describe('activities', () => {
         `insert into activities (activity_code, user_id, recorded_by, recorded_from)
          select n, 4343, 1, 'test' from generate_series(1, 1005) n`,
       );
+
       const newest = await idsOf('?userId=4343&limit=1000');
       expect(newest).to.have.lengthOf(1_000);
       expect(await idsOf('?userId=4343')).to.deep.equal(newest.slice(0, 20));

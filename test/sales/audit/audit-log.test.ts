@@ -91,9 +91,11 @@ describe('audit log', () => {
       CountryCode: 'DD',
       CountryName: 'Gone',
     });
+
     await admin.delete('/api/v1/Countries/code/dd');
     const [deletion] = await read('?resource=Country&key=DD&limit=1');
     const { body: marked } = await admin.get('/api/v1/Countries/code/DD?includeDeleted=true');
+
     expect(deletion?.Action).to.equal('delete');
     expect(deletion?.Before).to.deep.equal(country);
     expect(deletion?.After).to.deep.equal(marked);
@@ -117,6 +119,7 @@ describe('audit log', () => {
         world.acme,
         `insert into system_options (system_option_type_id, value) select 1, n from generate_series(1, 1005) n`,
       );
+
       const ids = (await read('?limit=1000')).map(({ Id }) => Id);
       expect(ids).to.have.lengthOf(1_000);
       expect(ids).to.deep.equal(ids.toSorted((a, b) => b - a));

@@ -89,6 +89,7 @@ describe('the feed of changes', () => {
 
   it('include=record adds exactly the fields of the view of the resource, and null for a record that is gone', async () => {
     const first = await now(admin, '&include=record');
+
     const { body: unit } = await admin.post('/api/v1/UnitsOfMeasure', {
       Code: 'ml',
       Name: 'Millilitre',
@@ -98,6 +99,7 @@ describe('the feed of changes', () => {
       Comment: 'called',
     });
     await admin.delete(`/api/v1/UnitsOfMeasure/${unit.Id}`);
+
     const { changes } = await readMany(admin, first, 3);
     expect(changes.map(({ Record }) => Record)).to.deep.equal([unit, activity, null]);
   });
@@ -223,6 +225,7 @@ describe('the feed of changes', () => {
       ['limit', '0'],
     ]) {
       const { status, body } = await admin.get(`${path}?${name}=${value}`);
+
       expect(status, `${name}=${value}`).to.equal(400);
       expect(Object.keys(body.errors), `${name}=${value}`).to.deep.equal([name]);
     }

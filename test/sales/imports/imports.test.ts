@@ -283,11 +283,13 @@ describe('imports of CSV files', () => {
   it('an import keeps its first 1,000 errors, however many a row has', async () => {
     const row = `Q,${'x'.repeat(300)},x,y,"${'0,'.repeat(200)}"\n`;
     const header = 'PromoCode,Name,DiscountType,DiscountValue,EntityIds\n';
+
     const { Applied, Refused, Errors } = await importFile(
       admin,
       'resource=Promotion&ids=own',
       header + row.repeat(300),
     );
+
     expect(Applied, JSON.stringify(Errors.slice(0, 3))).to.equal(false);
     expect(Refused, JSON.stringify(Errors.slice(0, 3))).to.equal(300);
     expect(Errors.length, JSON.stringify(Errors.slice(0, 3))).to.equal(1_000);
@@ -316,9 +318,11 @@ describe('imports of CSV files', () => {
 
   it('an import is visible through another process within a second, although that one has cached the list', async () => {
     const { service, url } = await world.startAnotherServer();
+
     try {
       const other = admin.at(url);
       const { length } = (await other.get('/api/v1/Currency')).body;
+
       await importFile(admin, 'resource=Currency', 'Code,Name\nUSD,US Dollar\n');
       await eventually(
         async () => (await other.get('/api/v1/Currency')).body.length === length + 1,

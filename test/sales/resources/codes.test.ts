@@ -149,11 +149,13 @@ describe('codes', () => {
     const plan = await withConnection(world.acme.adminUrl, async client => {
       await client.query('set enable_seqscan = off');
       await client.query('set plan_cache_mode = force_generic_plan');
+
       await client.query(
         'prepare find (text) as select 1 from tax_codes where code_key(code) = code_key($1)',
       );
       return (await client.query<{ 'QUERY PLAN': string }>(`explain execute find('x')`)).rows;
     });
+
     const text = plan.map(row => row['QUERY PLAN']).join('\n');
     expect(text).to.match(/Index.* Scan using tax_codes_code_unique/);
     expect(text, 'PostgreSQL puts the body in the place of the call').not.to.include('code_key');

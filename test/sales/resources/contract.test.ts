@@ -157,6 +157,7 @@ describe('contract of the resources', () => {
       it(`a POST of ${name} creates a record with 201, and its Location returns the record`, async () => {
         const body = example.first(refs);
         const created = await admin.post(path, body);
+
         expect(created.status).to.equal(201);
         expect(created.body).to.deep.include(body);
         expect(created.headers.get('cache-control')).to.equal('no-store');
@@ -180,6 +181,7 @@ describe('contract of the resources', () => {
         const record = await create();
         const body = bodyFor(record, example.second(refs));
         const response = await replace(record, body);
+
         expect(response.status).to.equal(200);
         expect(response.headers.get('cache-control')).to.equal('no-store');
         expect(Object.keys(response.body)).to.deep.equal(responseFields(example));
@@ -295,10 +297,12 @@ describe('contract of the resources', () => {
           const record = await create();
           const audited = await newestAudit(admin);
           const body = bodyFor(record, example.second(refs));
+
           for (const field of required) {
             const { [field]: _, ...incomplete } = body;
             expectRefused(await replace(record, incomplete), 400, 'validation_failed', [field]);
           }
+
           expectRefused(await replace(record, {}), 400, 'validation_failed', required);
           expect(await read(record)).to.deep.equal(record);
           expect(await newestAudit(admin)).to.equal(audited);
@@ -309,6 +313,7 @@ describe('contract of the resources', () => {
         const before = await list();
         const audited = await newestAudit(admin);
         const body = example.first(refs);
+
         for (const field of required) {
           const { [field]: _, ...incomplete } = body;
           expectRefused(await admin.post(path, incomplete), 400, 'validation_failed', [field]);
@@ -316,6 +321,7 @@ describe('contract of the resources', () => {
         expectRefused(await admin.post(path, {}), 400, 'validation_failed', required);
         expectRefused(await admin.post(path), 400, 'validation_failed', required);
         expectRefused(await admin.post(path, ''), 400, 'validation_failed', required);
+
         expect(await list()).to.deep.equal(before);
         expect(await newestAudit(admin)).to.equal(audited);
       });
@@ -345,6 +351,7 @@ describe('contract of the resources', () => {
       it(`${name} refuses two spellings of a field with different values, and names the field`, async () => {
         const before = await list();
         const body = example.first(refs);
+
         for (const field of Object.keys(fields)) {
           const camel = field[0]?.toLowerCase() + field.slice(1);
           for (const other of [null, 'another', 17, [], {}]) {
@@ -353,6 +360,7 @@ describe('contract of the resources', () => {
             expectRefused(await admin.post(path, both), 400, 'validation_failed', [field]);
           }
         }
+
         expect(await list()).to.deep.equal(before);
       });
 
@@ -608,7 +616,9 @@ describe('contract of the resources', () => {
             expectTaken(await replace(record, body), unique);
             expect(await read(record)).to.deep.equal(record);
             expect(await auditOf(admin, name, record.Id)).to.have.lengthOf(1);
+
             if (!hasCases) return;
+
             const spelled = otherCase(record[unique]);
             const response = await replace(record, { ...example.first(refs), [unique]: spelled });
             expect(response.status).to.equal(200);
@@ -649,9 +659,11 @@ describe('contract of the resources', () => {
               replace(a, { ...example.first(refs), [unique]: b[unique] }),
               replace(b, { ...example.first(refs), [unique]: a[unique] }),
             ]);
+
             for (const response of await Promise.all(swaps)) {
               if (response.status !== 200) expectRefused(response, 400, 'duplicate');
             }
+
             const codes = [(await read(a))[unique], (await read(b))[unique]];
             expect(codes).to.have.members([a[unique], b[unique]]);
           });

@@ -10,6 +10,7 @@ describe('countries', () => {
 
   it('a PUT finds a country by the code in the body in any letter case, and keeps the stored spelling', async () => {
     await admin.post(path, { CountryCode: 'No', CountryName: 'Norwegen' });
+
     for (const CountryCode of ['No', 'NO', ' no ']) {
       const CountryName = `Norway ${CountryCode}`.trim();
       const { status, body } = await admin.put(path, { CountryCode, CountryName });
@@ -17,6 +18,7 @@ describe('countries', () => {
       expect(body.CountryCode).to.equal('No');
       expect(body.CountryName).to.equal(CountryName);
     }
+
     const actions = (await auditOf(admin, 'Country', 'No')).map(({ Action }) => Action);
     expect(actions).to.deep.equal(['create', 'update', 'update', 'update']);
   });

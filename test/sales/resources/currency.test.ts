@@ -62,6 +62,7 @@ describe('currencies', () => {
     const { body: deleted } = await admin.post(path, { Code: 'DEM', Name: 'Mark' });
     const { body: other } = await admin.post(path, { Code: 'FRF', Name: 'Franc' });
     await admin.delete(`${path}/${deleted.Id}`);
+
     expectRefused(await admin.post(path, { Code: 'DEM', Name: 'Mark' }), 400, 'duplicate');
     expectRefused(
       await admin.put(`${path}/${other.Id}`, { Code: 'DEM', Name: 'Mark' }),

@@ -11,6 +11,7 @@ describe('entity statuses', () => {
   it('a new tenant has the entity statuses Prospect, Active and Inactive, ordered by weighting', async () => {
     for (const client of [admin, await world.login(world.globex)]) {
       const { status, body } = await client.get(path);
+
       expect(status).to.equal(200);
       expect(
         body.map(({ Id, Title, Weighting }: Record<string, unknown>) => [Id, Title, Weighting]),
@@ -163,12 +164,14 @@ describe('entity statuses', () => {
   it('entity statuses are listed by ascending weighting, negative ones first, and equal ones by id', async () => {
     const create = async (Weighting: number): Promise<number> =>
       (await admin.post(path, { Title: `Weighing ${Weighting}`, Weighting })).body.Id;
+
     const [b, c, a, d] = [
       await create(-20),
       await create(-10),
       await create(-(2 ** 31)),
       await create(-10),
     ];
+
     await admin.put(`${path}/${c}`, { Title: 'Moved to the end of the table' });
     const { body } = await admin.get(path);
     expect(body.slice(0, 4).map(({ Id }: { Id: number }) => Id)).to.deep.equal([a, b, c, d]);

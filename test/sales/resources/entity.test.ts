@@ -57,6 +57,7 @@ describe('entities', () => {
       ) {
         seen.push(...part);
       }
+
       expect(seen).to.deep.equal(ids);
       expect(await page(`?after=${Number.MAX_SAFE_INTEGER}`)).to.deep.equal([]);
     });
@@ -157,9 +158,11 @@ describe('entities', () => {
       `insert into entities (id, name, entity_type) values ($1, 'Last', 'customer')`,
       [largest],
     );
+
     const { status, body } = await admin.get(`${path}/${largest}`);
     expect(status).to.equal(200);
     expect(body.Id).to.equal(largest);
+
     expect((await admin.delete(`${path}/${largest}`)).status).to.equal(204);
   });
 
@@ -237,6 +240,7 @@ describe('entities', () => {
       const changed = await self.put(`${path}/${own.Id}`, { ...shop, Name: 'Renamed' });
       expect(changed.status).to.equal(200);
       expect(changed.body.Name).to.equal('Renamed');
+
       expectRefused(
         await self.put(`${path}/${other.Id}`, { ...shop, Name: 'Taken' }),
         404,

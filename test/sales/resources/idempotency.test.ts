@@ -27,8 +27,10 @@ describe('Idempotency-Key', () => {
   it('a POST that is repeated with its key makes one record, one audit entry, and returns the same response', async () => {
     const audited = await newestAudit(admin);
     const key = keyed();
+
     const first = await admin.post(statuses, { Title: 'Once' }, key);
     const again = await admin.post(statuses, { Title: 'Once' }, key);
+
     expect(first.status).to.equal(201);
     expect(outcome(again)).to.deep.equal(outcome(first));
     expect(replayed(first)).to.equal(null);
@@ -104,6 +106,7 @@ describe('Idempotency-Key', () => {
     const key = keyed();
     await admin.post(statuses, { Title: 'First' }, key);
     const audited = await newestAudit(admin);
+
     expectRefused(
       await admin.post(statuses, { Title: 'Second' }, key),
       422,
@@ -111,6 +114,7 @@ describe('Idempotency-Key', () => {
     );
     const order = await admin.post('/api/v1/OrderStatuses', { Title: 'First', Name: 'First' }, key);
     expectRefused(order, 422, 'idempotency_key_reused');
+
     expect(await newestAudit(admin)).to.equal(audited);
     expect((await admin.post(statuses, { Title: 'First' }, key)).status).to.equal(201);
   });
@@ -120,9 +124,11 @@ describe('Idempotency-Key', () => {
     const colleague = await world.loginAs(world.acme, {
       permissions: ['full.read', 'full.manage'],
     });
+
     const responses = [admin, colleague, globex].map(client =>
       client.post(statuses, { Title: 'Shared key' }, key),
     );
+
     for (const response of await Promise.all(responses)) {
       expect(response.status).to.equal(201);
       expect(replayed(response)).to.equal(null);

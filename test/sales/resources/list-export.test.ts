@@ -147,6 +147,7 @@ describe('exports of lists as CSV', () => {
   it('filters, sort, q and limit apply to an export, and without limit it has every record', async () => {
     const names = async (query: string) =>
       (await rowsOf(`/api/v1/Entities?${query}`)).slice(1).map(([, name]) => name);
+
     expect(await names('sort=-Name')).to.deep.equal(['Two', 'One']);
     expect(await names('filter[EntityType]=supplier')).to.deep.equal(['Two']);
     expect(await names('q=ON')).to.deep.equal(['One']);
@@ -154,6 +155,7 @@ describe('exports of lists as CSV', () => {
     expect(await rowsOf('/api/v1/TaxCodes')).to.deep.equal([
       ['Id', 'Code', 'Name', 'Rate', 'IsActive', 'CreatedAt'],
     ]);
+
     const refused = await admin.get('/api/v1/Entities?filter[Nothing]=1&bom=yes&limit=0', csv);
     expect(refused.status).to.equal(400);
     expect(Object.keys(refused.body.errors)).to.have.members(['filter[Nothing]', 'bom', 'limit']);

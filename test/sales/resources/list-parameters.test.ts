@@ -311,12 +311,15 @@ describe('list parameters', () => {
   it('limit, and in Entities a number as after, have their meaning of the plain list, and return no Link', async () => {
     const plain = await admin.get('/api/v1/Entities?limit=1&after=1');
     expect(plain.body.map(({ Id }: { Id: number }) => Id)).to.deep.equal([2]);
+
     for (const path of ['/api/v1/Entities?limit=1', '/api/v1/AuditLog?limit=1&resource=Currency']) {
       expect((await admin.get(path)).headers.has('link'), path).to.equal(false);
     }
+
     const sorted = await admin.get('/api/v1/Entities?limit=2&sort=-Id');
     const cursor = new URL(next(sorted), world.url).searchParams.get('after');
     expect((await admin.get(`/api/v1/Entities?sort=-Id&after=${cursor}`)).body).to.have.length(1);
+
     const changes = await admin.get('/api/v1/AuditLog?limit=2&resource=Currency&sort=-CreatedAt');
     expect(changes.body.map(({ After }: { After: Currency }) => After.Code)).to.have.length(2);
     expect(next(changes)).to.include('resource=Currency');
@@ -365,7 +368,8 @@ describe('list parameters', () => {
     const { headers } = await admin.get(path);
     const tag = headers.get('etag') ?? '';
     expect((await admin.get(path, { 'If-None-Match': tag })).status).to.equal(304);
-    // outside of the service
+
+    // Changes the currency outside of the service.
     await sql(world.acme, `update currencies set name = 'Krona' where code = 'SEK'`);
     const changed = await admin.get(path, { 'If-None-Match': tag });
     expect(changed.body[0].Name).to.equal('Krona');
@@ -375,11 +379,13 @@ describe('list parameters', () => {
 
   it('strict handling accepts the parameters of a list and refuses others', async () => {
     const strict = { Prefer: 'handling=strict' };
+
     const known = await admin.get(
       `${currencies}?filter[Code]=EUR&sort=Code&limit=1&q=e&includeDeleted=true`,
       strict,
     );
     expect(known.status).to.equal(200);
+
     const unknown = await admin.get(`${currencies}?filters[Code]=EUR`, strict);
     expect(Object.keys(unknown.body.errors)).to.deep.equal(['filters[Code]']);
     const single = await admin.get(`${currencies}/1?sort=Code`, strict);

@@ -163,6 +163,7 @@ describe('Prefer: count=exact and include', () => {
         expect((await admin.get(`/api/v1/${name}/${Id}`)).headers.get('etag'), name).to.equal(ETag);
       }
     }
+
     const { body } = await admin.get('/api/v1/Currency?include=etag&filter[Code]=SEK');
     const patch = (tag: string) =>
       admin.patch(`/api/v1/Currency/${body[0].Id}`, { Symbol: 'kr' }, { 'If-Match': tag });

@@ -135,6 +135,7 @@ describe('PATCH', () => {
         const [field = ''] = changeable;
         const patch = { [field]: example.second(refs)[field] };
         const first = { 'If-Match': tagOf(created) };
+
         expect((await admin.patch(pathOf(created.body), patch, first)).status).to.equal(200);
         expectRefused(
           await admin.patch(pathOf(created.body), {}, first),

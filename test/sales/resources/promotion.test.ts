@@ -252,11 +252,13 @@ describe('promotions', () => {
       const reader = await world.loginAs(world.acme, {
         permissions: permissions.filter(permission => permission !== 'pricing.write'),
       });
+
       expect((await reader.get(usePath(Id, customer))).status).to.equal(200);
       expectRefused(await reader.post(usePath(Id, customer)), 403, 'forbidden');
       for (const method of ['PUT', 'DELETE']) {
         expectRefused(await admin.send(method, usePath(Id, customer)), 405, 'method_not_allowed');
       }
+
       const writer = await world.loginAs(world.acme, { permissions: ['pricing.write'] });
       expect((await writer.post(usePath(Id, customer))).status).to.equal(201);
     });

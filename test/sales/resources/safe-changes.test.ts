@@ -70,11 +70,13 @@ describe('If-Match', () => {
 
     it(`${name}: a missing record gets the same response with If-Match and without`, async () => {
       const missing = byCode ? { [key]: 'missing' } : { [key]: 999_999 };
+
       for (const condition of ['*', '"stale"']) {
         const [plain, conditional] = [
           await put(missing, example.second(refs)),
           await put(missing, example.second(refs), { 'If-Match': condition }),
         ];
+
         expect(conditional.status).to.equal(plain.status);
         expect(conditional.body.code).to.equal(plain.body.code);
         expect(conditional.status).to.be.within(400, 404);
@@ -194,9 +196,11 @@ describe('If-Match', () => {
     const created = await admin.post(statuses, { Title: 'Renamed' });
     const path = `${statuses}/${created.body.Id}`;
     expect(tagOf(await admin.get(path))).to.equal(tagOf(created));
+
     await sql(world.acme, `update entity_statuses set weighting = 99 where id = $1`, [
       created.body.Id,
     ]);
+
     expectRefused(
       await admin.put(path, { Title: 'Lost' }, { 'If-Match': tagOf(created) }),
       412,
@@ -286,6 +290,7 @@ describe('strict handling', () => {
       expectRefused(await admin.get(path, strict), 400, 'validation_failed', [unknown]);
       expect((await admin.get(path)).status, path).to.equal(200);
     }
+
     expect((await admin.get('/api/v1/Entities?limit=5', strict)).status).to.equal(200);
   });
 

@@ -13,6 +13,7 @@ describe('system options', () => {
     const { body } = await admin.post(path, { SystemOptionTypeId: 1, Value: 'on' });
     expect(body.IsActive).to.equal(true);
     expect(Date.parse(body.CreatedAt)).to.be.within(started - 1_000, Date.now() + 1_000);
+
     const inactive = {
       SystemOptionTypeId: 1,
       Value: 'off',
@@ -61,6 +62,7 @@ describe('system options', () => {
     const { status, body } = await admin.post(path, { SystemOptionTypeId: 1, Value: `${Value}\n` });
     expect(status).to.equal(201);
     expect(body.Value).to.equal(Value);
+
     expectRefused(
       await admin.post(path, { SystemOptionTypeId: 1, Value: `${Value}!!` }),
       400,

@@ -84,10 +84,12 @@ describe('sizes of tables with unpaged lists', () => {
     const responses = await Promise.all(
       Array.from({ length: 20 }, () => admin.post(path, option())),
     );
+
     expect(responses.filter(({ status }) => status === 201)).to.have.length(7);
     for (const response of responses) {
       if (response.status !== 201) expectRefused(response, 400, 'limit_reached');
     }
+
     const audited = await newestAudit(admin);
     expectRefused(await admin.post(path, option()), 400, 'limit_reached');
     expect(await newestAudit(admin)).to.equal(audited);
@@ -107,12 +109,14 @@ describe('sizes of tables with unpaged lists', () => {
     await leaveRoom('system_options', {});
     const { body } = await admin.post(path, option('x'.repeat(500)));
     await leaveRoom('system_options', { bytes: 100 });
+
     expectRefused(await admin.post(path, option('y'.repeat(200))), 400, 'limit_reached');
     expectRefused(
       await admin.put(`${path}/${body.Id}`, option('y'.repeat(700))),
       400,
       'limit_reached',
     );
+
     expect((await admin.put(`${path}/${body.Id}`, option('y'.repeat(300)))).status).to.equal(200);
     expect((await admin.post(path, option('z'.repeat(200)))).status).to.equal(201);
   });
@@ -285,6 +289,7 @@ describe('sizes of tables with unpaged lists', () => {
          update table_sizes set max_rows = 10, max_bytes = size.deleted_bytes / 2 + 1
            from measure_table('countries') size where table_name = 'countries'`,
       );
+
       expect((await admin.post(countries, country('D1'))).status).to.equal(201);
       expect((await admin.delete(`${countries}/code/D1`)).status).to.equal(204);
       expectRefused(await admin.post(countries, country('D2')), 400, 'limit_reached');

@@ -22,6 +22,7 @@ describe('tax codes', () => {
       fc.asyncProperty(fc.integer({ min: 0, max: 1_000_000 }), async tenThousandths => {
         const exact = Number(`${tenThousandths}e-4`);
         const response = await setRate(exact);
+
         expect(response.status).to.equal(200);
         expect(response.body.Rate).to.equal(exact);
         expect((await admin.get(`${path}/${id}`)).body.Rate).to.equal(exact);

@@ -46,7 +46,9 @@ describe('usage of a tenant over the API', () => {
     const { service, url } = await world.startAnotherServer();
     for (let i = 0; i < 5; i++) await clients.globex.at(url).get('/api/v1/Countries');
     await service.stop(); // writes what it has counted
+
     expect((await read(clients.globex)).at(-1)?.Requests).to.be.at.least(5);
+
     const [row] = await execute<{ requests: number }>(
       'select coalesce(sum(requests), 0)::int as requests from tenant_usage where tenant_id = ?',
       [world.acme.id],

@@ -81,6 +81,7 @@ describe('the state of an endpoint', () => {
       afterAttempt(fresh, change, { ...failure, retryAfterMs }, { now: 0, random: 0 }).endpoint
         .nextAttemptAt;
     expect([wait(1_000), wait(60_000), wait(1e12)]).to.deep.equal([5_000, 60_000, 24 * hour]);
+
     const gone = { ...failure, status: 410 };
     const stopped = afterAttempt(fresh, change, gone, { now: 7, random: 0 });
     expect(stopped.disable).to.equal('gone');

@@ -162,12 +162,14 @@ describe('webhooks', () => {
     const { Url } = await createWebhook('/audited');
     const auditLog = '/api/v1/AuditLog';
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
+
     for (const [client, isShown] of [[admin, true] as const, [reader, false] as const]) {
       for (const query of ['?limit=100', '?limit=100&q=Webhook', '?limit=100&sort=-Id']) {
         const { body } = await client.get(`${auditLog}${query}`);
         expect(JSON.stringify(body).includes(Url), `${query} ${isShown}`).to.equal(isShown);
       }
     }
+
     expect((await reader.get(`${auditLog}?resource=Webhook`)).status).to.equal(403);
     expect((await admin.get(`${auditLog}?resource=Webhook`)).body[0].Resource).to.equal('Webhook');
   });

@@ -129,14 +129,17 @@ describe('supervision of workers', () => {
   it('a restart that is requested during a restart begins when that has ended', () => {
     const supervision = started(1);
     supervision.restart(0);
+
     expect(texts(supervision.restart(1))).to.deep.equal(['restart_queued']);
     expect(texts(supervision.restart(1))).to.deep.equal(['restart_queued']);
+
     supervision.onStarted(2, 2);
     expect(texts(supervision.onEnded(1, endedWell, 3))).to.deep.equal([
       'restarted',
       'restarting',
       'fork 3',
     ]);
+
     supervision.onStarted(3, 4);
     expect(texts(supervision.onEnded(2, endedWell, 5))).to.deep.equal(['restarted']);
   });
@@ -146,6 +149,7 @@ describe('supervision of workers', () => {
     supervision.restart(0);
     supervision.onFailed(3, 'the control database is newer.');
     const actions = supervision.onEnded(3, { code: 1, signal: null }, 1);
+
     expect(actions).to.deep.equal([
       {
         kind: 'report',

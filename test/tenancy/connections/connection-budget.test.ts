@@ -85,9 +85,11 @@ describe('connection budget', () => {
       const load = inParallel(Array.from({ length: 60 }), 20, async (_, i) => {
         await useConnection(pools[i % 5] as TenantPool, i % 3 === 0 ? 'transaction' : 'read');
       });
+
       await eventually(() => budget.usage.inUse > 0 && budget.usage.waiting > 0);
       await Promise.all(pools.map(pool => pool.end()));
       await budget.close();
+
       expect(budget.usage).to.deep.equal(noConnections);
       for (const error of await load) expect(error).to.include({ code: 'POOL_CLOSED' });
       expect(await connectionsOnServer(name)).to.equal(0);
@@ -217,6 +219,7 @@ describe('connection budget', () => {
       const { pools } = harness.createBudget({ max: 3 });
       const [frequent, ...rare] = pools;
       const pids = new Set<unknown>();
+
       for (let i = 0; i < 10; i++) {
         for (let n = 0; n < 4; n++) pids.add(await backendOf(frequent));
         // As many other tenants as there are connections: each time the frequent one's is the
@@ -225,6 +228,7 @@ describe('connection budget', () => {
           await useConnection(rare[(i + n) % rare.length] as TenantPool, 'read');
         }
       }
+
       expect(pids.size).to.equal(1);
     });
 
@@ -232,12 +236,14 @@ describe('connection budget', () => {
       const read = { name: 'one', text: 'select 1', values: [] };
       const statement = { name: 'change', text: `select set_config('a.b', 'c', true)`, values: [] };
       const actor = JSON.stringify({ traceId: 'test' });
+
       for (const change of [statement, { ...statement, withActor: () => statement }]) {
         const databases = harness.openDatabases(2);
         const [frequent, changed, other] = harness.tenants.map(tenant => databases.open(tenant));
         for (let n = 0; n < 5; n++) await frequent!.reads.read(read);
         await changed!.change({ actor, change });
         await other!.reads.read(read);
+
         expect(frequent!.pool.idle.length).to.equal(0);
         expect(changed!.pool.idle.length).to.equal(1);
       }
@@ -276,11 +282,13 @@ describe('connection budget', () => {
     it('a request waits no longer than the maximum wait, and the budget is usable again afterwards', async () => {
       const { budget, pools } = harness.createBudget({ max: 1, maxWaitMs: 400 });
       const client = await pools[0].connect();
+
       const errors = await Promise.all(pools.map(pool => errorOf(pool.connect())));
       for (const error of errors) expect(error).to.include({ code: 'POOL_TIMEOUT' });
       expect(budget.usage).to.deep.equal({ open: 1, inUse: 1, waiting: 0 });
       // the first request waited for its connection to open
       expect(budget.counts).to.include({ waits: 6, refused: 5 });
+
       client.release();
       const next = await connectHealthy(pools[1]);
       next.release();
@@ -290,13 +298,16 @@ describe('connection budget', () => {
       const { pools } = harness.createBudget({ max: 1 });
       const client = await pools[0].connect();
       const served: number[] = [];
+
       const waiting = [3, 1, 2].map(async i => {
         const next = await (pools[i] as TenantPool).connect();
         served.push(i);
         next.release();
       });
+
       client.release();
       await Promise.all(waiting);
+
       expect(served).to.deep.equal([3, 1, 2]);
     });
 

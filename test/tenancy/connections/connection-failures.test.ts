@@ -64,6 +64,7 @@ describe('connections that fail', () => {
 
   it('a connection that is not verified within openMs is closed, and another tenant gets a connection', async () => {
     const { budget, pools } = harness.createBudget({ max: 1, openMs: 150 });
+
     await withConnection(harness.world.acme.adminUrl, async session => {
       // The connection logs in, but the query of the tenant's identity blocks.
       await session.query('begin; lock table tenant_identity in access exclusive mode');
@@ -72,6 +73,7 @@ describe('connections that fail', () => {
       other.release();
       await session.query('rollback');
     });
+
     const client = await connectHealthy(pools[0]);
     expect(budget.usage).to.deep.equal({ open: 1, inUse: 1, waiting: 0 });
     client.release();
@@ -118,10 +120,12 @@ describe('connections that fail', () => {
     const client = await pools[0].connect();
     const slow = client.query('select pg_sleep(0.05)');
     const failing = errorOf(client.query('select no_such_column'));
+
     client.release();
     client.release();
     const next = await pools[0].connect();
     expect((await next.query('select 2 as two')).rows).to.deep.equal([{ two: 2 }]);
+
     await Promise.all([slow, failing]);
     next.release();
     expect(budget.usage).to.deep.equal({ open: 1, inUse: 0, waiting: 0 });

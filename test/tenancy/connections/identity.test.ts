@@ -81,10 +81,12 @@ describe('tenant identity', () => {
 
     it('a tenant is refused when the guid in its database was changed', async () => {
       await sql(world.acme, 'update tenant_identity set guid = $1', [world.globex.guid]);
+
       try {
         const another = await world.startAnotherServer();
         expectUnavailable(await acme.at(another.url).get(path), 'unavailable');
         expect((await globex.at(another.url).get(path)).status).to.equal(200);
+
         await sql(world.acme, 'update tenant_identity set guid = $1', [world.acme.guid]);
         expect((await acme.at(another.url).get(path)).status).to.equal(200);
       } finally {
@@ -122,6 +124,7 @@ describe('tenant identity', () => {
 
     it('a login role can read no table of the control database', async () => {
       const url = databaseUrl(record.databaseUrl, controlName());
+
       for (const table of [
         'servers',
         'tenants',
@@ -214,11 +217,13 @@ describe('tenant identity', () => {
     it('the audit entry of a change outside the service names the database login, and no user', async () => {
       await sql(world.acme, `insert into entity_statuses (title) values ('by hand')`);
       await sql(world.acme, `delete from entity_statuses where title = 'by hand'`);
+
       const entries = await sql<{ action: string; user_id: null; database_user: string }>(
         world.acme,
         `select action, user_id, database_user from audit_log
           where coalesce(before, after) ->> 'title' = 'by hand' order by id`,
       );
+
       const superuser = decodeURIComponent(new URL(postgresUrl()).username);
       expect(entries).to.deep.equal([
         { action: 'create', user_id: null, database_user: superuser },
@@ -236,6 +241,7 @@ describe('tenant identity', () => {
       it(`a tenant whose schema version is ${name} is refused, and other tenants are served`, async () => {
         const set = 'update tenants set schema_version = ?, compatible_from = ? where id = ?';
         await control(set, [version, version, world.acme.id]);
+
         try {
           await eventually(
             async () => expectUnavailable(await acme.get(path), 'migration_pending'),

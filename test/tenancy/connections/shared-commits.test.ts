@@ -136,6 +136,7 @@ describe('commits that changes share', () => {
     const sent = await sendTogether('refused', (code, index) =>
       create(index === 3 ? 'taken' : code),
     );
+
     for (const [index, { status, body }] of (await Promise.all(sent)).entries()) {
       expect([status, body.code]).to.deep.equal(
         index === 3 ? [400, 'duplicate'] : [201, undefined],
@@ -148,11 +149,14 @@ describe('commits that changes share', () => {
     await withConnection(world.acme.adminUrl, async session => {
       await session.query('begin');
       await session.query(insertUnit, [['locked'], '']);
+
       const sent = await sendTogether('waiting', (code, index) =>
         create(index === 3 ? 'locked' : code),
       );
+
       const [locked] = sent.splice(3, 1);
       for (const { status } of await Promise.all(sent)) expect(status).to.equal(201);
+
       await session.query('rollback');
       expect((await locked)?.status).to.equal(201);
     });

@@ -120,9 +120,11 @@ describe('connections that reads share', () => {
       readOn: () => Promise.reject(lost),
       readAlone: async ({ select }) => [{ value: select.values[0] }],
     });
+
     const values = [1, 2].map(value =>
       outcomeOf(reads.read({ select: statement(pidOf, [value]) })),
     );
+
     expect(await Promise.all(values)).to.deep.equal([1, 2]);
   });
 
@@ -144,9 +146,11 @@ describe('connections that reads share', () => {
         read(statement('select id from probes', [], false)),
       );
       await eventually(() => world.service.databases.budgets.usage.inUse === maxConnections);
+
       const texts = [1, 2, 3].map(number => `${pidOf}, ${number} as other`);
       const waiting = texts.flatMap(text => [1, 2].map(number => read(statement(text, [number]))));
       await eventually(() => world.service.databases.budgets.usage.waiting === texts.length);
+
       await session.query('rollback');
       await Promise.all([...locked, ...waiting]);
     });

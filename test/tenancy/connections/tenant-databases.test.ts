@@ -266,8 +266,10 @@ describe('tenant databases', () => {
       const queries = Promise.allSettled(
         all.map(tenant => databaseOf(databases.open(tenant).entityManager())),
       );
+
       await eventually(() => databases.budgets.usage.open > 0);
       await Promise.all([databases.close(), databases.close()]);
+
       for (const result of await queries) {
         if (result.status === 'rejected') {
           expect(result.reason.message).to.include('has been closed');

@@ -31,14 +31,17 @@ describe('response cache during writes', () => {
   it('a writer that is killed before its change leaves the record unchanged in all processes', async () => {
     await cache.expectEverywhere(await cache.renamed('untouched'));
     await cache.fillCaches(acme);
+
     await withConnection(world.acme.adminUrl, async session => {
       await session.query(`begin; select from currencies where code = 'EUR' for update`);
       const response = cache.rename(acme[0], 'never');
       const writing = await eventually(async () => (await readLockWaiters(session))[0]);
+
       await session.query('select pg_terminate_backend($1)', [writing]);
       expect((await response).status).to.equal(503);
       await session.query('rollback');
     });
+
     await cache.expectEverywhere('untouched');
   });
 
@@ -108,12 +111,14 @@ describe('response cache during writes', () => {
 
     it('a record that is read during a commit is not served once the change has been announced', async () => {
       await cache.expectEverywhere(await cache.renamed('before it'));
+
       const { status } = await renameHeldInCommit('after it', async () => {
         for (let i = 0; i < 5; i++) {
           for (const client of acme) expect(await nameAt(client)).to.equal('before it');
         }
         expect(await nameAt(acme[1], noCache)).to.equal('before it');
       });
+
       expect(status).to.equal(200);
       expect(await nameAt(acme[0])).to.equal('after it');
       await cache.expectEverywhere('after it');
@@ -122,11 +127,13 @@ describe('response cache during writes', () => {
 
     it('a writer that is killed in its commit leaves the old record in all processes', async () => {
       await cache.expectEverywhere(await cache.renamed('alive'));
+
       const { status } = await renameHeldInCommit('never', async (response, committing) => {
         for (const client of acme) expect(await nameAt(client)).to.equal('alive');
         await asOperator(`select pg_terminate_backend(${committing})`);
         await response;
       });
+
       expect(status).to.equal(503);
       await cache.expectEverywhere('alive');
       await cache.fillCaches(acme);

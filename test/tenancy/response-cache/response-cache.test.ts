@@ -77,12 +77,14 @@ describe('response cache', () => {
       await rename(globex[0], 'Euro of globex');
       await cache.fillCaches(acme);
       await cache.fillCaches(globex);
+
       for (const client of acme) expect(await nameAt(client)).to.equal('Euro of acme');
       for (const client of globex) {
         expect(await nameAt(client.withToken(client.tokens?.accessToken ?? ''))).to.equal(
           'Euro of globex',
         );
       }
+
       const mixed = await acme[0].get(path, { 'X-Tenant': world.globex.guid });
       expect(mixed.body.Name).to.equal('Euro of acme');
     });
@@ -91,10 +93,12 @@ describe('response cache', () => {
       const client = await world.login(world.acme);
       await cache.fillCaches(cache.clientsOf(client));
       await client.post('/api/v1/auth/logout', { refreshToken: client.tokens?.refreshToken });
+
       expect((await client.get(path)).status).to.equal(401);
       expect((await world.anonymous.get(path, { 'X-Tenant': world.acme.guid })).status).to.equal(
         401,
       );
+
       const statuses = '/api/v1/EntityStatus';
       for (let i = 0; i < 2; i++) expect((await acme[0].get(statuses)).status).to.equal(200);
       const stranger = await world.loginAs(world.acme, { permissions: [] });
@@ -148,8 +152,10 @@ describe('response cache', () => {
         for (const client of acme) {
           await eventually(async () => (await client.get(created)).status === 200, announcedMs);
         }
+
         expect((await acme[1].delete(created)).status).to.equal(204);
         expect((await acme[1].get(created)).status).to.equal(404);
+
         await eventually(async () => (await acme[0].get(created)).status === 404, announcedMs);
         await sql(world.acme, 'delete from currencies where id = $1', [body.Id]);
       }
@@ -159,11 +165,13 @@ describe('response cache', () => {
       await rename(acme[0], 'cached');
       await cache.expectEverywhere('cached');
       await cache.fromMemory(async client => expect(await nameAt(client)).to.equal('cached'));
+
       await sql(world.acme, `update currencies set name = 'by psql' where code = 'EUR'`);
       for (const client of acme) {
         expect(await nameAt(client, noCache)).to.equal('by psql');
         expect(await nameAt(client)).to.equal('cached');
       }
+
       await rename(acme[0], 'by the service');
       await cache.expectEverywhere('by the service');
     });

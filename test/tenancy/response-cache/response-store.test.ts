@@ -40,10 +40,12 @@ describe('response store', () => {
     const response = put(acme, 1_000);
     put(globex, 1_000);
     const before = store.bytes;
+
     store.grow(acme, 'Currency', 'list', response, 300);
     expect(store.bytes).to.equal(before + 300);
     store.grow(globex, 'Currency', 'list', response, 300); // not stored there
     expect(store.bytes).to.equal(before + 300);
+
     store.drop('acme/Currency');
     put(acme, 1_000);
     expect(store.bytes).to.equal(before);
@@ -53,10 +55,12 @@ describe('response store', () => {
     const tenants = Array.from({ length: 20 }, (_, i) => record(i));
     for (const tenant of tenants) put(tenant, 6_900);
     for (const tenant of tenants) expect(find(tenant)).not.to.equal(undefined);
+
     const [first, second, third] = tenants as [TenantRecord, TenantRecord, TenantRecord];
     find(first);
     const newcomer = record('newcomer');
     put(newcomer, 6_900);
+
     expect(find(second)).to.equal(undefined);
     for (const tenant of [newcomer, first, third]) expect(find(tenant)).not.to.equal(undefined);
     expect(store.bytes).to.be.within(maxBytes - 7_900, maxBytes);
@@ -68,10 +72,12 @@ describe('response store', () => {
     store = new ResponseStore(count * 2 * kilobyte + 1);
     for (const tenant of tenants.slice(0, count)) put(tenant, 996);
     const { bytes } = store;
+
     for (const tenant of tenants.slice(count)) {
       put(tenant, 996);
       expect(store.bytes).to.equal(bytes);
     }
+
     expect(tenants.findIndex(tenant => find(tenant))).to.equal(2 * count);
   });
 
@@ -107,6 +113,7 @@ describe('response store', () => {
   it('a response is not stored when its resource was dropped, or its tenant evicted, after the read began', () => {
     const tenant = record('acme');
     const response = put(tenant, 10);
+
     for (const key of ['acme/Currency', 'acme', '*']) {
       const resource = store.resource(tenant, 'Currency');
       store.drop(key);
@@ -147,10 +154,12 @@ describe('response store', () => {
     const tenant = record('acme');
     put(tenant, 2 * kilobyte);
     const { bytes } = store;
+
     for (let i = 0; i < 100; i++) put(tenant, 2 * kilobyte);
     expect(store.bytes).to.equal(bytes);
     put(tenant, 4 * kilobyte);
     expect(store.bytes).to.equal(bytes + 2 * kilobyte);
+
     put(tenant, kilobyte, 'list', 'Country');
     store.drop('acme/Country');
     expect(store.bytes).to.equal(bytes + 2 * kilobyte);
