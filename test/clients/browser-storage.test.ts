@@ -32,16 +32,18 @@ describe('TypeScript client in a browser whose parts fail', () => {
     it(`a full ${store} fails no call, and keeps no refresh token that was exchanged`, async () => {
       const page = await tabs.load(tabs.first, store);
       const { refreshToken } = await tabs.logIn(page);
+
       await page.evaluate(name => {
         const storage = (globalThis as unknown as AppWindow)[name];
         for (let length = 8 * 1024 * 1024; length >= 1; length = Math.floor(length / 2)) {
           try {
             storage.setItem(`filler ${length}`, 'x'.repeat(length));
           } catch {
-            // full
+            // The storage is full.
           }
         }
-        // A browser may count less for an item that is replaced: it must not be possible.
+
+        // Refuses every item, because a browser may count less for an item that is replaced.
         storage.setItem = () => {
           throw new DOMException('full', 'QuotaExceededError');
         };
@@ -182,6 +184,7 @@ describe('TypeScript client in a browser whose parts fail', () => {
     const page = await tabs.load(tabs.first, undefined);
     await tabs.logIn(page);
     await page.clock.install();
+
     let asked = 0;
     await tabs.context.route('**/api/v1/Countries*', route => {
       asked++;

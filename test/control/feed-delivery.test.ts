@@ -66,17 +66,21 @@ describe('delivery of notifications to the change feed', () => {
     const service = await start();
     const isReady = async () =>
       (await fetch(`http://127.0.0.1:${service.managementPort}/health/ready`)).status === 200;
+
     try {
       const client: Client = (await world.login(world.acme)).at(`http://127.0.0.1:${service.port}`);
       expect((await client.get(path)).status).to.equal(200);
+
       proxy.dropNotifications(controlName, true);
       proxy.cut();
       await eventually(async () => !(await isReady()), announcedMs);
       await eventually(async () => (await client.get(path)).status === 200);
+
       const opened = proxy.opened(controlName);
       // the feed has connected in vain
       await eventually(() => proxy.opened(controlName) > opened + 3);
       expect(await isReady()).to.equal(false);
+
       await controlSql(world, 'update sessions set revoked_at = now()');
       expect((await client.get(path)).status).to.equal(401);
 

@@ -185,10 +185,12 @@ describe('the master key of an installation', () => {
         expect(status, 'before the next beat').to.equal(503);
         expect(body.code, 'before the next beat').to.equal('unavailable');
       });
+
       await eventually(() => isReady(world.service).then(ready => !ready));
       const { status, body } = await client.post(webhooks, webhook);
       expect(status, 'after it').to.equal(503);
       expect(body.code, 'after it').to.equal('unavailable');
+
       const stale = boxOf(former);
       const rotated = await rotateKey(
         { ...world.installation, secrets: stale } as Installation,
@@ -226,12 +228,14 @@ describe('the master key of an installation', () => {
         /^Set the new key as `MASTER_KEY`, and the former one as `MASTER_KEY_PREVIOUS`/,
       );
       expect(alone).to.match(/^After 30 days, remove `MASTER_KEY_PREVIOUS`/);
+
       const tenants = [
         world.acme,
         world.globex,
         await world.provision('initech'),
         await world.provision('umbrella'),
       ];
+
       const fleet = await Promise.all([
         startProcess(world, { MASTER_KEY: former }),
         startProcess(world, { MASTER_KEY: former }),
@@ -245,6 +249,7 @@ describe('the master key of an installation', () => {
         { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former },
         load.round,
       );
+
       // each tenant gets a new sealed key meanwhile
       await controlSql(world, 'delete from webhook_tenants');
       for (const line of commandsOf(reseal)) {

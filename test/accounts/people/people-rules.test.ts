@@ -344,6 +344,7 @@ describe('management of people', () => {
     await admin.put(pathOf(member), changed(put)); // changes nothing
     await admin.post(pathOf(member, '/disable'));
     await admin.post(pathOf(member, '/enable'));
+
     const { body: entries } = await admin.get(`/api/v1/AuditLog?resource=User${key}`);
     expect(entries.map(({ Action }: { Action: string }) => Action)).to.deep.equal([
       'update',
@@ -351,6 +352,7 @@ describe('management of people', () => {
       'update',
       'create',
     ]);
+
     const [enabled, disabled, renamed, created] = entries;
     const { body: me } = await admin.get('/api/v1/auth/me');
     expect(renamed).to.include({
@@ -360,9 +362,11 @@ describe('management of people', () => {
       IPAddress: '127.0.0.1',
     });
     expect(renamed.TraceId).to.equal(put.headers.get('x-request-id'));
+
     expect(renamed.Before.LastName).to.equal('Son');
     expect(renamed.After.LastName).to.equal('Audited');
     expect(renamed.After.Role).to.equal('Member');
+
     expect([disabled.After.DisabledAt, enabled.Before.DisabledAt]).to.not.include(null);
     expect(created.UserId).to.equal(null);
     expect(created.Before).to.equal(null);
@@ -371,6 +375,7 @@ describe('management of people', () => {
     const role = await addRole(admin, ['orders.read']);
     await admin.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: [] });
     await admin.delete(`${rolesPath}/${role.Id}`);
+
     const roleEntries = (await admin.get(`/api/v1/AuditLog?resource=Role&key=${role.Id}`)).body;
     expect(roleEntries.map(({ Action }: { Action: string }) => Action)).to.deep.equal([
       'delete',
@@ -381,8 +386,10 @@ describe('management of people', () => {
       (all: { Resource: string }[]) =>
         all.every(({ Resource }) => Resource !== 'User' && Resource !== 'Role'),
     );
+
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     expectProblem(await reader.get('/api/v1/AuditLog?resource=User'), 403, 'forbidden');
+
     for (const text of [
       'update audit_log set user_id = 1',
       'delete from audit_log',
@@ -401,6 +408,7 @@ describe('management of people', () => {
       world.acme,
       await addSampleUser(world, world.acme, { role: role.Name }),
     );
+
     await admin.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: ['users.read'] });
     expectProblem(await demoted.post(usersPath, invitation()), 403, 'forbidden');
     expectProblem(
@@ -416,10 +424,12 @@ describe('management of people', () => {
         await em.execute('set local session_replication_role = replica');
         await em.execute(text, values);
       });
+
     const second = await addRole(admin, [...managing]);
     const user = await addSampleUser(world, world.acme, { role: second.Name });
     const client = await world.login(world.acme, user);
     expect((await client.post(usersPath, invitation())).status).to.equal(201);
+
     for (const [change, undo] of [
       ['disabled_at = now()', 'disabled_at = null'],
       [`scope = 'Self'`, `scope = 'All'`],
@@ -432,6 +442,7 @@ describe('management of people', () => {
       expectProblem(await client.post(usersPath, invitation()), 403, 'forbidden');
       await unheard(`update users u set ${undo} where id = ?`, [user.id]);
     }
+
     await unheard(
       `update roles set permissions = array_remove(permissions, 'orders.read') where id = ?`,
       [second.Id],
@@ -469,11 +480,13 @@ describe('management of people', () => {
 
         const first = await login();
         await statusBecomes(first, 200);
+
         await admin.put(`${rolesPath}/${role.Id}`, {
           Name: role.Name,
           Permissions: ['orders.read'],
         });
         await statusBecomes(first, 403);
+
         await admin.put(`${rolesPath}/${role.Id}`, {
           Name: role.Name,
           Permissions: ['orders.read', 'full.read'],
@@ -484,6 +497,7 @@ describe('management of people', () => {
 
         const second = await login();
         await statusBecomes(second, 200);
+
         const record = await admin.get(path);
         const other = await addRole(admin, ['orders.read']);
         await admin.put(
@@ -493,6 +507,7 @@ describe('management of people', () => {
         await statusBecomes(second, 403);
         const me = await second.get('/api/v1/auth/me');
         expect(me.body).to.include({ firstName: 'Now', scope: 'Self', role: other.Name });
+
         await admin.post(`${path}/disable`);
         await statusBecomes(second, 401);
         expectProblem(
@@ -502,6 +517,7 @@ describe('management of people', () => {
           401,
           'invalid_credentials',
         );
+
         await admin.post(`${path}/enable`);
         expect((await admin.get(path)).body.IsDisabled).to.equal(false);
         await eventually(
@@ -513,6 +529,7 @@ describe('management of people', () => {
             ).status === 200,
           1_000,
         );
+
         const sessions = (
           await admin.get(`/api/v1/AuditLog?resource=User&key=${user.id}`)
         ).body.filter(({ After }: { After: object }) => 'SessionId' in After);

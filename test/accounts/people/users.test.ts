@@ -163,6 +163,7 @@ describe('users of a tenant', () => {
       Id: 1,
       ConfirmedAt: '2020-01-01',
     });
+
     const invited = await admin.post(usersPath, sent);
     expect(invited.status).to.equal(201);
     expect(invited.headers.get('location')).to.equal(`${usersPath}/${invited.body.Id}`);
@@ -173,11 +174,13 @@ describe('users of a tenant', () => {
       Scope: 'All',
       IsDisabled: false,
     });
+
     expect(invited.body.ConfirmedAt).to.equal(null);
     expect(invited.body.LastLoginAt).to.equal(null);
 
     const token = await mail.waitForToken(email);
     expect(mail.messagesTo(email)[0]?.content).to.include('acme Ltd').and.not.include(password);
+
     expectProblem(await login(email), 401, 'invalid_credentials');
     expectProblem(
       await world.anonymous.post('/api/v1/auth/login', { email, password: 'none' }, named()),
@@ -189,11 +192,14 @@ describe('users of a tenant', () => {
       400,
       'validation_failed',
     );
+
     expect((await accept(token)).status).to.equal(204);
     expectProblem(await accept(token), 400, 'validation_failed');
     expect((await login(email)).status).to.equal(200);
+
     const { body } = await admin.get(`${usersPath}/${invited.body.Id}`);
     expect([body.ConfirmedAt, body.LastLoginAt]).to.not.include(null);
+
     const [confirmed] = (await admin.get(`/api/v1/AuditLog?resource=User&key=${body.Id}&limit=1`))
       .body;
     expect(confirmed).to.include({
@@ -204,6 +210,7 @@ describe('users of a tenant', () => {
     });
     expect(confirmed.Before.ConfirmedAt).to.equal(null);
     expect(confirmed.After.ConfirmedAt).to.equal(body.ConfirmedAt);
+
     await expectNotStored(world, [token]);
     expectNotLogged(world, [token, email]);
   });
@@ -282,6 +289,7 @@ describe('users of a tenant', () => {
       firstName: 'Mallory',
       lastName: 'X',
     };
+
     const before = newAddress();
     await world.anonymous.post('/api/v1/auth/register', { email: before, ...attacker }, named());
     const registered = await mail.waitForToken(before);
@@ -289,6 +297,7 @@ describe('users of a tenant', () => {
       ({ Email }: { Email: string }) => Email === before,
     );
     expect(listed).to.include({ Role: 'Member', Scope: 'Self', ConfirmedAt: null });
+
     expectProblem(
       await admin.put(`${usersPath}/${listed.Id}`, {
         FirstName: 'N',
@@ -299,10 +308,12 @@ describe('users of a tenant', () => {
       403,
       'forbidden',
     );
+
     expect(
       (await admin.post(usersPath, invitation({ Email: before, Role: 'Administrator' }))).status,
     ).to.equal(201);
     const token = await mail.waitForToken(before, 2);
+
     const confirm = await world.anonymous.post(
       '/api/v1/auth/confirm',
       { token: registered },
@@ -319,6 +330,7 @@ describe('users of a tenant', () => {
       named(),
     );
     expect(register.status).to.equal(202);
+
     const again = await mail.waitForToken(after, 2);
     const asConfirmation = await world.anonymous.post(
       '/api/v1/auth/confirm',
@@ -326,12 +338,14 @@ describe('users of a tenant', () => {
       named(),
     );
     expectProblem(asConfirmation, 400, 'validation_failed');
+
     const chosenByAttacker = { email: after, password: attacker.password };
     expectProblem(
       await world.anonymous.post('/api/v1/auth/login', chosenByAttacker, named()),
       401,
       'invalid_credentials',
     );
+
     expect((await accept(again)).status).to.equal(204);
     expect((await accept(token)).status).to.equal(204);
     expect((await login(before)).status).to.equal(200);
@@ -407,17 +421,20 @@ describe('users of a tenant', () => {
     const key = { 'Idempotency-Key': randomUUID() };
     const responses = await Promise.all([1, 2, 3].map(() => admin.post(usersPath, sent, key)));
     responses.push(await admin.post(usersPath, sent, key));
+
     for (const { status, body } of responses) {
       expect(status).to.equal(201);
       expect(body).to.deep.equal(responses[0]?.body);
     }
     const replayed = responses.map(({ headers }) => headers.get('idempotency-replayed'));
     expect(replayed.sort()).to.deep.equal([null, 'true', 'true', 'true'].sort());
+
     expectProblem(
       await admin.post(usersPath, { ...sent, FirstName: 'Other' }, key),
       422,
       'idempotency_key_reused',
     );
+
     await mailsSettled(world);
     expect(mail.messagesTo(sent.Email)).to.have.length(1);
     const audit = await admin.get(`/api/v1/AuditLog?resource=User&key=${responses[0]?.body.Id}`);
@@ -429,6 +446,7 @@ describe('users of a tenant', () => {
       await admin.post(rolesPath, role, once),
       await admin.post(rolesPath, role, once),
     ];
+
     expect(first.status).to.equal(201);
     expect(second.status).to.equal(201);
     expect(second.body).to.deep.equal(first.body);
@@ -510,13 +528,16 @@ describe('limits of invitations', () => {
       const key = { 'Idempotency-Key': randomUUID() };
       const first = await admin.post(usersPath, sent, key);
       await mail.waitForToken(sent.Email, 1);
+
       for (const count of [2, 3]) {
         expect((await admin.post(usersPath, sent)).status).to.equal(201);
         await mail.waitForToken(sent.Email, count);
       }
+
       const limited = await admin.post(usersPath, sent);
       expectProblem(limited, 429, 'rate_limited');
       expect(Number(limited.headers.get('retry-after'))).to.be.within(1, 900);
+
       const again = await admin.post(usersPath, sent, key);
       expect(again.status).to.equal(201);
       expect(again.body).to.deep.equal(first.body);
@@ -526,6 +547,7 @@ describe('limits of invitations', () => {
       const crowded = invitation();
       await Promise.all(Array.from({ length: 8 }, () => admin.post(usersPath, crowded)));
       await mail.waitForToken(crowded.Email, 3);
+
       const tokens = [1, 2, 3].map(count => mail.waitForToken(crowded.Email, count));
       const accepted = [];
       for (const token of await Promise.all(tokens)) {
@@ -538,6 +560,7 @@ describe('limits of invitations', () => {
           ).status,
         );
       }
+
       expect(
         accepted.sort(),
         'the newest token that a mail has, after 8 invitations at the same time',
