@@ -47,12 +47,14 @@ describe('npm start', () => {
     const response = await fetch(url, { method: 'POST', headers, body });
     expect(response.status).to.equal(200);
     expect(await response.json()).to.have.all.keys('accessToken', 'refreshToken', 'entityType');
+
     for (let again = 0; again < 6; again++) {
       expect((await fetch(url, { method: 'POST', headers, body })).status).to.equal(200);
     }
     for (const path of ['live', 'ready']) {
       expect((await fetch(`${service.managementUrl}/health/${path}`)).status).to.equal(200);
     }
+
     expect(
       (await fetch(`${service.url}/health/ready`)).status,
       'never on the public port',
@@ -180,28 +182,35 @@ describe('npm start', () => {
     await eventually(async () => !(await isAlive(left)));
     const lines = (await readFile(path, 'utf8')).split('\n');
     await writeFile(path, [process.pid, ...lines.slice(1)].join('\n'));
+
     const service = await start({ SHUTDOWN_DELAY: '4s' });
     expect(await postmaster()).not.to.equal(process.pid);
     expect(service.password).to.equal(starts.credentials.password);
+
     const { mode } = await stat(join(starts.folder, 'demo-password'));
     expect((mode & 0o777).toString(8), 'only the owner of the folder can read it').to.equal('600');
+
     const { body } = await (await logIn(service)).get(statuses);
     expect(body.map(({ Title }: { Title: string }) => Title)).to.include('Stored');
 
     const idle = sendRaw(service.url, rawRequest('GET /'));
     const pending = await beginRequest(service, 'Finished');
     expect(await isReady(service)).to.equal(true);
+
     service.process.kill('SIGTERM');
     await eventually(async () => !(await isReady(service)));
     await expectServing(service);
     expect((await idle).closed).to.equal(true);
+
     const refused = await fetch(`${service.url}/`).then(
       () => false,
       () => true,
     );
     expect(refused, 'no new connection').to.equal(true);
+
     expect((await fetch(`${service.managementUrl}/health/live`)).status).to.equal(200);
     await expectCreated(pending);
+
     const { code, signal, stderr } = await service.ended;
     expect({ code, signal, stderr }).to.deep.equal({ code: 0, signal: null, stderr: '' });
     expect(await postmaster(), 'the embedded PostgreSQL has stopped').to.equal(undefined);

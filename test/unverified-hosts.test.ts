@@ -133,8 +133,10 @@ describe('connections to other machines', () => {
     const [certificate, other, key] = ['server.crt', 'other.crt', 'server.key'].map(name =>
       join(folder, name),
     ) as [string, string, string];
+
     await makeCertificate('db.internal', [other, key]);
     await makeCertificate('db.internal', [certificate, key]);
+
     const refusal = async (query: string): Promise<string> => {
       const environment = {
         ...server.environment,
@@ -144,8 +146,10 @@ describe('connections to other machines', () => {
       expect(code, stderr).to.equal(1);
       return stderr;
     };
+
     const unreadable =
       'The control database cannot be used: its URL names a file of certificates or keys, such as sslrootcert, that cannot be read. ';
+
     expect(await refusal('sslmode=verify-full')).to.include(
       ': it does not support TLS, which its URL requires. ',
     );
@@ -158,12 +162,15 @@ describe('connections to other machines', () => {
     await server.sql('alter system set ssl = on');
     await server.sql('select pg_reload_conf()');
     await eventually(async () => (await server.sql<{ ssl: string }>('show ssl'))[0]?.ssl === 'on');
+
     const unknown =
       ': its certificate is not signed by an authority in the file that sslrootcert names in its URL. ';
     const wrongName = ': its certificate is for another host name than the URL has. ';
+
     expect(await refusal('sslmode=verify-full')).to.include(unknown);
     expect(await refusal(`sslmode=verify-full&sslrootcert=${other}`)).to.include(unknown);
     expect(await refusal(`sslmode=verify-full&sslrootcert=${certificate}`)).to.include(wrongName);
+
     const { code, stdout, stderr } = await runCommand('src/main.ts', [], {
       ...server.environment,
       DATABASE_URL: `${server.environment.DATABASE_URL}?sslmode=verify-full&sslrootcert=${folder}/missing.pem`,

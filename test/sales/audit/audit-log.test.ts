@@ -220,6 +220,7 @@ describe('audit log', () => {
     const entity = async (Name: string): Promise<number> =>
       (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body.Id;
     const [own, other] = [await entity('Own'), await entity('Other')];
+
     const { body: promotion } = await admin.post('/api/v1/Promotions', {
       PromoCode: 'SPRING',
       Name: 'Spring',
@@ -229,8 +230,10 @@ describe('audit log', () => {
     for (const id of [own, other]) {
       await admin.post(`/api/v1/Promotions/${promotion.Id}/entity/${id}/used`);
     }
+
     await admin.put(`/api/v1/Entities/${other}`, { Name: 'Other still', EntityType: 'customer' });
     await admin.put(`/api/v1/Entities/${own}`, { Name: 'Own still', EntityType: 'customer' });
+
     const self = await world.loginAs(world.acme, {
       permissions: ['full.read'],
       scope: 'Self',

@@ -116,6 +116,7 @@ describe('the stream of changes', () => {
   it('a stream ends when a request with its token would be refused: of a disabled key, or legacy of an isolated tenant', async () => {
     const initech = await world.provision('initech');
     const keyed = await start(await world.login(initech));
+
     await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [
       initech.id,
     ]);
@@ -132,6 +133,7 @@ describe('the stream of changes', () => {
       });
       return response.status === 200 && response.body;
     });
+
     const legacy = await start(world.anonymous.withToken(issued.token));
     const globex = await start(await world.login(world.globex));
 
@@ -146,6 +148,7 @@ describe('the stream of changes', () => {
         data: { Reason: 'access_changed' },
       });
     }
+
     await create('of another tenant', await world.login(world.globex));
     expect((await globex.next())?.data, 'the stream of another tenant').to.include({
       Resource: 'OrderStatus',
@@ -237,10 +240,12 @@ describe('the stream of changes', () => {
         }),
       ),
     );
+
     const unread: Following[] = [];
     for (const user of users) {
       for (let i = 0; i < 5; i++) unread.push(await start(user, '?include=record'));
     }
+
     const ofGlobex = await start(globex, '?include=record');
     const count = 500; // of 16 KB, which is more than the buffers of a connection hold
     await sql(

@@ -171,8 +171,10 @@ describe('the feed of changes', () => {
         scope,
         entityId,
       });
+
       const me = (await reader.get('/api/v1/auth/me')).body;
       const before = await now(reader);
+
       await admin.post('/api/v1/OrderStatuses', { Name: `before another ${what}` });
       const [item] = (await read(reader, before)).changes;
 
@@ -188,6 +190,7 @@ describe('the feed of changes', () => {
       }
       expect((await reader.get(`${path}?after=now`)).status, what).to.equal(200);
     }
+
     const other = await now(admin);
     expect(
       (await read(admin, other)).changes,

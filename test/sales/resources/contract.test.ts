@@ -473,12 +473,14 @@ describe('contract of the resources', () => {
         const others = await userWith(
           ...permissions.filter(permission => permission !== example.write),
         );
+
         const refused = [
           await others.post(path, example.first(refs)),
           await others.post(path, {}),
           await replace(record, bodyFor(record, example.second(refs)), others),
           await others.delete(recordPath(record)),
         ];
+
         for (const response of refused) {
           expectRefused(response, 403, 'forbidden');
           expect(response.headers.get('www-authenticate')).to.include(
@@ -503,16 +505,19 @@ describe('contract of the resources', () => {
               ([field]) => !Object.values(example.computed ?? {}).includes(field),
             ),
           );
+
         const created = await admin.post(path, example.first(refs));
         const record: Body = created.body;
         const body = bodyFor(record, example.second(refs));
         const changed = await replace(record, body);
         expect((await replace(record, body)).body).to.deep.equal(changed.body);
+
         const deleted = await admin.delete(recordPath(record));
         await admin.delete(recordPath(record));
 
         const entries = await auditOf(admin, name, record[key]);
         expect(entries.map(({ Action }) => Action)).to.deep.equal(['create', 'update', 'delete']);
+
         const [creation, update, deletion] = entries;
         expect(creation?.Before).to.equal(null);
         expect(creation?.After).to.deep.equal(stored(record));
@@ -524,9 +529,11 @@ describe('contract of the resources', () => {
         } else {
           expect(deletion?.After).to.equal(null);
         }
+
         const traces = [created, changed, deleted].map(response =>
           response.headers.get('x-request-id'),
         );
+
         for (const [index, entry] of entries.entries()) {
           expect(entry).to.include({
             UserGuid: adminGuid,

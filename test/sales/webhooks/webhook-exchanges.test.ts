@@ -75,6 +75,7 @@ describe('webhooks of a tenant whose data is exchanged', () => {
       (await acme.put(`/api/v1/Webhooks/${disabled.Id}`, { Url, Resources, IsEnabled: false }))
         .status,
     ).to.equal(200);
+
     const { body: secret } = await acme.post(`/api/v1/Webhooks/${rotated.Id}/rotate`);
     const added = await make(acme, '/added');
     const counted = await deliveries(rotated);
@@ -89,15 +90,18 @@ describe('webhooks of a tenant whose data is exchanged', () => {
       // then
       expect(await webhooks(acme), command).to.have.members(current);
       expect(await deliveries(rotated), command).to.be.at.least(counted);
+
       const code = `AA${'ABC'[index]}`;
       await addCurrency(acme, code);
       const [old, fresh] = [
         await eventually(() => arrived('/rotated', code)),
         await eventually(() => arrived('/added', code)),
       ];
+
       verify(secret.Secret, old);
       verify(added.Secret, fresh);
     }
+
     const others = receiver.messages
       .slice(before)
       .filter(({ path }) => ['/gone', '/disabled'].includes(path));

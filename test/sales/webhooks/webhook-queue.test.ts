@@ -22,12 +22,14 @@ describe('the queue of tenants with webhooks', () => {
     const { acme, control, installation } = world;
     const queue = new WebhookQueue(control, randomUUID());
     const poll = (seen: string) => queue.markDue(new Map([[acme.guid, seen]]));
+
     const serve = async (work: () => Promise<void> = async () => {}): Promise<void> => {
       await controlSql(world, 'update webhook_tenants set due_at = now()');
       const [leased] = await queue.lease(1, [], []);
       await work();
       await queue.release(leased!, served);
     };
+
     const isDue = async () =>
       (
         await controlSql<{ due: boolean }>(
@@ -35,18 +37,22 @@ describe('the queue of tenants with webhooks', () => {
           'select due_at is not null as due from webhook_tenants',
         )
       )[0]?.due;
+
     await queue.activate(acme.id, () => createTenantKey(installation.secrets, acme.guid));
 
     await serve();
     await poll(written);
     expect(await isDue(), 'after a poll that has seen what the last look had').to.equal(false);
+
     await poll('after the last look');
     expect(await isDue(), 'after a poll that has seen more').to.equal(true);
+
     await serve(() => poll(written));
     expect(
       await isDue(),
       'after a poll during the service that has seen what the last look had',
     ).to.equal(false);
+
     await serve(() => poll('something else'));
     expect(await isDue(), 'after a poll during the service that has seen something else').to.equal(
       true,

@@ -315,6 +315,7 @@ describe('tenant identity', () => {
       }
       return true;
     }, 1_000);
+
     for (const { url } of processes) {
       expect((await globex.at(url).get(path)).status).to.equal(200);
       const refresh = await world.anonymous
