@@ -285,6 +285,7 @@ describe('change feed', () => {
         })),
       );
     const codes = async () => (await logIn()).map(({ body }) => body.code);
+
     expect((await logIn()).map(({ status }) => status)).to.deep.equal([200, 200]);
 
     await withConnection(world.installation.controlUrl, async session => {
@@ -295,11 +296,13 @@ describe('change feed', () => {
         ['roles', 'tenant_id'],
         ['users', 'tenant_id'],
       ];
+
       for (const [table, key] of tables) {
         await session.query(
           `create temporary table saved_${table} as select * from ${table} where ${key} = ${initech.id}`,
         );
       }
+
       await session.query('delete from tenant_databases where tenant_id = $1', [initech.id]);
       await session.query('delete from tenants where id = $1', [initech.id]);
       await eventually(

@@ -264,6 +264,7 @@ describe('the master key of an installation', () => {
         );
         expect({ code, stderr }, line.join(' ')).to.deep.equal({ code: 0, stderr: '' });
       }
+
       // The 30 days, in which every client refreshes its token.
       await eventually(() => fleet.every(({ secrets }) => secrets.present === secrets.masterKey));
       await load.round();
@@ -414,14 +415,17 @@ describe('the master key of an installation', () => {
       const secrets = boxOf(former);
       const client = await world.login(world.acme);
       expect((await client.post(webhooks, webhook)).status).to.equal(201);
+
       const [holder, storer] = [
         new pg.Client(world.installation.controlUrl),
         new pg.Client(world.installation.controlUrl),
       ];
       await Promise.all([holder.connect(), storer.connect()]);
+
       const { pid } =
         (await storer.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0] ?? {};
-      // read after the signing keys
+
+      // The change reads this table after the signing keys.
       await holder.query('begin; select from webhook_tenants for update');
       const changing = change();
       await eventually(async () => (await readLockWaiters(holder)).length > 0);
@@ -439,17 +443,19 @@ describe('the master key of an installation', () => {
         .then(result => {
           stored = result;
         });
+
       const isWaiting = async (): Promise<boolean> => {
         const { rows } = await holder.query('select from pg_locks where not granted and pid = $1', [
           pid,
         ]);
         return rows.length > 0;
       };
+
       await eventually(async () => stored !== undefined || (await isWaiting()));
       await holder.query('rollback');
       await Promise.all([changing, storing]);
 
-      // stored only if the change gave way, and began again
+      // The secret is stored only if the change gave way, and began again.
       expect(stored).to.be.oneOf(['SB002', 'stored']);
       expect(await sealedUnder(world, secrets.present.fingerprint)).to.deep.equal([]);
       await openEverySecret(world, boxOf(next));

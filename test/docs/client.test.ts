@@ -49,6 +49,7 @@ describe('client generated from the OpenAPI document', () => {
     });
     tokens = dataOf(login);
     expect(tokens.entityType).to.equal(null);
+
     const me = dataOf(await api.GET('/api/v1/auth/me'));
     expect(me.role).to.equal('Administrator');
     expect(me.scope).to.equal('All');
@@ -58,12 +59,14 @@ describe('client generated from the OpenAPI document', () => {
       await api.POST('/api/v1/Currency', { body: { Code: 'EUR', Name: 'Euro', Symbol: '€' } }),
     );
     expect(euro.DecimalPlaces).to.equal(2);
+
     for (const body of [
       { CountryCode: 'DE', CountryName: 'Germany' },
       { CountryCode: 'AT', CountryName: 'Austria' },
     ]) {
       dataOf(await api.POST('/api/v1/Countries', { body }));
     }
+
     const unit = dataOf(
       await api.POST('/api/v1/UnitsOfMeasure', {
         body: { Code: 'KG/M', Name: 'Kilogram per metre' },
@@ -73,6 +76,7 @@ describe('client generated from the OpenAPI document', () => {
       params: { path: { code: 'kg/m' } },
     });
     expect(dataOf(byCode)).to.deep.equal(unit);
+
     const vat = dataOf(
       await api.POST('/api/v1/TaxCodes', { body: { Code: 'VAT', Name: 'Standard', Rate: 19 } }),
     );
@@ -111,10 +115,13 @@ describe('client generated from the OpenAPI document', () => {
       }),
     );
     const at = (entityId: number) => ({ params: { path: { id: promotion.Id, entityId } } });
+
     const use = dataOf(await api.POST('/api/v1/Promotions/{id}/entity/{entityId}/used', at(first)));
     expect(use.Used).to.equal(true);
+
     const again = await api.POST('/api/v1/Promotions/{id}/entity/{entityId}/used', at(first));
     expect(again.error?.code).to.equal('duplicate');
+
     const other = await api.GET('/api/v1/Promotions/{id}/entity/{entityId}/used', at(second));
     expect(dataOf(other).Used).to.equal(false);
 
@@ -141,6 +148,7 @@ describe('client generated from the OpenAPI document', () => {
     });
     expect(wrong.response.status).to.equal(400);
     expect(wrong.error?.code).to.equal('duplicate');
+
     const log = dataOf(
       await api.GET('/api/v1/AuditLog', { params: { query: { resource: 'TaxCode', limit: 10 } } }),
     );
@@ -154,6 +162,7 @@ describe('client generated from the OpenAPI document', () => {
       await api.POST('/api/v1/auth/refresh', { params: { header }, body: { refreshToken } }),
     );
     expect(tokens.refreshToken).not.to.equal(refreshToken);
+
     dataOf(await api.GET('/api/v1/auth/me'));
     const logout = await api.POST('/api/v1/auth/logout');
     expect(logout.response.status).to.equal(204);

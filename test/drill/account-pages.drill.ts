@@ -24,9 +24,11 @@ describe('drill: account pages', () => {
           Scope: 'All',
         };
         expect((await admin.post('/api/v1/Users', body)).status).to.equal(201);
+
         const { pathname, search } = new URL(
           await eventually(() => linkIn(mail.messagesTo(email)[0]?.content)),
         );
+
         const { page, browserErrors, origins } = await open(pathname + search);
         const { keyboard } = page;
         const expectGood = () => expectAccessible(page);
@@ -36,6 +38,7 @@ describe('drill: account pages', () => {
         await fill('short', 'shorter');
         await page.getByText('This password is too short').waitFor();
         await expectGood();
+
         await fill(password, password);
         await page.getByRole('heading', { name: 'Your password is set' }).waitFor();
         await expectGood();
@@ -47,6 +50,7 @@ describe('drill: account pages', () => {
         expect(await page.locator('.login').getByLabel('Tenant').inputValue()).to.equal(
           world().acme.guid,
         );
+
         await page.locator('.login').getByLabel('E-mail').focus();
         await keyboard.type(email);
         await keyboard.press('Tab');

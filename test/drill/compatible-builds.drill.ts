@@ -35,6 +35,7 @@ describe('drill: requests during compatible migrations, and after a rollback', (
     let migrating = true;
     const refused: unknown[] = [];
     let served = 0;
+
     const load = async (worker: number) => {
       for (let n = 0; migrating || n === 0; n++) {
         const responses = [
@@ -46,11 +47,13 @@ describe('drill: requests during compatible migrations, and after a rollback', (
         await delay(pauseMs);
       }
     };
+
     await run('list'); // loads the modules of the next build
     const workers = [load(1), load(2)];
     const { code, stderr } = await run('migrate', 'acme', 'globex');
     migrating = false;
     await Promise.all(workers);
+
     expect(code, stderr).to.equal(0);
     expect(stderr).to.equal('');
     expect(refused).to.deep.equal([]);
@@ -62,6 +65,7 @@ describe('drill: requests during compatible migrations, and after a rollback', (
       `select colour from entity_statuses where title = 'After'`,
     );
     expect(after).to.deep.equal({ colour: 'grey' });
+
     // A connection that is opened after the migration verifies the new version.
     expect((await (await world.login(world.globex)).get(path)).status).to.equal(200);
   });

@@ -138,6 +138,7 @@ describe('drill: killed restores of the control database', () => {
       it(`a restore that is killed before the step ${step} revives nothing, and is ended by the same command${isEmptyThere ? ', in place of an empty control database' : ''}`, async function () {
         this.timeout(120_000);
         await server.sql('drop database if exists office with (force)');
+
         // With the target, an empty control database is not made beside the archives of a lost
         // one.
         const { BACKUP_TARGET: _, ...withoutTarget } = environment;
@@ -146,6 +147,7 @@ describe('drill: killed restores of the control database', () => {
             (await runCommand('scripts/control.ts', ['migrate'], withoutTarget)).code,
           ).to.equal(0);
         }
+
         const killed = await startScript(killedRestore, ['control', first, step], environment)
           .ended;
         expect(killed.signal, killed.stderr).to.equal('SIGKILL');
@@ -155,6 +157,7 @@ describe('drill: killed restores of the control database', () => {
         if (isInPlace) {
           expect((await server.control<object>(revived(keys)))[0]).to.deep.equal(nothing);
         }
+
         const reason = await startService();
         if (step === 'end') {
           expect(reason).to.equal(undefined);
@@ -188,6 +191,7 @@ describe('drill: killed restores of the control database', () => {
         expect(await tenants()).to.equal(2);
         expect(await exists('office_restoring')).to.equal(false);
         expect(await exists('office_later')).to.equal(false);
+
         const { findings } = JSON.parse(await run('tenant', 'doctor'));
         expect(
           findings.filter(({ severity }: { severity: string }) => severity === 'error'),

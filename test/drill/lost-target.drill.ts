@@ -108,13 +108,16 @@ describe('drill: move whose target dies behind the fence', () => {
         'before. Free room on its disk, or enlarge it. Then run it again.\n',
     );
     expect(await write()).to.equal(201);
+
     await withRoom();
     const { newDatabase } = await servers.move(...there);
     expect(await servers.serverOf()).to.equal('second');
     expect(await onSecond()).to.deep.equal([newDatabase]);
     expect(await write()).to.equal(201);
+
     const { body } = await acme.get(path, { 'Cache-Control': 'no-cache' });
     expect(body.map(({ Title }: { Title: string }) => Title)).to.include.members(titles);
+
     await servers.move('acme', '--back');
     await servers.runWell(['move', 'settle', 'acme', '--yes']);
     expect(await onSecond()).to.deep.equal([]);

@@ -34,6 +34,7 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
     // Two tenants are at head when the load begins; the others are behind.
     const [first, second] = others as [TestTenant, TestTenant];
     expect((await migrate(first.slug, second.slug)).code).to.equal(0);
+
     // The current build logs in only tenants of its own version, so the logins precede the
     // migration.
     await resetTenant(first);
@@ -41,6 +42,7 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
     for (const tenant of tenants) {
       if (tenant !== second) logins.set(tenant.slug, (await world.login(tenant)).at(serviceUrl));
     }
+
     await migrate(first.slug);
     await blockMigration(broken);
 
@@ -59,13 +61,16 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
         await delay(pauseMs);
       }
     });
+
     await eventually(
       () => seen.size === logins.size && [...seen.values()].every(results => results.length > 0),
     );
+
     const { code, stdout, stderr } = await migrate('--all');
     await eventually(() =>
       [...seen].every(([slug, results]) => slug === broken.slug || results.at(-1) === '200'),
     );
+
     running = false;
     await Promise.all(load);
 
@@ -75,6 +80,7 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
     expect(failed.map(({ slug }) => slug)).to.deep.equal([broken.slug]);
     expect(failed[0]?.error).to.match(new RegExp(`^${next.head}: .*labels`));
     expect(await versions()).to.deep.equal({ ...all(next.head), [broken.slug]: next.currentHead });
+
     for (const [slug, results] of seen) {
       const kinds = [...new Set(results)];
       const expected =
@@ -85,6 +91,7 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
             : undefined;
       if (expected) expect(kinds, slug).to.deep.equal(expected);
       else expect(kinds.slice(-2), slug).to.deep.equal(['503 migration_pending', '200']);
+
       // After its first success, a tenant never fails again.
       expect(results.lastIndexOf('503 migration_pending'), slug).to.satisfy(
         (last: number) => slug === broken.slug || last < results.indexOf('200'),

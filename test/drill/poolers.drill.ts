@@ -147,16 +147,19 @@ ${settings}`,
     const server = await createPlainServer('createdb createrole');
     let service: RunningScript | undefined;
     try {
-      // a pooler remembers that it was missing
+      // A pooler remembers that a database was missing.
       await server.sql('create database backoffice owner operator');
+
       const through = await startPooler('session', '', [
         server.superuserUrl('postgres'),
         server.url('postgres'),
       ]);
+
       const environment = {
         DATABASE_URL: through(server.url('backoffice')),
         MASTER_KEY: randomBytes(32).toString('hex'),
       };
+
       const run = async (...args: string[]): Promise<string> => {
         const { code, stdout, stderr } = await runScript(
           'scripts/backoffice.ts',
@@ -178,6 +181,7 @@ ${settings}`,
         '--json',
       );
       const { guid, admin } = JSON.parse(provisioned);
+
       const ports = { PORT: '0', MANAGEMENT_PORT: '0', SHUTDOWN_DELAY: '0s' };
       service = startScript('src/main.ts', [], { ...environment, ...ports });
       const { output, process: child } = service;
@@ -186,6 +190,7 @@ ${settings}`,
         60_000,
       );
       expect(child.exitCode, output.stderr).to.equal(null);
+
       const url = `http://127.0.0.1:${/"event":"listening","port":(\d+)/.exec(output.stdout)?.[1]}`;
       const login = await new Client(url).post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
       const client = new Client(url, login.body);

@@ -25,10 +25,12 @@ describe('drill: every version of PostgreSQL that is supported, TLS only, withou
     it(`PostgreSQL ${version} carries the whole life of a tenant, and its move to ${next} and back`, async function () {
       const [server, other] = [servers.get(version), servers.get(next)];
       if (!server || !other) return this.skip();
+
       const operator = {
         DATABASE_URL: server.url('backoffice'),
         MASTER_KEY: randomBytes(32).toString('hex'),
       };
+
       const run = async (args: string[], input = ''): Promise<string> => {
         const { code, stdout, stderr } = await runScript(
           'scripts/backoffice.ts',
@@ -39,6 +41,7 @@ describe('drill: every version of PostgreSQL that is supported, TLS only, withou
         expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
         return stdout;
       };
+
       let service: RunningScript | undefined;
 
       try {
@@ -66,11 +69,13 @@ describe('drill: every version of PostgreSQL that is supported, TLS only, withou
           120_000,
         );
         expect(child.exitCode, output.stderr + output.stdout).to.equal(null);
+
         const url = `http://127.0.0.1:${/"event":"listening","port":(\d+)/.exec(output.stdout)?.[1]}`;
         const session = await new Client(url).post('/api/v1/auth/login', admin, {
           'X-Tenant': guid,
         });
         const client = new Client(url, session.body);
+
         expect((await client.post('/api/v1/EntityStatus', { Title: 'Kept' })).status).to.equal(201);
         const titles = async (): Promise<unknown> =>
           (await client.get('/api/v1/EntityStatus')).body.map(
@@ -82,8 +87,10 @@ describe('drill: every version of PostgreSQL that is supported, TLS only, withou
         expect(await titles()).to.include('Kept');
         await run(['move', 'acme', '--back', '--pause', '60']);
         expect(await titles()).to.include('Kept');
+
         await run(['clone', 'acme', 'copy']);
         await run(['migrate', '--all']);
+
         const { findings } = JSON.parse(await run(['doctor', '--json']));
         expect(
           findings.filter(({ severity }: { severity: string }) => severity === 'error'),

@@ -258,9 +258,11 @@ describe(`drill: processes that share a budget of ${budget} connections on two s
         );
         return rows.map(({ pid }) => pid);
       };
+
       await eventually(
         async () => service.servedAt !== undefined && (await running()).length === count,
       );
+
       const before = await running();
       loaded.reset();
 

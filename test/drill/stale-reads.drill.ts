@@ -203,6 +203,7 @@ describe('drill: the age of what is served from memory', () => {
     const healthy = await start();
     const admin = await world.login(world.acme);
     const feed = (fault: Fault) => () => faulty.proxy.set('change-feed', fault);
+
     const faults: [name: string, begin: () => unknown, promisedMs: number][] = [
       ['none', feed({}), 1_000],
       ['cut', feed({ isCut: true }), 1_000],
@@ -218,15 +219,18 @@ describe('drill: the age of what is served from memory', () => {
       const written: Written[] = [];
       let isRunning = true;
       const isOn = (): boolean => isRunning;
+
       const reads = [faulty, healthy].map(({ service }) =>
         readStale(admin.at(service.url), written, isOn),
       );
       const writes = writeOften(admin.at(writing.service.url), name, written, isOn);
       await sleep(1_500);
+
       const refused = [
         await refusals(faulty.service.url, begin),
         await refusals(healthy.service.url),
       ];
+
       await sleep(Math.max(0, promisedMs - 1_000));
       isRunning = false;
       await writes;
@@ -237,6 +241,7 @@ describe('drill: the age of what is served from memory', () => {
         faulty: { ...ofFaulty, ...refused[0] },
         healthy: { ...ofHealthy, ...refused[1] },
       });
+
       const times = (of: Record<string, number> = {}): number => Math.max(...Object.values(of));
       expect(Math.max(ofFaulty?.maxAgeMs ?? 0, times(refused[0])), name).to.be.below(
         promisedMs + slackMs,
@@ -315,8 +320,10 @@ describe('drill: the age of what is served from memory', () => {
     const [writing, listening] = [await start(), await start()];
     const admin = await world.login(world.acme);
     const [writer, reader] = [admin.at(writing.service.url), admin.at(listening.service.url)];
+
     const following = await Standby.start(postgresUrl(), suiteFolder(), standbyFolder);
     standby = following;
+
     const written: Written[] = [];
     let isRunning = true;
     const isOn = (): boolean => isRunning;
@@ -336,6 +343,7 @@ describe('drill: the age of what is served from memory', () => {
       );
       writes = writeOften(writer, 'promoted', written, isOn);
     };
+
     const refused = await refusals(listening.service.url, promote);
     await sleep(promisedMs);
     isRunning = false;

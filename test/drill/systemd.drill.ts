@@ -201,6 +201,7 @@ describe('drill: the lines for systemd on a real host', function () {
       await readPage('operate/backup'),
       'Archive the write-ahead log',
     );
+
     const version = (await terminal.type('ls /etc/postgresql')).trim();
     const own = (text: string): string =>
       text.replaceAll('/postgresql/18/', `/postgresql/${version}/`);
@@ -208,13 +209,16 @@ describe('drill: the lines for systemd on a real host', function () {
     await terminal.type(
       `sed -i 's#postgresql/18/#postgresql/${version}/#' /etc/backoffice/operator.env`,
     );
+
     await eventually(isServed);
     await eventually(async () => (await northwind.titles()).includes('first'));
     await northwind.add('before the moment');
+
     const clock = `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
     const moment = (
       await terminal.type(`sudo -u postgres psql -XAtc '${clock.replaceAll("'", "'\\''")}'`)
     ).trim();
+
     await northwind.add('after the moment');
     await terminal.type(`sudo -u postgres psql -XAtc 'select pg_switch_wal()'`);
 
@@ -223,6 +227,7 @@ describe('drill: the lines for systemd on a real host', function () {
       block.replace(/\d{4}-\d\d-\d\dT\S+/, '2020-01-01T00:00:00Z'),
     );
     expect(refused.code).to.not.equal(0);
+
     await terminal.type(block.replace(/\d{4}-\d\d-\d\dT\S+/, moment));
     await terminal.type('backoffice restore swap northwind --yes');
 

@@ -135,8 +135,10 @@ interface Sample {
       const writeReal = await createArchiveWriter(installation);
       const write: WriteArchive = (order, store) =>
         (order.tenant ? writeReal : writeSmall)(order, store);
+
       const samples: Sample[] = [];
       const retained: string[] = [];
+
       const countOld = async () =>
         server.sql<{ old: number }>(
           `select count(*)::int as old from activities where created_at < now() - interval '2 years'`,
@@ -150,6 +152,7 @@ interface Sample {
         const isRetention = hour === retentionHour && minute % 60 === retentionMinute;
         const isBackup = minute % backupMinutes === 0;
         if (!isBackup && !isDrill && !isRetention) continue;
+
         await setClock(startedAt + minute * minuteMs);
 
         if (minute % 60 === 0) {
@@ -158,6 +161,7 @@ interface Sample {
             await server.databaseOf(hour % 2 ? 'acme' : 'globex'),
           );
         }
+
         if (isBackup) {
           const run = await runBackup(
             installation,
@@ -169,6 +173,7 @@ interface Sample {
           expect(run.notRemoved, `minute ${minute}`).to.deep.equal([]);
           expect(run.lost, `minute ${minute}`).to.deep.equal([]);
         }
+
         if (isDrill) {
           const outcomes = await drillArchives(installation, target, 5, {});
           expect(
@@ -176,6 +181,7 @@ interface Sample {
             `minute ${minute}`,
           ).to.deep.equal(['acme proved', 'globex proved']);
         }
+
         if (isRetention) {
           // A person may run the retention where no recovery host is: it harms nothing.
           const request = {
@@ -190,6 +196,7 @@ interface Sample {
             `${hasHost ? 'host' : 'no host'}: ${report.leftOut} left out, ${report.rows} rows`,
           );
         }
+
         const counts = await createFleetCounter(control)();
         if (counts) samples.push({ minute, backup: counts.backup });
       }

@@ -119,24 +119,28 @@ describe('drill: loss of a whole machine', function () {
     const server = passed();
     await succeed(environment, 'control', ['restore', '--all', '--json']);
     const command = passed();
+
     const { url } = await processes.start({ ...environment, RATE_LIMIT_LOGIN: '1000000/15m' });
     for (const { guid, ...credentials } of admins) {
       const login = await new Client(url).post('/api/v1/auth/login', credentials, {
         'X-Tenant': guid,
       });
       expect(login.status, JSON.stringify(login.body)).to.equal(200);
+
       const client = new Client(url, login.body);
       expect((await client.get('/api/v1/Currency?limit=1')).body).to.have.length(1);
       expect(
         (await client.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' })).status,
       ).to.equal(201);
     }
+
     console.log({
       tenants,
       'server started, s': server,
       'databases restored, s': command,
       'every tenant logged in, read and wrote, s': passed(),
     });
+
     const again = await runCommand(
       'scripts/control.ts',
       ['restore', '--all', '--json'],

@@ -178,15 +178,18 @@ describe('drill: worker processes', () => {
       }, startMs);
       await sleep(2_000);
     })();
+
     const [outcomes, fallen] = await Promise.all([load(replaced), fallingCounters(replaced)]);
     const counts = countsOf(outcomes);
     console.log(`${outcomes.length} requests: ${JSON.stringify(counts)}`);
+
     const failed = outcomes.filter(outcome => outcome !== 200 && outcome !== 201);
     expect(failed.length, 'only requests on connections of the dead worker').to.be.at.most(
       connections,
     );
     expect(fallen).to.deep.equal([]);
     expect(readyMeanwhile, 'the other worker keeps the service ready').to.equal(true);
+
     const metrics = await service.readMetrics();
     expect(metrics.get('workers')).to.equal(2);
     expect(metrics.get('workers_died_total')).to.equal(1);

@@ -564,6 +564,7 @@ describe('HTTP protocol', () => {
         405,
         'method_not_allowed',
       );
+
       expectProblem(await admin.post(collection, '{', html), 400, 'malformed_json');
       expectProblem(await admin.post(collection, {}, html), 400, 'validation_failed');
       expectProblem(
@@ -576,6 +577,7 @@ describe('HTTP protocol', () => {
         413,
         'payload_too_large',
       );
+
       expectProblem(await world.anonymous.get(collection, html), 403, 'tenant_required');
       expectProblem(await admin.withToken('a.b.c').get(collection, html), 401, 'invalid_token');
     });

@@ -66,6 +66,7 @@ describe('values as clients write them', () => {
       '2026-01-31T13:00:00,000+01',
       '2026-01-31t12:00:00z',
     ];
+
     for (const [index, StartsAt] of forms.entries()) {
       const code = `TIME${index}`;
       const promotion = {
@@ -75,6 +76,7 @@ describe('values as clients write them', () => {
         DiscountValue: 5,
         StartsAt,
       };
+
       const created = await admin.post('/api/v1/Promotions', promotion);
       expect(created.status, StartsAt).to.equal(201);
       expect(created.body.StartsAt, StartsAt).to.equal('2026-01-31T12:00:00.000Z');
@@ -137,6 +139,7 @@ describe('values as clients write them', () => {
       Code: ' CAFE\u0301 ',
       Name: ' Cafe\u0301 kilogram ',
     });
+
     for (const query of [
       'q=kilogram%20',
       'q=%20Caf%C3%A9',
@@ -149,6 +152,7 @@ describe('values as clients write them', () => {
         query,
       ).to.deep.equal(['CAFÉ']);
     }
+
     expect((await admin.get('/api/v1/UnitsOfMeasure/code/CAFE%CC%81%20')).status).to.equal(200);
 
     const parts = await admin.get(

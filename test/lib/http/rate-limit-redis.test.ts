@@ -79,9 +79,11 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     const settings = { RATE_LIMIT_LOGIN: '5/15m' };
     const [one, two] = await Promise.all([start(settings), start(settings)]);
     const email = 'spy\r\nFLUSHALL\r\n*{x}@acme.test';
+
     for (let i = 0; i < 5; i++) {
       expect((await (i % 2 ? one : two).login('192.0.2.1', email)).status).to.equal(403);
     }
+
     const sixth = await Promise.all([one.login('192.0.2.1', email), two.login('192.0.2.1', email)]);
     expect(statusCounts(sixth)).to.deep.equal({ 429: 2 });
     expect((await two.get('192.0.2.1')).headers.get('ratelimit-remaining')).to.equal('999992');
@@ -96,6 +98,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     ]) {
       expect((await one.get(address)).status).to.equal(403);
     }
+
     const id = await readId();
     const keys = (await redis.admin.keys('*:rl:[^p]*')).sort();
     expect((await redis.admin.keys('*')).filter(key => !key.startsWith(`${id}:rl:`))).to.deep.equal(
@@ -105,6 +108,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     expect(keys[0]).to.equal(`${id}:rl:global:127.0.0.1`);
     expect(keys[1]).to.equal(`${id}:rl:global:192.0.2.1`);
     expect(keys[2]).to.match(/^[\w-]{36}:rl:login:[\w-]{32}$/);
+
     await stopAll();
     await eventually(async () => (await redis.connections()) === 0, patienceMs);
   });

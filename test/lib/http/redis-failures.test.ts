@@ -350,6 +350,7 @@ describe('a service that wavers', () => {
     const timers = holdTimers(500);
     const told: string[] = [];
     let isGood = false;
+
     const breaker = new Breaker({
       probe: async () => {
         if (!isGood) throw new Error('late');
@@ -358,11 +359,13 @@ describe('a service that wavers', () => {
       onClose: () => told.push('works'),
       onStuck: () => told.push('stuck'),
     });
+
     const probe = async (good: boolean) => {
       isGood = good;
       timers.release();
       await eventually(() => timers.size === 1 || !breaker.isOpen);
     };
+
     const probesUntilClosed = async () => {
       for (let probes = 1; ; probes++) {
         await probe(true);
@@ -377,6 +380,7 @@ describe('a service that wavers', () => {
         await probe(true);
         await probe(false);
       }
+
       expect(breaker.isOpen).to.equal(true);
       expect(await probesUntilClosed()).to.equal(3);
 

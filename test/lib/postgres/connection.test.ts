@@ -55,6 +55,7 @@ describe('connections to PostgreSQL', () => {
     const passwords = join(folder, 'pgpass');
     const { hostname, port, username, password } = new URL(postgresUrl());
     await writeFile(passwords, `*:*:*:*:${password}\n`, { mode: 0o600 });
+
     const shell = {
       PGHOST: 'nowhere.invalid',
       PGHOSTADDR: '192.0.2.1',
@@ -76,6 +77,7 @@ describe('connections to PostgreSQL', () => {
       PGTARGETSESSIONATTRS: 'standby',
       PGCONNECT_TIMEOUT: '1',
     };
+
     const before = { ...process.env };
     Object.assign(process.env, shell);
     try {

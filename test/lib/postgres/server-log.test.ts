@@ -52,15 +52,18 @@ describe('log of the PostgreSQL server', () => {
   it('provisioning from the template, and the repair of a login role, log no secret', async () => {
     await server.provision('acme');
     const { tenant } = await server.provision('globex');
+
     await server.sql(
       `revoke connect on database "${tenant.databaseName}" from "${tenant.roleName}"`,
     );
     await server.sql(`drop role "${tenant.roleName}"`);
+
     const { findings } = await diagnose(server.installation, { fix: true });
     expect(findings.map(({ check, fixed }) => [check, fixed])).to.deep.include([
       'missing_role',
       true,
     ]);
+
     const password = server.installation.secrets
       .open(tenant.rolePassword, owners.rolePassword(tenant.guid))
       .toString();
@@ -77,28 +80,34 @@ describe('log of the PostgreSQL server', () => {
     const { tenant } = await server.provision('initech');
     const { installation } = server;
     await server.control(`update tenants set features = '{selfRegistration}'`);
+
     const config = readConfig({
       ...server.environment,
       PORT: '0',
       MANAGEMENT_PORT: '0',
       RATE_LIMIT_ACCOUNT: '100/60s',
     });
+
     const logs: string[] = [];
     const log = pino({ level: 'info' }, { write: line => void logs.push(line) });
     const service = await startServer({ config, installation, log, passwords: createPasswords() });
     const client = new Client(`http://127.0.0.1:${service.port}`);
+
     const register = (email: string) =>
       client.post(
         '/api/v1/auth/register',
         { email, password: 'correct horse battery', firstName: 'Nora', lastName: 'Newman' },
         { 'X-Tenant': tenant.guid },
       );
+
     const waiting = async () => {
       const [pid] = await readLockWaiters(session);
       return pid;
     };
+
     const session = new pg.Client(installation.controlUrl);
     await session.connect();
+
     try {
       await session.query('begin');
       await session.query(

@@ -69,19 +69,23 @@ describe('silence limit of database connections', () => {
 
   it('what a network that stalls has held back is not delivered after its query has failed', async () => {
     const text = 'x'.repeat(1024 * 1024);
+
     const arrivedAfter = async (
       database: string,
       query: () => Promise<unknown>,
     ): Promise<number> => {
       const goOn = proxy.stall(database);
       await failsAfter(query);
+
       const before = proxy.received(database);
       goOn();
       await eventually(async () => proxy.open(database) === 0);
       return proxy.received(database) - before;
     };
+
     const { controlUrl } = world.installation;
     const controlName = new URL(controlUrl).pathname.slice(1);
+
     const control = new pg.Pool({
       ...connectionConfig(proxy.through(controlUrl), 'control'),
       max: 1,
@@ -89,6 +93,7 @@ describe('silence limit of database connections', () => {
     control.on('error', () => {});
     dropDeadConnections(control, silenceMs);
     await control.query('select 1');
+
     const { pool, budget } = await tenantPool();
     const client = await pool.connect();
 
@@ -99,6 +104,7 @@ describe('silence limit of database connections', () => {
 
     expect(ofControl).to.be.below(text.length);
     expect(ofTenant).to.be.below(text.length);
+
     client.release();
     await control.end();
     await pool.end();

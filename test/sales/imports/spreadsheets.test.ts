@@ -79,6 +79,7 @@ describe('CSV as spreadsheets save it', () => {
     expect(Errors).to.deep.equal([
       { Line: 3, Field: 'Rate', Code: 'ambiguous', Reason: 'is 1500 or 1,5: write one of them' },
     ]);
+
     for (const [rate, value] of [
       ['1,500', 1.5],
       ['0.125', 0.125],
@@ -89,6 +90,7 @@ describe('CSV as spreadsheets save it', () => {
       expect(report.Applied, JSON.stringify(report.Errors)).to.equal(true);
       expect((await rates()).B2, rate).to.equal(value);
     }
+
     for (const rate of ['1.500,25', '1.500.000', '1 500', '1,5,0', '12.500,0']) {
       const report = await importFile('TaxCode', file(rate));
       expect(report.Errors[0], rate).to.include({ Line: 3, Field: 'Rate', Code: 'wrong_type' });
@@ -148,12 +150,14 @@ describe('CSV as spreadsheets save it', () => {
   it('a sheet that LibreOffice saves with blank rows and columns is imported', async function () {
     if (!calcInstalled) return this.skip();
     this.timeout(120_000);
+
     const folder = await mkdtemp(join(tmpdir(), 'calc-'));
     const cell = (value: string | number | undefined) => {
       if (value === undefined) return '<table:table-cell/>';
       const type = typeof value === 'number' ? `float" office:value="${value}` : 'string';
       return `<table:table-cell office:value-type="${type}"><text:p>${value}</text:p></table:table-cell>`;
     };
+
     const rows = [
       ['Code', undefined, 'Name', 'Rate'],
       [],
@@ -161,6 +165,7 @@ describe('CSV as spreadsheets save it', () => {
       [],
       ['F2', undefined, 'Two "lines"', 7],
     ];
+
     const sheet = rows
       .map(row => `<table:table-row>${row.map(cell).join('')}</table:table-row>`)
       .join('');
@@ -169,10 +174,12 @@ describe('CSV as spreadsheets save it', () => {
     );
     const attributes = `${names.join(' ')} office:version="1.2" office:mimetype="application/vnd.oasis.opendocument.spreadsheet"`;
     const document = `<office:document ${attributes}><office:body><office:spreadsheet><table:table table:name="Rates">${sheet}</table:table></office:spreadsheet></office:body></office:document>`;
+
     await writeFile(
       join(folder, 'rates.fods'),
       `<?xml version="1.0" encoding="UTF-8"?>${document}`,
     );
+
     const filter = 'csv:Text - txt - csv (StarCalc):59,34,76'; // semicolons, quotes, UTF-8
     const home = `-env:UserInstallation=file://${folder}/profile`;
     const convert = [
@@ -184,6 +191,7 @@ describe('CSV as spreadsheets save it', () => {
       folder,
       join(folder, 'rates.fods'),
     ];
+
     await promisify(execFile)('soffice', convert, { env: { ...process.env, LANG: 'C.UTF-8' } });
 
     const report = await importFile('TaxCode', await readFile(join(folder, 'rates.csv')));
