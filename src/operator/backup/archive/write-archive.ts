@@ -160,7 +160,10 @@ class MemberWriter {
     this.#taken = promise;
 
     const entry = { name, size: bytes.length, mode: 0o600, mtime: this.#time };
-    this.#tar.entry(entry, bytes, error => (error ? reject(error) : resolve()));
+    const written = this.#tar.entry(entry, bytes, error => (error ? reject(error) : resolve()));
+    // An archive that cannot be stored destroys the member that is being written, too. Without a
+    // listener, that would end the process before it says why.
+    written.on('error', reject);
     this.#members.push({ name, bytes: bytes.length, sha256 });
   }
 
