@@ -35,6 +35,7 @@ export const afterRestoreOperation = defineOperation({
       tokens: 0,
       clients: 0,
     };
+
     return {
       document: { sessions, keys, tokens, clients, state: 'planned' },
       text: () =>

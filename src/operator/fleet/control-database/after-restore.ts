@@ -8,7 +8,7 @@ import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
 import { activateText } from '../../../sales/webhooks/webhook-queue.ts';
 import { createTenantKey } from '../../../sales/webhooks/webhook-secret.ts';
 
-/** What was done to a restored control database. */
+/** Report of the changes to a restored control database. */
 export interface AfterRestoreReport<Replayed> {
   /**
    * The newest change that the control database has, in ISO 8601: later ones are known only if
@@ -21,7 +21,7 @@ export interface AfterRestoreReport<Replayed> {
   clientsRevoked: number;
   mailsWithdrawn: number;
   sequencesMoved: number;
-  /** What was revoked later and is so again; null if nothing later is known. */
+  /** The access that was revoked later and is so again; null if nothing later is known. */
   replayed: Replayed | null;
 }
 
@@ -77,8 +77,8 @@ async function makeSafe<Replayed>(
     `update signing_keys set status = 'disabled', retired_at = coalesce(retired_at, now()) where status <> 'disabled'`,
   );
   await count('delete from tenant_fences');
-  // What was being made then may be what a tenant has now, and what was being dropped is kept
-  // until an operator looks.
+  // A database that was being made then may be the one that a tenant has now. It is kept until
+  // an operator looks, and so is a database that was being dropped.
   await count(
     `update tenant_databases d set state = 'kept', kept_by = coalesce(kept_by, 'back'), keep_until = null
        from tenants t where t.id = tenant_id and t.purging_at is null

@@ -21,7 +21,7 @@ import { countText } from '../../command/texts.ts';
 import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
 import type { ControlSource } from './control-source.ts';
 
-/** What opens the archives of the control database. */
+/** The target and the keys that open the archives of the control database. */
 export interface ControlAccess {
   readonly target: Target;
   readonly keys: OpenKeys;

@@ -34,22 +34,27 @@ export async function requireControlHead(
   if (embedded && !(await isAtHead(controlUrl, dataFolder))) {
     await requireNoRestoreOnServer(controlUrl);
     await requireNoLost(controlUrl);
+
     const { createControlDatabase, migrateControl } = await import(
       '../../schema/migrate-control.ts'
     );
     await createControlDatabase(controlUrl);
     await migrateControl(controlUrl, dataFolder);
   }
+
   let isChecked = false;
+
   await withConnection(controlUrl, async client => {
     if (!embedded) await requireUsableControl(client, { url: controlUrl, isOperator });
     const control = statementsOf(client);
     await requireControlVersion(control, dataFolder);
+
     isChecked = true;
     await requireNoRestore(control, controlUrl);
     await requireMasterKey(control, secrets);
   }).catch(async error => {
     if (isChecked) throw error;
+
     await requireNoRestoreOnServer(controlUrl);
     await requireNoLost(controlUrl).catch(lost => {
       // other failures have the same cause as the first one

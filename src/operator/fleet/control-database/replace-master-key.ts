@@ -5,7 +5,7 @@ import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
 import { statementsOf } from '../../../lib/postgres/statements.ts';
 import { createTenantKey } from '../../../sales/webhooks/webhook-secret.ts';
 
-/** What nobody can open any more, because the master key that sealed it is lost. */
+/** Secrets that nobody can open, because the master key that sealed them is lost. */
 export interface LostSecrets {
   /** Tenants whose login roles need other passwords. */
   readonly tenants: number;

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { countText } from '../../command/texts.ts';
 
-/** What a later state of the control database says about access that was taken away. */
+/** Access that was taken away, as a later state of the control database says. */
 export interface LaterState {
   /** The guids of disabled users. */
   readonly disabledUsers: readonly string[];
@@ -18,8 +18,8 @@ export interface LaterState {
 }
 
 /**
- * What a later state has changed in a restored one, and what differs between the two and was
- * left as it was.
+ * The changes that a later state has made in a restored one, and the differences between the
+ * two that were left as they were.
  */
 export interface Replayed {
   usersDisabled: number;

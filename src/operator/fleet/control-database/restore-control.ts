@@ -26,7 +26,7 @@ export interface RestoredControl {
   report: (AfterRestoreReport<Replayed> & { readonly lost: LostSecrets | undefined }) | undefined;
 }
 
-/** What is restored. */
+/** The sources of a restore. */
 export interface RestoreSources {
   readonly source: ControlSource;
   /**

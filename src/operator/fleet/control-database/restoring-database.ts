@@ -52,12 +52,12 @@ export async function endRestore({ controlUrl }: { controlUrl: string }): Promis
   await withConnection(controlUrl, client => client.query('comment on table tenants is null'));
 }
 
-/** What a database is, as far as a restore of the control database must know. */
+/** The state of a database, as far as a restore of the control database must know it. */
 export interface DatabaseState {
   tenants: number;
   /** From what it was restored; undefined: it was not, or not completely. */
   restoredFrom: string | undefined;
-  /** Whether it has the schema of a control database. */
+  /** True if the database has the schema of a control database. */
   hasSchema: boolean;
   /** Its tables, each with its schema. Those of extensions are not among them. */
   tables: readonly string[];

@@ -38,10 +38,12 @@ async function applyPack(client: pg.ClientBase, pack: Pack): Promise<AppliedPack
   const compared = await comparePack(client, pack);
   const missing = compared.filter(({ state }) => state === 'missing').map(({ row }) => row);
   if (missing.length === 0) return { pack, added: 0, compared };
+
   const columns = Object.keys(missing[0] ?? {}).map(columnOf);
   const records = missing.map(row =>
     Object.fromEntries(Object.entries(row).map(([field, value]) => [columnOf(field), value])),
   );
+
   try {
     // A user of the tenant may create the same code meanwhile: that row stays.
     const { rowCount } = await client.query(
@@ -52,6 +54,7 @@ async function applyPack(client: pg.ClientBase, pack: Pack): Promise<AppliedPack
     return { pack, added: rowCount ?? 0, compared };
   } catch (cause) {
     if (sqlState(cause) !== tableFull) throw cause;
+
     throw new OperatorError(
       `The pack ${pack.name} has ${missing.length} rows that the tenant lacks, and the table ${pack.table} may not ` +
         'grow by as many. Nothing was added',

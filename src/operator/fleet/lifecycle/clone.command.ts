@@ -51,9 +51,11 @@ const clone = defineOperation({
   async run({ slug, newSlug, ...values }, { installation, output, progress, recordBirth }) {
     const { createPasswords } = await import('../../../accounts/auth/passwords.ts');
     const { cloneTenant, readLeft } = await import('./clone.ts');
+
     progress.step(`cloning ${slug}`);
     const clone = (data?: EarlierData) =>
       cloneTenant(installation, createPasswords(), slug, newSlug, data);
+
     const isPresent = Object.values(values).every(value => value === undefined);
     const { restored: _, ...facts } = isPresent
       ? { restored: await clone() }
@@ -64,14 +66,18 @@ const clone = defineOperation({
           { progress, output },
           clone,
         );
+
     await recordBirth(newSlug);
+
     const document = { ...(await readTenant(installation, newSlug)), ...facts };
     const leaves = isPresent
       ? await readLeft(installation, await findTenant(installation, slug))
       : [];
+
     if (leaves.length > 0) {
       output.warn(`The clone does not have: ${leaves.join(', ')}. ${slug} still has it.`);
     }
+
     output.result(document, () => fieldsText(document));
   },
 });

@@ -55,7 +55,7 @@ const apply = defineOperation({
 
 export const operations = [apply];
 
-/** What the plan says of a row, by its state. */
+/** The words of the plan for a row, by its state. */
 const planned: Readonly<Record<RowState, string>> = {
   missing: 'would be added',
   same: 'is there',

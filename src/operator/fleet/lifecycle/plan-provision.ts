@@ -6,7 +6,7 @@ import { requireNotPurging } from '../../records/purging.ts';
 import { placeTenant } from '../../records/servers.ts';
 import { listManifests, type Manifest, readManifest } from './manifest.ts';
 
-/** What `provision` would do with a manifest. */
+/** The plan of `provision` for a manifest. */
 interface PlannedTenant {
   /** The slug; the name of the file when it is no manifest. */
   slug: string;

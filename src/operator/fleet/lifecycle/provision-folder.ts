@@ -36,21 +36,25 @@ export async function provisionFolder(
       error => onOutcome({ file, error }),
     );
   }
+
   const make = async (manifest: Manifest) => {
     const provisioned = await provision(installation, passwords, manifest);
     if (provisioned.created) await recordBirth(manifest.slug);
     return { provisioned, summary: await readTenant(installation, manifest.slug) };
   };
+
   const provisionOne = ({ file, manifest }: (typeof manifests)[number]): Promise<void> =>
     make(manifest).then(
       made => onOutcome({ file, made }),
       error => onOutcome({ file, error }),
     );
+
   // A manifest without a server may be placed on any server. So these come first, within the
   // limit of a single server.
   const perServer = fleetTasks(maxPerServer);
   const byServer = Map.groupBy(manifests, ({ manifest }) => manifest.server);
   await runConcurrently(byServer.get(undefined) ?? [], perServer, provisionOne);
+
   byServer.delete(undefined);
   await Promise.all(
     [...byServer.values()].map(group => runConcurrently(group, perServer, provisionOne)),

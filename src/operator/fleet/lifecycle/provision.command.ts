@@ -116,8 +116,10 @@ async function provisionManifests(
 ): Promise<boolean> {
   const { createPasswords } = await import('../../../accounts/auth/passwords.ts');
   const { provisionFolder } = await import('./provision-folder.ts');
+
   const failures: string[] = [];
   let [total, logins] = [0, 0];
+
   await provisionFolder(
     installation,
     createPasswords(),
@@ -125,16 +127,19 @@ async function provisionManifests(
     recordBirth,
     ({ file, made, error }) => {
       total++;
+
       if (made) {
         logins += made.provisioned.logins.length;
         const document = documentOf(made.provisioned, made.summary);
         return output.part({ file, ...document }, () => lineOf(made.provisioned));
       }
+
       const reason = explain(error);
       failures.push(`${file}: ${reason}`);
       if (output.wantsDocuments) output.part({ file, error: reason }, () => '');
     },
   );
+
   const counts = `${countText(total, 'manifest')}, ${failures.length} failed.`;
   const note = logins > 0 ? ' Passwords are shown only this once.' : '';
   output.text(() => ['', ...failures, counts + note].join('\n'));

@@ -126,7 +126,7 @@ export async function findLeftArchives(
   );
 }
 
-/** What a purge removes. */
+/** The data that a purge removes. */
 interface PurgePlan {
   slug: string;
   guid: string;
@@ -135,8 +135,8 @@ interface PurgePlan {
   server: string | null;
   users: number;
   /**
-   * What somebody else has made in its databases, and sessions of others there, each with the
-   * name of the database.
+   * Objects that somebody else has made in the databases of the tenant, and sessions of others
+   * there, each with the name of the database.
    */
   holds: string[];
   /** Those that the last run saw in the target. */

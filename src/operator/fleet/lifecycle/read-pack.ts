@@ -19,7 +19,7 @@ export interface Pack {
   readonly title: string;
   /** The edition of the standard. */
   readonly edition: string;
-  /** Where the rows come from. */
+  /** The source of the rows. */
   readonly source: string;
   /** SHA-256 of the rows as JSON without spaces, in hexadecimal. */
   readonly sha256: string;

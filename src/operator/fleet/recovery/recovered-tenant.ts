@@ -26,8 +26,8 @@ interface RecoveredOptions {
    */
   readonly at?: string | undefined;
   /**
-   * What the data is, for people; by default, it names the database and the time of its last
-   * change.
+   * A description of the data for people; by default, it names the database and the time of the
+   * last change.
    */
   readonly description?: string;
   /** Called at the beginning of each step, with its name. */
@@ -127,10 +127,13 @@ async function findRecovered(
     );
     return rows.map(({ name }) => name);
   });
+
   const found: Record<Kind, string[]> = { open: [], closed: [], foreign: [], unreadable: [] };
   for (const name of present) found[await kindOf(url, name, guid)].push(name);
+
   const [own = '', ...others] = found.open.length > 0 ? found.open : found.closed;
   if (own !== '' && others.length === 0) return own;
+
   const none = `The recovered server has no database of ${slug} that can be read: nothing was changed`;
   if (own !== '') {
     throw new OperatorError(
@@ -138,17 +141,20 @@ async function findRecovered(
         `${found.closed.join(', ')}. Recover to another moment`,
     );
   }
+
   if (found.foreign.length > 0) {
     throw new OperatorError(
       `${none}. Its database ${found.foreign.join(', ')} belongs to another tenant, or to another installation`,
     );
   }
+
   if (found.unreadable.length > 0) {
     throw new OperatorError(
       `${none}. Its database ${found.unreadable.join(', ')} accepts no connections: it was being made or dropped at that ` +
         'moment, or was not recovered. Recover to another moment',
     );
   }
+
   throw new OperatorError(
     `${none}. It is a copy of another server, or of a moment at which ${slug} was not there. ` +
       `The names that were looked for: ${names.join(', ')}`,

@@ -68,9 +68,12 @@ function start(command: string, args: readonly string[]): Running {
   // In a process group of its own: Ctrl-C in a terminal ends this process, and the command then
   // cleans up.
   const child = spawn(command, args, { stdio: 'pipe', detached: true, env: withoutSecrets() });
+
   const texts = { stdout: '', stderr: '' };
   let failure: unknown;
+
   const { promise: firstLine, resolve } = Promise.withResolvers<string>();
+
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (text: string) => {
       texts[name] = (texts[name] + text).slice(-maxOutput);
@@ -79,10 +82,12 @@ function start(command: string, args: readonly string[]): Running {
       }
     });
   }
+
   child.stdin.on('error', () => {}); // it has ended
   child.on('error', error => {
     failure = error;
   });
+
   const outcome = (): string => {
     if (failure) return `${command} cannot be run (${errorText(failure)})`;
     const text = errorText(texts.stdout) || errorText(texts.stderr.trim().split('\n').at(-1) ?? '');
@@ -91,6 +96,7 @@ function start(command: string, args: readonly string[]): Running {
       `${command} has printed no URL, and has ended with ${child.signalCode ?? `code ${child.exitCode}`}`
     );
   };
+
   return {
     child,
     firstLine,

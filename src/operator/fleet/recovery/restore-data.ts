@@ -67,7 +67,7 @@ export function requireOneChoice({
 
 /** Data of a tenant that can be restored. */
 interface ChosenData {
-  /** What is known of it before any of it is read. */
+  /** The description of the data that is known before any of it is read. */
   readonly description: string;
   /** Runs `work` on it. */
   restore<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;

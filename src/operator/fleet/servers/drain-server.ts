@@ -8,7 +8,7 @@ import type { RunObservers } from '../../databases/run-databases.ts';
 import { listServers, noSuchServer, roomiest } from '../../records/read-servers.ts';
 import { findServer } from '../../records/servers.ts';
 
-/** What became of one tenant of a drained server. */
+/** The outcome for one tenant of a drained server. */
 export interface DrainOutcome {
   slug: string;
   to: string;

@@ -39,8 +39,10 @@ const add = defineChange({
     const { unverifiedHost, unverifiedText } = await import(
       '../../../lib/postgres/unverified-host.ts'
     );
+
     const url = text.trim();
     const wasThere = await addServer(installation, name, url, capacity, isDryRun);
+
     const host = unverifiedHost(url);
     if (host !== undefined) {
       output.warn(
@@ -48,6 +50,7 @@ const add = defineChange({
           `bin/backoffice server add ${name}`,
       );
     }
+
     return {
       document: { name, capacity },
       facts: { isThere: wasThere },
