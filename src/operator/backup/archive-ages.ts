@@ -1,7 +1,7 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 
-/** How well a tenant is archived, as the last run saw it. */
+/** The state of a tenant's archives, as the last run saw it. */
 export interface ArchiveAge {
   slug: string;
   status: string;
@@ -14,18 +14,18 @@ export interface ArchiveAge {
   bytes: number;
   /** When an archive of the tenant was last restored and compared. */
   provedAt: string | null;
-  /** What a drill or a verification found in the newest archive. */
+  /** The fault that a drill or a verification found in the newest archive. */
   fault: string | null;
 }
 
-/** How well the fleet is archived. */
+/** The state of the fleet's archives. */
 interface ArchiveAges {
   tenants: number;
-  /** How many of them have no archive. */
+  /** The number of tenants without an archive. */
   without: number;
-  /** How many have a newest archive that is faulty. */
+  /** The number of tenants whose newest archive is faulty. */
   faulty: number;
-  /** Whether an archive was ever restored and compared. */
+  /** True if an archive was ever restored and compared. */
   isProved: boolean;
   /** Those whose newest archive is faulty, missing or old first. */
   ages: ArchiveAge[];

@@ -2,8 +2,8 @@ import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import type { Listing, StoredArchive } from './listing.ts';
 
 /*
- * What the control database has of archives: the last one of each database, what drills have
- * found, and a copy of what a run saw. The listing of the target is the ledger; these rows
+ * The rows of the control database about archives: the last one of each database, the findings
+ * of drills, and a copy of what a run saw. The listing of the target is the ledger; these rows
  * count only for names that it has.
  */
 
@@ -20,7 +20,7 @@ export async function recordArchive(
   );
 }
 
-/** What a drill or a verification found in an archive of a tenant. */
+/** The finding of a drill or a verification in an archive of a tenant. */
 export interface ArchiveProof {
   readonly name: string;
   /** The guid of the tenant. */
@@ -30,7 +30,7 @@ export interface ArchiveProof {
   /** When it was last restored and compared without a difference; null: never. */
   readonly provedAt: Date | null;
   readonly checkedAt: Date;
-  /** What is wrong with it; null: nothing that was found. */
+  /** The fault of the archive; null: none was found. */
   readonly fault: string | null;
 }
 

@@ -11,7 +11,7 @@ import { controlMacKey, requireArchiveKey } from './archive/archive-keys.ts';
 import { readSchemaPages, type SchemaPage } from './archive/schema-pages.ts';
 import type { ArchiveOrder, WriteArchive } from './run-backup.ts';
 
-/** What a run reads once for all of its archives. */
+/** Facts that a run reads once for all of its archives. */
 interface RunFacts {
   readonly tenantPages: readonly SchemaPage[];
   readonly controlPages: readonly SchemaPage[];

@@ -24,11 +24,11 @@ export interface BackupCandidate {
   readonly database: string;
   /** With the rights of the operator; undefined while the server cannot be used. */
   readonly url: string | undefined;
-  /** Why it cannot be archived: its server cannot be used. */
+  /** The reason why the database cannot be archived: its server cannot be used. */
   readonly fault: string | undefined;
   /** Read now, and so before the next snapshot; undefined: nothing is proved. */
   readonly counters: ChangeCounters | undefined;
-  /** What the row of the database says of its last archive. */
+  /** The last archive of the database, as its row says. */
   readonly archive: string | null;
   readonly archiveBytes: number | null;
   readonly archiveProof: string | null;

@@ -1,6 +1,6 @@
 import type { Retention } from '../../lib/config/config-values.ts';
 
-/** What decides whether an archive is kept. */
+/** The facts that decide whether an archive is kept. */
 export interface KeptArchive {
   readonly time: Date;
   /** True if a drill has restored it. */

@@ -24,12 +24,12 @@ export interface ArchiveSummary {
   /** True if these are the recipients of this host (`BACKUP_RECIPIENTS`). */
   isForPresentRecipients: boolean;
   /**
-   * Whether the identity of this host opens it; null: it has none, or the archive could not be
-   * read.
+   * True if the identity of this host opens the archive; null: the host has none, or the
+   * archive could not be read.
    */
   isOpened: boolean | null;
   provedAt: string | null;
-  /** What a drill or a verification found; null: nothing is known to be wrong. */
+  /** The fault that a drill or a verification found; null: none is known. */
   fault: string | null;
 }
 

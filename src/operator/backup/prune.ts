@@ -21,7 +21,7 @@ export interface Unremoved {
   readonly error: string;
 }
 
-/** What a removal of archives did. */
+/** The outcome of a removal of archives. */
 export interface Removal {
   /** Names of the archives that are gone. */
   readonly removed: readonly string[];

@@ -9,14 +9,14 @@ import { archiveFolder } from './target/archive-name.ts';
 import type { Erased, Target } from './target/target.ts';
 import { type Claim, claimTarget, requireWriter } from './writer.ts';
 
-/** What became of the archives of a purged tenant. */
+/** The fate of the archives of a purged tenant. */
 export interface PurgedArchives {
   readonly state: 'removed' | 'left' | 'kept';
   /** The target that was asked; null: none was. */
   readonly target: string | null;
-  /** How many were removed now, versions included. */
+  /** The number of archives that were removed now, versions included. */
   readonly removed: number;
-  /** What the target still has. */
+  /** The objects that the target still has. */
   readonly left: readonly string[];
   readonly error: string | null;
 }

@@ -54,17 +54,17 @@ export type WriteArchive = <T>(
   store: (body: Readable) => Promise<T>,
 ) => Promise<WrittenContents & { readonly written: T }>;
 
-/** What a run says of the contents of an archive. */
+/** The contents of an archive, as a run reports them. */
 interface WrittenContents {
   readonly rows: number;
   /**
-   * What the database has and the archive lacks, with the reason, where somebody else has made
-   * it.
+   * Parts of the database that the archive lacks, each with the reason, where somebody else has
+   * made them.
    */
   readonly leftOut: readonly LeftOut[];
 }
 
-/** What a backup run is to archive. */
+/** The databases that a backup run archives, and how it does so. */
 export interface BackupRequest {
   /** Only these tenants; undefined: all. */
   readonly slugs?: readonly string[] | undefined;
@@ -83,7 +83,7 @@ export interface BackupOutcome {
   archive: string | null;
   rows: number;
   bytes: number;
-  /** What the database has and the archive lacks. */
+  /** The parts of the database that the archive lacks. */
   leftOut: readonly LeftOut[];
   ms: number;
   error: string | null;
@@ -387,12 +387,12 @@ async function endRun(
   );
 }
 
-/** What a run would do with a tenant. */
+/** The plan of a run for one tenant. */
 export interface PlannedBackup {
   slug: string;
   /** True if it has changed since its last archive, or may have. */
   isArchived: boolean;
-  /** Why it could not be archived; null: nothing is known. */
+  /** The reason why the tenant could not be archived; null: none is known. */
   fault: string | null;
 }
 

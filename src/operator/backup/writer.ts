@@ -26,7 +26,7 @@ function writerFile(installation: string): string {
   return `${installation}/writer.json`;
 }
 
-/** What a control database knows of the writer of its target. */
+/** The writer of a target, as its control database knows it. */
 interface KnownWriter {
   readonly installation: string;
   readonly present: string | null;
@@ -97,7 +97,7 @@ export async function requireWriter(control: Queryable, target: Target): Promise
   return known.installation;
 }
 
-/** What `backup init` did, or would do. */
+/** The outcome of `backup init`, or its plan. */
 export interface InitResult {
   readonly target: string;
   /**
@@ -105,7 +105,7 @@ export interface InitResult {
    * there.
    */
   readonly state: 'new' | 'taken over' | 'unchanged';
-  /** What the store does with conditions; undefined for a plan. */
+  /** The behaviour of the store at conditions; undefined for a plan. */
   readonly conditions: WriteConditions | undefined;
 }
 
@@ -190,9 +190,9 @@ async function writeWriter(
 ): Promise<void> {
   const name = writerFile(installation);
   await target.replaceDocument(name, `${JSON.stringify({ id })}\n`, version);
-  // What it returns is not all: a store can ignore the condition, so that the last of two
-  // writers has the file; and a request that is sent again does not find the version that it
-  // has replaced.
+  // The result of the write is no proof that this writer has the file: a store can ignore the
+  // condition, so that the last of two writers has the file; and a request that is sent again
+  // does not find the version that it has replaced.
   const written = await target.readDocument(name);
   if (!written || parseWriter(written.text) !== id) throw otherWriter(target);
 }

@@ -31,7 +31,7 @@ export interface ArchiveSource {
   readonly listForeign?: ((client: pg.Client) => Promise<ForeignObjects>) | undefined;
 }
 
-/** What is written for an archive, and what its target has returned. */
+/** The manifest that is written for an archive, and the result that its target has returned. */
 export interface ArchivedDatabase<T> {
   readonly manifest: ArchiveManifest;
   readonly written: T;

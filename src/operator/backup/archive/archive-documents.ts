@@ -31,14 +31,14 @@ const tableContract = z.object({
 export type ArchivedTable = z.output<typeof tableContract>;
 
 /**
- * What an archive is made of: a tenant's database, the control database, or what a tenant gets
+ * The source of an archive: a tenant's database, the control database, or what a tenant gets
  * of its data.
  */
 const kindContract = z.enum(['tenant', 'control', 'export']);
 export type ArchiveKind = z.output<typeof kindContract>;
 
 /**
- * What was archived, when, and where it is stored: the header and the manifest say the same.
+ * The subject of an archive, its time and its place: the header and the manifest say the same.
  */
 const subject = {
   format: z.literal(1),

@@ -27,7 +27,7 @@ export interface SourceTable extends ArchivedTable {
   readonly checksum: string | null;
 }
 
-/** What is archived of one database, in the snapshot of its connection. */
+/** The contents of one database that are archived, in the snapshot of its connection. */
 export interface DatabaseContents {
   readonly client: pg.Client;
   readonly tables: readonly SourceTable[];
@@ -35,7 +35,7 @@ export interface DatabaseContents {
   readonly leftOut: readonly LeftOut[];
 }
 
-/** When and where a database was read. */
+/** The time and the place at which a database was read. */
 export type SnapshotFacts = Pick<ArchiveManifest, 'snapshot'> & {
   readonly source: Pick<ArchiveManifest['source'], 'database' | 'postgres'>;
 };
@@ -64,11 +64,11 @@ export async function beginSnapshot(client: pg.Client): Promise<SnapshotFacts> {
   return { snapshot: { at, id }, source: { database, postgres } };
 }
 
-/** What a caller knows of a database that is archived. */
+/** Facts that a caller knows of a database that is archived. */
 export interface ContentsOptions {
   /** Tables of `public` whose rows are not archived, by the reason. */
   readonly except: ReadonlyMap<string, readonly string[]>;
-  /** What somebody else has made in it; undefined: nobody has looked. */
+  /** Objects that somebody else has made in the database; undefined: nobody has looked. */
   readonly foreign?: ForeignObjects | undefined;
 }
 
@@ -133,7 +133,7 @@ interface OtherTable extends ArchivedTable {
     readonly schema: string;
     readonly name: string;
   }[];
-  /** Why its rows are not archived; null: they are. */
+  /** The reason why the rows of the table are not archived; null: they are. */
   readonly reason: string | null;
 }
 
@@ -170,6 +170,7 @@ async function listOtherTables(client: pg.Client): Promise<OtherTable[]> {
         and not exists (select from pg_depend where classid = 'pg_class'::regclass and objid = c.oid and deptype = 'e')
       order by 1, 2`,
   );
+
   return rows;
 }
 

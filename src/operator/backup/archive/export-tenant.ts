@@ -28,7 +28,7 @@ export interface ExportReport {
   file: string;
   bytes: number;
   tables: { name: string; rows: number }[];
-  /** What the database has and the export lacks. */
+  /** The parts of the database that the export lacks. */
   leftOut: ArchiveManifest['leftOut'];
 }
 
@@ -140,7 +140,7 @@ async function planExport(
   };
 }
 
-/** What the control database has of a tenant's people: no passwords, sessions or keys. */
+/** Reads a tenant's people from the control database: no passwords, sessions or keys. */
 async function readPeople(client: pg.Client, tenantId: number): Promise<DatabaseContents> {
   const id = BigInt(tenantId);
   const queries = {

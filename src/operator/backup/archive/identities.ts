@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { generateX25519Identity, identityToRecipient } from 'age-encryption';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 
-/** What opens archives, and for whom they are sealed. */
+/** A key pair of age: the identity opens the archives that are sealed for the recipient. */
 export interface AgeIdentity {
   /** The secret: `AGE-SECRET-KEY-1…`. */
   readonly identity: string;

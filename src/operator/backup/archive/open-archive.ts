@@ -16,7 +16,7 @@ import { checkMac } from './archive-mac.ts';
 import { headerName, isMemberName, manifestName, pageName } from './member-names.ts';
 import { unseal } from './seal.ts';
 
-/** What an archive is expected to be. */
+/** The archive that a reader expects. */
 export interface ExpectedArchive {
   readonly kind: ArchiveKind;
   /** The guid of the tenant; null: the control database. */
@@ -27,7 +27,7 @@ export interface ExpectedArchive {
   readonly installation: string | undefined;
 }
 
-/** What opens archives, and what proves who has written them. */
+/** Keys that open archives, and keys that prove who has written them. */
 export interface OpenKeys {
   /** Of age. */
   readonly identities: readonly string[];

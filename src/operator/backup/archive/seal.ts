@@ -10,7 +10,7 @@ import { ArchiveFault } from './archive-fault.ts';
  */
 const chunkBytes = 128 * 1024;
 
-/** What every file of age begins with. */
+/** The first bytes of every file of age. */
 const ageMagic = Buffer.from('age-encryption.org/v1\n');
 
 /**

@@ -13,7 +13,7 @@ import { seal } from './seal.ts';
 /** Largest piece of a table, in bytes, unless a single row is larger. */
 const maxPieceBytes = 16 * 1024 * 1024;
 
-/** What an archive is, and for whom it is sealed. */
+/** The identity of an archive, and the recipients for whom it is sealed. */
 export type ArchiveSubject = Pick<
   ArchiveHeader,
   'kind' | 'installation' | 'tenant' | 'name' | 'time' | 'recipients'
@@ -26,7 +26,7 @@ export interface ArchivePlan extends SnapshotFacts {
   readonly server: string;
   /** The migrations up to the version of the data, the last one at the end. */
   readonly pages: readonly SchemaPage[];
-  /** What is archived, each part in a snapshot of its own. */
+  /** The contents of the archive, each part in a snapshot of its own. */
   readonly parts: readonly DatabaseContents[];
   /** The key of its code; undefined: it gets none. */
   readonly macKey: Buffer | undefined;

@@ -29,7 +29,7 @@ export interface DrillOutcome {
   rows: number;
   ms: number;
   error: string | null;
-  /** What the database of the tenant has, and no restore of the archive brings back. */
+  /** Parts of the tenant's database that no restore of the archive brings back. */
   notRestored: readonly string[];
 }
 

@@ -21,7 +21,7 @@ export interface ArchiveCheck {
   bytes: number;
   /** Null: it is right, as far as was looked, or was removed meanwhile. */
   fault: ArchiveFaultKind | 'lost' | 'size' | 'unreadable' | null;
-  /** What is wrong, as the end of a sentence that begins with the archive. */
+  /** The fault, as the end of a sentence that begins with the archive. */
   message: string | null;
 }
 

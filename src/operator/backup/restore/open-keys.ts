@@ -6,8 +6,8 @@ import { readIdentities } from '../archive/identities.ts';
 import type { OpenKeys } from '../archive/open-archive.ts';
 
 /**
- * What opens the archives of the tenants of an installation, and proves that it has written
- * them.
+ * The keys that open the archives of an installation's tenants, and prove that the installation
+ * has written them.
  */
 export interface TenantKeys extends OpenKeys {
   /** The id of the installation. */

@@ -40,7 +40,7 @@ export interface RetentionOutcome {
   state: 'removed' | 'planned' | 'nothing' | 'left out' | 'failed';
   removed: RemovedRows[];
   ms: number;
-  /** Why it was left out, or has failed. */
+  /** The reason why the tenant was left out, or has failed. */
   error: string | null;
 }
 

@@ -5,7 +5,7 @@ import { quoteLiteral } from '../../../lib/postgres/quote.ts';
 import type { DueTenant } from './due-tenants.ts';
 import { type HistoryKind, historyKinds } from './history-kinds.ts';
 
-/** How far clocks may differ before nothing is removed. */
+/** The largest difference of clocks with which rows are still removed. */
 export const maxClockDifferenceMs = 5 * 60_000;
 
 /** Ids of a batch: rows are removed in transactions of at most so many. */
@@ -18,7 +18,7 @@ export const batchIds = 5_000;
  */
 const maxUnreclaimed = 500_000;
 
-/** What a tenant's database says before anything is removed from it. */
+/** Facts that a tenant's database states before anything is removed from it. */
 export interface DatabaseFacts {
   /** The last migration of the database. */
   readonly schemaVersion: string;

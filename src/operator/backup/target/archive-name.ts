@@ -1,6 +1,6 @@
 import { createHash, randomInt } from 'node:crypto';
 
-/** What the name of an archive says. Anybody who can write to the target can choose a name. */
+/** The parts of an archive's name. Anybody who can write to the target can choose a name. */
 export interface ArchiveName {
   /** The name of the object in its target. */
   readonly name: string;

@@ -10,7 +10,7 @@ export interface StoredObject {
   /** By the clock of the store. */
   readonly modifiedAt: Date;
   /**
-   * What the store has computed of the bytes (S3: its ETag); absent where it computes nothing.
+   * The checksum of the bytes by the store (S3: its ETag); absent where it computes none.
    */
   readonly checksum?: string;
 }
@@ -22,7 +22,7 @@ export interface StoredDocument {
   readonly version: string;
 }
 
-/** What a store does with a write that has a condition. */
+/** The behaviour of a store at a write that has a condition. */
 export interface WriteConditions {
   /** True if it refuses to replace an object on *if-none-match*. */
   readonly ifNoneMatch: boolean;
@@ -30,9 +30,9 @@ export interface WriteConditions {
   readonly ifMatch: boolean;
 }
 
-/** What is left of the objects below a prefix after `erase`. */
+/** The outcome of `erase`: the objects below a prefix that were removed, and those left. */
 export interface Erased {
-  /** How many objects and versions were removed. */
+  /** The number of objects and versions that were removed. */
   readonly removed: number;
   /** Names of the objects, or of versions of them, that the store still has. */
   readonly left: readonly string[];
