@@ -150,17 +150,20 @@ async function awaitDraws(source: pg.Client, sequences: readonly string[]): Prom
   const draws = `pg_locks where locktype = 'relation' and mode = 'RowExclusiveLock' and granted
       and database = (select oid from pg_database where datname = current_database())
       and relation in (select oid from pg_class where relnamespace = 'public'::regnamespace and relname = any ($1))`;
+
   const { rows } = await source.query<{ id: string }>(
     `select distinct virtualtransaction as id from ${draws}`,
     [sequences],
   );
   const ids = rows.map(({ id }) => id);
+
   for (const deadline = performance.now() + maxTransactionMs; ids.length > 0; await sleep(pollMs)) {
     const { rowCount } = await source.query(
       `select from ${draws} and virtualtransaction = any ($2)`,
       [sequences, ids],
     );
     if (rowCount === 0) return;
+
     if (performance.now() > deadline) {
       const { rows: holders } = await source.query<{ pid: number }>(
         `select distinct pid from ${draws} and virtualtransaction = any ($2)`,
@@ -168,6 +171,7 @@ async function awaitDraws(source: pg.Client, sequences: readonly string[]): Prom
       );
       const pids = new Set(holders.map(({ pid }) => pid));
       const sessions = await readOtherSessions(source, source.database ?? '');
+
       throw new OperatorError(
         `A transaction in the tenant database has not ended within ${maxTransactionMs / 1_000} s: ` +
           `${sessionsText(sessions.filter(({ pid }) => pids.has(pid)))}. Wait until it has, and run the command again. ` +

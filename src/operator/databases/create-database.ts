@@ -16,7 +16,7 @@ import { tenantHead } from '../schema/tenant-head.ts';
 import { findRemains, newPhysicalName } from './database-names.ts';
 import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
 
-/** What a new database is reserved for. */
+/** The purpose for which a new database is reserved. */
 export interface Reservation {
   readonly server: Server;
   readonly origin: string;

@@ -31,7 +31,7 @@ export function isPhysicalName({ prefix }: Prefixed, name: string): boolean {
   return new RegExp(`^${prefix}_[a-z][a-z0-9-]{0,30}[a-z0-9]_\\d+(_[0-9a-f]{12})?$`).test(name);
 }
 
-/** What a server has of a database and its login role; null: it has none. */
+/** The database and its login role, as far as a server has them; null: it has none. */
 export interface Remains {
   /** `broken`: a drop of it was interrupted, and it can only be dropped. */
   readonly database: 'open' | 'closed' | 'broken' | null;

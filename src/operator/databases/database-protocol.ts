@@ -1,5 +1,5 @@
 /**
- * What a run is to achieve:
+ * The goal of a run:
  *
  * - `provision`: a new tenant has its first database. Until the step `serve`, nobody is served.
  * - `place`: the tenant has another database, which nobody uses.
@@ -137,23 +137,28 @@ export function* databaseProtocol(
   hasFence: boolean,
 ): Generator<DatabaseStep, void, void> {
   if (hasFence || goal === 'retreat') yield* retreat();
+
   switch (goal) {
     case 'retreat':
       return;
+
     case 'give up':
       yield 'condemn leftovers';
       return;
+
     case 'provision':
       yield 'condemn leftovers';
       yield 'drop leftovers';
       yield* place();
       yield* exchange();
       return;
+
     case 'place':
       yield 'condemn leftovers';
       yield* place();
       yield 'complete';
       return;
+
     case 'move':
       yield 'condemn leftovers';
       yield* place();
@@ -166,6 +171,7 @@ export function* databaseProtocol(
       yield 'copy changes';
       yield* exchange();
       return;
+
     case 'switch':
       yield 'claim current';
       yield 'claim target';
@@ -177,6 +183,7 @@ export function* databaseProtocol(
       yield 'keep webhooks';
       yield* exchange();
       return;
+
     case 'replace':
       yield 'condemn leftovers';
       yield 'reserve';
@@ -186,10 +193,12 @@ export function* databaseProtocol(
       yield 'require lost';
       yield* exchange();
       return;
+
     case 'upgrade':
       yield 'claim target';
       yield 'upgrade target';
       return;
+
     case 'drop':
       yield 'condemn';
       yield 'drop';

@@ -2,8 +2,8 @@ import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 
 /**
- * What a tenant database is: `reserved` by the run that makes it; `filled`, complete and used
- * by nobody; `current`, that of its tenant; `kept`, current until a move or a swap;
+ * The state of a tenant database: `reserved` by the run that makes it; `filled`, complete and
+ * used by nobody; `current`, that of its tenant; `kept`, current until a move or a swap;
  * `condemned`, to be dropped; `gone`, a name only.
  */
 export type DatabaseState = 'reserved' | 'filled' | 'current' | 'kept' | 'condemned' | 'gone';
@@ -17,15 +17,15 @@ export interface TenantDatabase {
   /** Sealed; null: the role has none. */
   readonly password: Buffer | null;
   readonly state: DatabaseState;
-  /** What it was filled from, in words. */
+  /** The source that the database was filled from, in words. */
   readonly origin: string;
   readonly keptBy: KeptBy | null;
   readonly schemaVersion: string | null;
 }
 
 /**
- * What has replaced a kept database: a `move` took its data along; a `swap`, or going `back`
- * after one, did not.
+ * The operation that has replaced a kept database: a `move` took its data along; a `swap`, or
+ * going `back` after one, did not.
  */
 export type KeptBy = 'move' | 'swap' | 'back';
 

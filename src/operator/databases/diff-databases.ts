@@ -20,16 +20,16 @@ import { chooseOther } from './restored-databases.ts';
 import { runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 
-/** How the data of a tenant differs from that of a database beside it. */
+/** The difference between the data of a tenant and that of a database beside it. */
 export interface DatabaseDifference {
   tenant: string;
   database: string;
-  /** What its data is from. */
+  /** The source of the data in `database`. */
   origin: string;
   tables: TableDifference[];
   /**
-   * What only one of the two has, or nobody can compare, and the webhooks, which a swap leaves
-   * as they are.
+   * Objects that only one of the two has, or nobody can compare, and the webhooks, which a swap
+   * leaves as they are.
    */
   notCompared: string[];
 }
@@ -101,7 +101,7 @@ function connect<T>(
   });
 }
 
-/** How the rows of a table differ between two databases of a tenant. */
+/** The difference between the rows of a table in two databases of a tenant. */
 interface TableDifference {
   table: string;
   /**
@@ -161,6 +161,7 @@ async function compareTables(
   table: DataTable,
 ): Promise<TableDifference> {
   const text = await rowsQuery(now, table);
+
   const difference: TableDifference = {
     table: table.name,
     added: 0,
@@ -168,24 +169,30 @@ async function compareTables(
     gone: 0,
     keys: { added: [], changed: [], gone: [] },
   };
+
   const count = (kind: 'added' | 'changed' | 'gone', { key }: Row): void => {
     difference[kind]++;
     if (difference.keys[kind].length < maxKeys) difference.keys[kind].push(key);
   };
+
   const [current, earlier] = [readRows(now, text), readRows(before, text)];
   let [one, other] = [await next(current), await next(earlier)];
+
   while (one || other) {
     const order = !one
       ? 1
       : !other
         ? -1
         : Buffer.compare(Buffer.from(one.key), Buffer.from(other.key));
+
     if (order < 0 && one) count('added', one);
     else if (order > 0 && other) count('gone', other);
     else if (one && one.hash !== other?.hash) count('changed', one);
+
     if (order <= 0) one = await next(current);
     if (order >= 0) other = await next(earlier);
   }
+
   return difference;
 }
 

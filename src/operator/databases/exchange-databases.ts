@@ -30,7 +30,7 @@ export async function recordSchema(
   return rowCount === 1;
 }
 
-/** What becomes of the database that a tenant had. */
+/** The database that a tenant had, and its fate. */
 export interface Former {
   readonly id: number;
   /** A lost one is condemned. */

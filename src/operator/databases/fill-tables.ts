@@ -73,6 +73,7 @@ export async function fillTables(
       }
     }
   };
+
   return inTransaction(target, async () => {
     const isChanged = await addMissingColumns(target, tables);
     await withoutTriggers(target, tables, fill, 'foreign keys');
@@ -80,9 +81,11 @@ export async function fillTables(
       target,
       tables.flatMap(({ sequences }) => sequences),
     );
+
     const expected = new Map(tables.map(table => [table.name, table]));
     const different = differingTables(expected, await readTableChecksums(target, tables));
     if (different.length > 0) throw explain(different.join(', '));
+
     return isChanged;
   });
 }

@@ -12,8 +12,8 @@ import type { TenantDatabase } from './database-store.ts';
 export type HeldDatabase = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
 
 /**
- * What somebody else has made in a database of a tenant: what belongs to an extension is not
- * among it.
+ * Objects that somebody else has made in a database of a tenant, without those of an
+ * extension.
  */
 export interface ForeignObjects {
   /** Schemas with tables, whose rows are nowhere else. */
@@ -33,7 +33,7 @@ interface FoundObject {
   readonly kind: string;
   readonly schema: string | null;
   readonly name: string;
-  /** What the template calls it, if it has it (`schemaObjects`). */
+  /** The name of the object in the template, if the template has it (`schemaObjects`). */
   readonly key: string | null;
 }
 
@@ -185,7 +185,7 @@ export function named(names: readonly string[]): string {
   return [...names.slice(0, maxNamed), ...(more > 0 ? [`${more} more`] : [])].join(', ');
 }
 
-/** What is in a database that is to be dropped. */
+/** The foreign objects of a database that is to be dropped. */
 export interface Holdings {
   /** The names of everything that somebody else has made in it. */
   readonly all: readonly string[];

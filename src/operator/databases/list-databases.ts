@@ -11,13 +11,13 @@ export interface ListedDatabase {
   database: string;
   server: string;
   state: DatabaseState;
-  /** What it was filled from, in words. */
+  /** The source that the database was filled from, in words. */
   origin: string;
   bytes: number | null;
   createdAt: string;
   /** Until then it is kept; null: no time is set. */
   keepUntil: string | null;
-  /** Why it is there, or what is to do. */
+  /** The reason why the database is there, or the remedy. */
   why: string;
   error: string | null;
 }
@@ -31,8 +31,8 @@ export interface StoredDatabase extends Omit<ListedDatabase, 'why'> {
   isBusy: boolean;
   fence: 'announced' | 'closed' | null;
   /**
-   * What the last report of doctor says of it, with the remedy; null: nothing, or that was seen
-   * to since.
+   * The finding of the last report of doctor, with the remedy; null: there is none, or it was
+   * seen to since.
    */
   finding: string | null;
   /** True until the tenant is served for the first time. */
@@ -96,7 +96,7 @@ export function isLeftover({ state, isOverdue, isNew, isPurging }: StoredDatabas
   return !isNew && !isPurging && (state === 'reserved' || state === 'condemned' || isOverdue);
 }
 
-/** Why the database is there that a tenant is served from. */
+/** The reason why the database is there that a tenant is served from. */
 export const served = 'serves the tenant';
 const prune = 'bin/backoffice databases prune';
 
@@ -113,12 +113,14 @@ function explain({
 }: StoredDatabase): string {
   const waiting = fence === 'closed' ? '; its requests wait' : '';
   if (isBusy && state !== 'filled' && state !== 'kept') return `a command works on it${waiting}`;
+
   const purge = `bin/backoffice purge ${slug}`;
   const remedy = isPurging
     ? purge
     : isNew
       ? `${purge}, or the same command again`
       : `${prune} ${slug}`;
+
   switch (state) {
     case 'reserved':
       return `a command has ended before it was complete: ${remedy}`;

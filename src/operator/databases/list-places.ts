@@ -6,7 +6,7 @@ export interface Place {
   at: string;
   database: string;
   server: string;
-  /** What it was filled from, in words. */
+  /** The source that the database was filled from, in words. */
   origin: string;
   /** The one before it; null for the first one. */
   before: { database: string; server: string } | null;

@@ -25,7 +25,7 @@ import {
   withoutTriggers,
 } from './replace-tables.ts';
 
-/** What the fence takes beside the copy of the changed tables, in ms. */
+/** The time that the fence takes beside the copy of the changed tables, in ms. */
 export const fenceMs = 150;
 /** The last rows are few: more are copied before the fence. */
 const maxLastRows = 500;
@@ -60,31 +60,38 @@ export class LiveCopy {
    */
   async copyAll(): Promise<RunFacts> {
     const startedAt = performance.now();
+
     const { source, target, run } = this.#options;
     const tables = await listDataTables(source, identityTables);
     const numbered = await findNumberedTables(source, tables);
     const before = await readTableFingerprints(source);
+
     await changeInEpoch(target, run, async () => {
       await addMissingColumns(target, tables);
       await withoutTriggers(target, tables, () => truncate(target, tables));
     });
+
     const prefixes = await copyAhead(this.#options, numbered);
     const others = tables.filter(({ name }) => !prefixes.has(name));
     const fingerprints = await readTableFingerprints(source);
+
     for (const { name } of numbered) {
       const first = before.get(name);
       if (first) fingerprints.set(name, first);
       else fingerprints.delete(name);
     }
+
     const { rows, durations } = await inSnapshot(source, async () => {
       const replaced = await changeInEpoch(target, run, () => replaceTables(this.#options, others));
       await target.query('analyze');
       return replaced;
     });
+
     this.#copied = { tables, numbered, prefixes, fingerprints, durations };
     const { rows: size } = await source.query<{ bytes: string }>(
       'select pg_database_size(current_database()) as bytes',
     );
+
     return {
       bytes: Number(size[0]?.bytes),
       rows: rows + rowsAhead(prefixes),
@@ -127,17 +134,21 @@ export class LiveCopy {
    */
   async copyChanges(): Promise<void> {
     const { source, target, run, role, maxPauseMs, endSessions } = this.#options;
+
     const copied = this.#present();
     await source.query('begin isolation level repeatable read');
     await lockTables(source, copied.tables);
+
     const database = source.database ?? '';
     const others = await (endSessions ? endOtherSessions : readOtherSessions)(source, database, [
       role,
     ]);
+
     const missing = await findMissing(source, copied, others);
     if (missing.estimatedMs > maxPauseMs) {
       throw new OperatorError(`much has changed since the first copy: ${describe(missing)}`);
     }
+
     await changeInEpoch(target, run, async () => {
       await replaceTables(this.#options, missing.whole);
       const ends = missing.ends.map(table =>
@@ -146,6 +157,7 @@ export class LiveCopy {
       await withoutTriggers(target, ends, async () => {
         for (const end of ends) await copyRows(this.#options, end);
       });
+
       await compareRows(this.#options, ends);
       await copySequences(this.#options, copied.tables);
     });

@@ -8,7 +8,7 @@ import { type OtherSession, sessionsText } from '../schema/other-sessions.ts';
 import type { DataTable } from '../schema/tenant-tables.ts';
 import type { CopiedPrefix, NumberedTable } from './copy-ahead.ts';
 
-/** What the target contains, and how the source can be compared with that. */
+/** The tables that the target contains, and the facts to compare the source with them. */
 export interface CopiedTables {
   readonly tables: readonly DataTable[];
   /** The append-only tables among them: behind the fence, only their last rows are missing. */
@@ -20,7 +20,7 @@ export interface CopiedTables {
   readonly durations: ReadonlyMap<string, number>;
 }
 
-/** What has to be copied behind the fence. */
+/** The data that has to be copied behind the fence. */
 export interface MissingData {
   /** Tables that have to be copied whole. */
   readonly whole: readonly DataTable[];

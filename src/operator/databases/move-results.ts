@@ -47,7 +47,7 @@ export const moveFields = {
   endSessions,
 };
 
-/** What `--json` prints of an operation that moves tenants. */
+/** Describes the output of `--json` for an operation that moves tenants. */
 export const moveJson = 'print JSON lines on stdout: the steps, and at the end the move';
 
 export const moveInterrupt = { text: 'the next step at which the tenant is served' };
@@ -91,6 +91,7 @@ export async function observeMoves<T>(
   const { output, trace } = context;
   const startedAt = performance.now();
   let last: { slug: string; step: string; startedAt: number } | undefined;
+
   const endStep = (isFailed: boolean): void => {
     if (last) {
       trace?.addStep(last.step, last.startedAt, performance.now(), {
@@ -100,17 +101,20 @@ export async function observeMoves<T>(
     }
     last = undefined;
   };
+
   const observed: RunObservers = {
     ...observers,
     onStep: (slug, step) => {
       endStep(false);
       last = { slug, step, startedAt: performance.now() };
+
       if (output.wantsDocuments) {
         output.part({ slug, step, ms: Math.round(last.startedAt - startedAt) }, () => '');
       }
       onStep?.(slug, step);
     },
   };
+
   let isDone = false;
   try {
     const result = await run(observed);

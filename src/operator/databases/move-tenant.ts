@@ -70,14 +70,17 @@ export async function moveTenant(
   return withTenant(installation, slug, async (control, tenant) => {
     // a killed move may be over, with its fence still there
     await retreatIfFenced({ installation, control, tenant });
+
     const found = await findTenant(installation, slug);
     const killed = await readUnreported(installation, found.id);
     if (killed && found.server.name === to) {
       await recordFacts(control, killed.target.id, { pauseMs: 0 });
       return readSummary(control, slug, killed);
     }
+
     const server = await requireTarget(installation, found, to);
     await requireNothingLeft(installation, control, tenant, leaveSchemas);
+
     const placement = { server, origin: `${isBack ? backFrom : 'move from'} ${found.server.name}` };
     const plan = {
       placement,
@@ -87,14 +90,15 @@ export async function moveTenant(
       leaveSchemas,
       endSessions,
     } as const;
+
     const result = await runDatabases({ installation, control, tenant }, 'move', plan, observers);
     return readSummary(control, slug, result);
   });
 }
 
-/** What a move does with what somebody else has made in the databases of a tenant. */
+/** Objects that somebody else has made in the databases of a tenant, as a move treats them. */
 export interface MovedObjects {
-  /** What stays in the old database, and what the move drops with that of an earlier one. */
+  /** Objects that stay in the old database, or that the move drops with an earlier one. */
   readonly leaves: readonly string[];
   /** Tables that are copied without their defaults, constraints and indexes. */
   readonly withoutIndexes: readonly string[];
@@ -113,6 +117,7 @@ export async function requireNothingLeft(
 ): Promise<MovedObjects> {
   const current = await readCurrent(control, id);
   if (!current) throw new OperatorError(`${slug} has no database`);
+
   const found = await readForeignObjects(installation, current);
   const rows = rowsLeft(found);
   if (rows.length > 0 && !leaveSchemas) {
@@ -121,11 +126,14 @@ export async function requireNothingLeft(
         'along yourself (pg_dump), or leave them in the old database, which is dropped later: --leave-schemas',
     );
   }
+
   const leaves = [...rows, ...found.others];
+
   // The exchange condemns what earlier moves have left (`exchangeDatabases`).
   const former = await readDatabases(control, id, ['kept', 'condemned']);
   for (const each of former.filter(({ keptBy }) => keptBy === 'move')) {
     const held = await readHoldings(installation, each, current);
+
     if (held.rows.length > 0 && !leaveSchemas) {
       throw new OperatorError(
         `${slug} was not moved: the move would drop ${each.database}, which an earlier one has left, with rows that ` +
@@ -134,6 +142,7 @@ export async function requireNothingLeft(
     }
     leaves.push(...held.all.map(name => `${name} in ${each.database}`));
   }
+
   return { leaves, withoutIndexes: found.tables.map(name => `public.${name}`) };
 }
 

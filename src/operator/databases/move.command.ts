@@ -97,7 +97,7 @@ const settle = defineChange({
 
 export const operations = [move, settle];
 
-/** What of a plan neither the writes nor the sessions of a minute change. */
+/** Returns the part of a plan that neither the writes nor the sessions of a minute change. */
 function steadyText({ slug, from, to, leaves, withoutIndexes }: MovePlan): string {
   return JSON.stringify({ slug, from, to, leaves, withoutIndexes });
 }

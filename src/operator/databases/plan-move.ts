@@ -7,10 +7,10 @@ import { findNumberedTables } from './copy-ahead.ts';
 import { fenceMs } from './live-copy.ts';
 import { type MovedObjects, requireNothingLeft, requireTarget } from './move-tenant.ts';
 
-/** What a plan reckons with; a move itself goes by the time that its first copy has taken. */
+/** The speed of a plan; a move itself goes by the time that its first copy has taken. */
 const bytesPerMs = 10_000;
 
-/** What a move would take along. */
+/** The plan of a move: the data that it would take along, and the pause. */
 export interface MovePlan extends MovedObjects {
   slug: string;
   from: string;
@@ -43,12 +43,14 @@ export async function planMove(
   await requireTarget(installation, tenant, to);
   const objects = await planObjects(installation, slug, leaveSchemas);
   const url = installation.servers.adminUrl(tenant.server, tenant.databaseName);
+
   return withConnection(url, async client => {
     const tables = await listDataTables(client, identityTables);
     const numbered = await findNumberedTables(client, tables);
     const sessionsOfOthers = await readOtherSessions(client, tenant.databaseName, [
       tenant.roleName,
     ]);
+
     const { rows } = await client.query<{
       bytes: string;
       ahead: string;
@@ -62,6 +64,7 @@ export async function planMove(
          from pg_class where relnamespace = 'public'::regnamespace and relname = any ($1)`,
       [tables.map(({ name }) => name), numbered.map(({ name }) => name)],
     );
+
     const { bytes = 0, ahead = 0, others = 0, sessions = 0 } = rows[0] ?? {};
     return {
       slug,

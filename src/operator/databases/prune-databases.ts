@@ -23,15 +23,15 @@ export interface PrunedDatabase
   /** `refuse`: it has rows that are nowhere else, and is not dropped without `leaveSchemas`. */
   action: 'drop' | 'serve' | 'refuse';
   /**
-   * What somebody else has made in a database that is dropped, and the sessions of others that
-   * end.
+   * Objects that somebody else has made in a database that is dropped, and the sessions of
+   * others that end.
    */
   holds: readonly string[];
   /** Of these, what has rows that are nowhere else. */
   onlyHere: readonly string[];
 }
 
-/** What is dropped. */
+/** The choice of the databases that are dropped. */
 export interface PruneRequest {
   /** Chooses databases that are filled or kept; without it, those whose time has passed. */
   readonly isChosen?: Choice;

@@ -80,7 +80,7 @@ const defineSwitch = (
     },
   });
 
-/** What is done with the restored data of a tenant. */
+/** The operations on the restored data of a tenant. */
 export const restoredOperations = [
   diff,
   defineSwitch('swap', {

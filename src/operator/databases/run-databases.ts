@@ -32,7 +32,7 @@ export interface RunObservers {
   guard?: FenceGuard | undefined;
 }
 
-/** What a run has achieved. */
+/** The outcome of a run. */
 export interface RunResult {
   /** The database that the run has placed, switched to or dropped. */
   readonly target: TenantDatabase | undefined;
@@ -65,8 +65,10 @@ export async function runDatabases(
   const epoch = await beginEpoch(control, tenant.id);
   await requireSameNames(control, tenant);
   const former = await readCurrent(control, tenant.id);
+
   const { guard } = observers;
   let first: DatabaseRun | undefined;
+
   const drive = async (
     to: DatabaseGoal,
     current: TenantDatabase | undefined,
@@ -74,6 +76,7 @@ export async function runDatabases(
   ): Promise<DatabaseRun> => {
     const run = new DatabaseRun(installation, control, tenant, { plan, epoch, current });
     first ??= run;
+
     try {
       for (const step of databaseProtocol(to, await hasFence(control, tenant.guid))) {
         if (signal?.aborted && isInterruptible(step)) {
@@ -87,9 +90,12 @@ export async function runDatabases(
       await run.close();
     }
   };
+
   if (closesFence(goal)) await guard?.protect(tenant.slug);
+
   try {
     const { target, pause } = await drive(goal, former, observers);
+
     guard?.release(tenant.slug);
     // `databases` shows what is left
     await dropCondemned(installation, control, tenant, plan.leaveSchemas).catch(() => {});
@@ -99,13 +105,16 @@ export async function runDatabases(
       guard?.release(tenant.slug);
       throw error;
     }
+
     const now = await giveUp({ installation, control, tenant }, drive, error);
     guard?.release(tenant.slug);
+
     if (closesFence(goal) && now && now.id !== former?.id) {
       const pauseMs = first?.pause.ms ?? 0;
       await recordFacts(control, now.id, { pauseMs, error: null });
       return { target: now, former, pauseMs };
     }
+
     throw sqlState(error) === undefined ? error : await stopped(installation, tenant, now, error);
   }
 }

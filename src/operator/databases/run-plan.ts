@@ -12,7 +12,7 @@ interface Placement {
   readonly fill?: Fill;
 }
 
-/** What a run works with, beside its goal. */
+/** The options of a run, beside its goal. */
 export interface RunPlan {
   readonly placement?: Placement;
   /** An existing database. */
