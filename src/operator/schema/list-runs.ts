@@ -17,7 +17,7 @@ export interface RunSummary {
   outcomes: Record<string, number>;
 }
 
-/** What a run did with one tenant. */
+/** The outcome of a run for one tenant. */
 export interface RunOutcome {
   slug: string;
   state: string;
@@ -156,7 +156,7 @@ export async function failureCauses(
   );
 }
 
-/** What a run did with one tenant, and when. */
+/** The outcome of a run for one tenant, and its time. */
 export interface TenantRun extends Omit<RunOutcome, 'slug'> {
   run: number;
   at: string;

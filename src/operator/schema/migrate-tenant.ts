@@ -46,18 +46,22 @@ export async function migrateTenant(
 ): Promise<TenantResult | 'busy' | undefined> {
   const { control, controlPool, head } = run;
   if (!(await tryLock(control, lockSpaces.tenant, id))) return 'busy';
+
   try {
     const [tenant] = (await control.query<TenantRow>(tenantQuery, [id])).rows;
     if (!tenant) return undefined; // it has been purged
+
     const from = tenant.schemaVersion;
     const fingerprint = run.servers.get(tenant.serverId)?.fingerprint;
     if (from === head && tenant.schemaFingerprint === fingerprint) {
       await recordOutcome(controlPool, run.id, id, { state: 'current', from, to: head, ms: 0 });
       return undefined;
     }
+
     await recordRunning(controlPool, run.id, id);
     const result = await migrateDatabase(run, tenant);
     const schema = { version: head, compatibleFrom: compatibleFrom(run.steps), fingerprint };
+
     await recordOutcome(
       controlPool,
       run.id,
@@ -65,6 +69,7 @@ export async function migrateTenant(
       result,
       result.state === 'failed' ? undefined : schema,
     );
+
     return result;
   } finally {
     await releaseLock(control, lockSpaces.tenant, id);
@@ -75,6 +80,7 @@ async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResul
   const startedAt = performance.now();
   const elapsed = () => Math.round(performance.now() - startedAt);
   const from = tenant.schemaVersion;
+
   try {
     const server = run.servers.get(tenant.serverId);
     if (!server) {
@@ -82,6 +88,7 @@ async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResul
         'it was moved to a server that had no tenants: run the command again',
       );
     }
+
     const state =
       (await bringToHead(run, { ...tenant, ...server })) || from !== run.head
         ? 'migrated'
@@ -91,10 +98,12 @@ async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResul
     // One build has made all databases of the embedded PostgreSQL: the folder is to be removed,
     // not this tenant.
     if (error instanceof ForeignSchemaError && run.installation.embedded) throw error;
+
     const place = {
       server: run.servers.get(tenant.serverId)?.server.name ?? 'of the tenant',
       database: tenant.databaseName,
     };
+
     const failure = failureOf(error, place);
     return { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error), failure };
   }

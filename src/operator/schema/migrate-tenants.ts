@@ -58,11 +58,14 @@ export async function migrateTenants(
   const servers = await findServers(installation);
   const { controlUrl } = installation;
   const concurrency = fleetTasks(request.concurrency ?? defaultConcurrency);
+
   // Commits of outcomes that arrive together cost one write to the disk.
   const controlPool = operatorPool(controlUrl, concurrency);
+
   const work = async (control: Queryable): Promise<RunReport> => {
     const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
     if (candidates.some(({ atHead }) => !atHead)) observers.onRun?.(id);
+
     const run: Run = {
       id,
       installation,
@@ -73,6 +76,7 @@ export async function migrateTenants(
       servers,
       receivedAt: 0,
     };
+
     try {
       const report = await migrateCandidates(
         run,
@@ -88,6 +92,7 @@ export async function migrateTenants(
       throw error;
     }
   };
+
   return withConnection(controlUrl, work, { pipeline: true }).finally(() => controlPool.end());
 }
 
@@ -106,10 +111,12 @@ async function migrateCandidates(
   const outcomes: TenantOutcome[] = [];
   let failures = 0;
   const isHalted = () => signal?.aborted === true || failures >= maxFailures;
+
   const begin = async ({ id, slug }: Candidate): Promise<boolean> => {
     if (isHalted()) return false;
     const result = await migrateTenant(run, id);
     if (result === 'busy') return false;
+
     if (result) {
       if (result.state === 'failed') failures++;
       const outcome = { slug, ...result };
@@ -118,12 +125,14 @@ async function migrateCandidates(
     }
     return true;
   };
+
   /**
    * One that another process works on is retried after the others.
    * @returns how many were not begun
    */
   const migrate = async (tenants: Candidate[]): Promise<number> => {
     const servers = [...Map.groupBy(tenants, ({ serverId }) => serverId).values()];
+
     const left = await runConcurrently(servers, Number.POSITIVE_INFINITY, async queue => {
       for (let waiting = queue; ; await sleep(busyRetryMs)) {
         const done = await runConcurrently(waiting, concurrency, begin);
@@ -133,10 +142,13 @@ async function migrateCandidates(
     });
     return left.reduce((sum, count) => sum + count, 0);
   };
+
   onStart?.(pending.length);
+
   const rest = pending.slice(canary);
   let skipped = await migrate(pending.slice(0, canary));
   skipped += canary > 0 && failures > 0 ? rest.length : await migrate(rest);
+
   const state = skipped > 0 ? 'halted' : failures > 0 ? 'failed' : 'succeeded';
   return { id: run.id, state, outcomes, skipped };
 }
@@ -182,7 +194,7 @@ interface Plan {
   isUnknown?: boolean;
 }
 
-/** What a run would do. */
+/** The plan of a run. */
 export interface PlannedRun {
   head: string;
   plans: Plan[];

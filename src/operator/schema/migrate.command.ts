@@ -132,13 +132,16 @@ function outcomeText({ slug, state, from, to, ms, error }: TenantOutcome): strin
 /** Formats the end of a run: the failed tenants as a table, and a line of counts. */
 function reportText({ state, outcomes, skipped }: RunReport): string {
   if (outcomes.length === 0 && skipped === 0) return 'Nothing to do.';
+
   const count = (wanted: string) => outcomes.filter(outcome => outcome.state === wanted).length;
   const failures = outcomes
     .filter(hasFailed)
     .map(({ slug, from, error }) => ({ tenant: slug, at: from, error }));
+
   const counts = [`${count('migrated')} migrated`, `${failures.length} failed`];
   if (count('current') > 0) counts.push(`${count('current')} current`);
   if (skipped > 0) counts.push(`${skipped} not started`);
+
   return [
     ...(failures.length > 0 ? ['', tableText(failures, ''), ''] : []),
     ...outcomes.flatMap(({ slug, failure }) => (failure ? failureLines(slug, failure) : [])),
@@ -165,6 +168,7 @@ function plansText(
   notes: readonly string[],
 ): string {
   if (plans.length === 0) return 'Nothing to do.';
+
   const lines = plans.flatMap(({ version, tenants, migrations, note }) => [
     `-- ${version ?? 'unknown version'}${note ? '' : ` → ${head}`}: ${tenants.length} (${tenants.join(', ')})`,
     ...(note ? [`-- ${note}`] : []),
@@ -174,6 +178,7 @@ function plansText(
     ]),
     '',
   ]);
+
   const isUnknown = plans.some(each => each.isUnknown);
   const foreseen = [
     ...(isUnknown
@@ -187,6 +192,7 @@ function plansText(
         `Will fail: ${slug}, finding ${finding} of doctor: ${problem}`,
     ),
   ];
+
   return [...notes, ...foreseen]
     .map(note => `-- ${note}\n`)
     .concat(lines)

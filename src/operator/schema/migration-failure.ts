@@ -4,7 +4,7 @@ import { type Difference, differenceText } from '../../lib/postgres/schema-finge
 import { independentDifferences } from './repair-drift.ts';
 
 /**
- * Why a migration failed, as far as that helps to find the cause. It has no value of a tenant.
+ * The failure of a migration, as far as it helps to find the cause, without values of a tenant.
  */
 export interface MigrationFailure {
   /** SQLSTATE of PostgreSQL (appendix A of its manual); null: it did not come from there. */

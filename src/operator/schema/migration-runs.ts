@@ -43,6 +43,7 @@ export async function beginRun(
   { slugs, retryFailed = false, concurrency, canary, maxFailures }: RunRequest,
 ): Promise<{ id: number; candidates: Candidate[] }> {
   await closeAbandonedRuns(client);
+
   const { rows: runs } = await client.query<{ id: string }>(
     `with run as (
        insert into migration_runs (head, concurrency, canary, max_failures, requested_by)
@@ -69,7 +70,9 @@ export async function beginRun(
       retryFailed,
     ],
   );
+
   const id = Number(runs[0]?.id);
+
   const { rows } = await client.query<{
     id: string;
     slug: string;
@@ -80,6 +83,7 @@ export async function beginRun(
        from migration_outcomes o join tenants t on t.id = tenant_id where run_id = $1 order by slug`,
     [id],
   );
+
   return { id, candidates: rows.map(row => ({ ...row, id: Number(row.id) })) };
 }
 

@@ -87,7 +87,7 @@ async function requireUnused(
   await requireNoUsers(client, name, change, cause);
 }
 
-/** What uses a database, beside sessions. */
+/** Objects of the server that use a database, beside sessions. */
 interface Users {
   readonly prepared: string[];
   readonly slots: string[];

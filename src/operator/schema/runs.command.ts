@@ -24,7 +24,9 @@ function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
     ...row,
     schemaVersion: row.schemaVersion ?? 'between versions',
   }));
+
   const lines = [`This build: ${head}`, '', tableText(rows, 'There is no tenant.')];
+
   if (lastRun) {
     const { id, state, requestedBy, startedAt, outcomes } = lastRun;
     const counts = Object.entries(outcomes).map(([name, count]) => `${count} ${name}`);
@@ -35,6 +37,7 @@ function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
       }),
     );
   }
+
   if (failing.length > 0) {
     lines.push(
       '',
@@ -46,6 +49,7 @@ function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
       '  bin/backoffice migrate --retry-failed',
     );
   }
+
   return lines.join('\n');
 }
 

@@ -12,7 +12,7 @@ export interface SchemaStep {
   name: string;
   up: string[];
   down: string[];
-  /** Why it cannot be undone; undefined: it can. */
+  /** The reason why the step cannot be undone; undefined: it can. */
   refusal?: string;
   /** True if the build before it can serve the schema after it. */
   compatible: boolean;
@@ -27,6 +27,7 @@ export interface SchemaStep {
  */
 export async function readSchemaSteps(): Promise<SchemaStep[]> {
   const migrations = await loadMigrations('tenant');
+
   return Promise.all(
     migrations.map(async ({ name, class: Migration, compatible, digest }) => {
       const statements = async (direction: 'up' | 'down'): Promise<string[]> => {
@@ -34,6 +35,7 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
         // instead of only adding SQL.
         const migration = new Migration(undefined as never, undefined as never);
         await migration[direction]();
+
         return migration.getQueries().map(query => {
           if (typeof query !== 'string') {
             throw new OperatorError(`${name}: write a tenant migration in plain SQL`);
@@ -41,6 +43,7 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
           return query;
         });
       };
+
       if (!new Migration(undefined as never, undefined as never).isTransactional()) {
         // A migration without a transaction that fails halfway cannot be undone. It would save
         // no waiting for locks either: the tenant is out of service while it is migrated.
@@ -48,7 +51,9 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
           `${name}: a tenant migration must run in a transaction: write "create index" without "concurrently"`,
         );
       }
+
       const step = { name, up: await statements('up'), compatible, digest };
+
       return statements('down').then(
         down => ({ ...step, down }),
         (error: Error) => ({ ...step, down: [], refusal: error.message }),

@@ -69,7 +69,7 @@ export function isServiceLogin(controlUrl: string): boolean {
   return user === `${database.slice(0, maxNameLength)}_service`;
 }
 
-/** What to do about a command that runs with the login of the service. */
+/** The remedy for a command that runs with the login of the service. */
 export const operatorLoginText =
   'DATABASE_URL has the login of the service: commands need the login of the operator, with which control migrate ran';
 

@@ -60,8 +60,8 @@ export async function ensureTemplate(
 }
 
 /**
- * What a server has with the name of a template: `complete`, one to copy; `outdated`, one with
- * texts sorted in another way; `open`, a database that accepts connections.
+ * The state of a database with the name of a template: `complete`, one to copy; `outdated`, one
+ * with texts sorted in another way; `open`, a database that accepts connections.
  */
 type FoundTemplate = 'complete' | 'outdated' | 'open' | undefined;
 
