@@ -14,7 +14,7 @@ interface ChangeOptions<Result> {
    * too.
    */
   change: (transaction: PeopleTransaction) => Promise<Result>;
-  /** What to say when a rule refuses the change. */
+  /** The messages for a change that a rule refuses. */
   refusals?: Partial<Record<ProblemCode, string>>;
   /** True if the change is only tried: it is undone. */
   isDryRun?: boolean;

@@ -18,8 +18,8 @@ const tenantEdit = z.strictObject({
 });
 
 /**
- * What to change of a tenant: features to enable and to disable; what is undefined stays as it
- * is.
+ * The changes of a tenant: features to enable and to disable, and others; a field that is
+ * undefined stays as it is.
  */
 export type TenantEdit = z.input<typeof tenantEdit>;
 
@@ -51,14 +51,17 @@ export async function editTenant(
   isDryRun: boolean,
 ): Promise<{ guid: string; changes: FieldChange[] }> {
   const { name, appId, appUrl, enable, disable } = checkEdit(edit);
+
   const [tenant] = await statements.execute<Editable[]>(
     `select guid, name, app_id as "appId", coalesce(app_url, 'none') as "appUrl", features from tenants where slug = ?`,
     [slug],
   );
   if (!tenant) throw noSuchTenant(slug);
+
   const features = [...new Set([...tenant.features, ...enable])].filter(
     each => !disable.includes(each),
   );
+
   const after = {
     name: name ?? tenant.name,
     appId: appId ?? tenant.appId,
@@ -66,10 +69,12 @@ export async function editTenant(
     features: features.join(', '),
   };
   const before = { ...tenant, features: tenant.features.join(', ') };
+
   const fields = ['name', 'appId', 'appUrl', 'features'] as const;
   const changes = fields
     .map(field => ({ field, from: before[field], to: after[field] }))
     .filter(({ from, to }) => from !== to);
+
   if (!isDryRun) {
     await statements.execute(
       `update tenants
@@ -90,6 +95,7 @@ export async function editTenant(
       ],
     );
   }
+
   return { guid: tenant.guid, changes };
 }
 

@@ -17,7 +17,7 @@ export interface ActionSummary extends Action {
   finishedAt: string | null;
 }
 
-/** Which actions a list has; what is undefined does not limit it. */
+/** The choice of actions for a list; a field that is undefined does not limit it. */
 interface ActionFilter {
   slug?: string | undefined;
   /** A part of login and host. */

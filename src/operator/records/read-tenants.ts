@@ -33,7 +33,7 @@ export interface TenantSummary {
 /** A tenant with both of its marks: what was decided (`status`), and whether it is well. */
 export interface TenantWithHealth extends TenantSummary {
   health: Health;
-  /** Why it is not well, the worst first. */
+  /** The reasons why the tenant is not well, the worst first. */
   reasons: HealthReason[];
   /** When doctor last looked at all tenants; null: never. */
   checkedAt: string | null;
@@ -46,7 +46,7 @@ const columns = `
 
 const summaries = `select ${columns} from tenants t join servers s on s.id = t.server_id`;
 
-/** What can be decided about a tenant. */
+/** The states in which a tenant can be. */
 export const tenantStates = ['provisioning', 'active', 'suspended', 'deleted'] as const;
 
 /** The columns that a list of tenants can be sorted by. */
@@ -70,7 +70,7 @@ const sortColumns: Record<(typeof tenantSorts)[number], string> = {
   created: 't.created_at',
 };
 
-/** Which tenants a list has, and in which order; what is undefined does not limit it. */
+/** The choice and the order of tenants for a list; an undefined field does not limit it. */
 export interface TenantFilter {
   /** A part of the slug, the name or the guid, in any case. */
   search?: string | undefined;

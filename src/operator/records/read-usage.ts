@@ -5,7 +5,7 @@ import { readTenant } from './read-tenants.ts';
 /** The lengths of the periods that usage is summed over. */
 export const periods = ['hour', 'day', 'month'] as const;
 
-/** What a tenant used in a period. */
+/** The usage of a tenant in a period. */
 export interface TenantUsageSummary {
   tenant: string;
   guid: string;

@@ -54,6 +54,7 @@ export async function recordAction(
   work: (recordBirth: RecordBirth) => Promise<unknown>,
 ): Promise<unknown> {
   const { command, slug, reason } = action;
+
   const [row] = await statements.execute<{ id: string }[]>(
     `insert into operator_actions (operator, build, command, slug, tenant_guid, arguments, reason)
      values (?, ?, ?, ?, (select guid from tenants where slug = ?), ?::jsonb, ?) returning id`,
@@ -67,6 +68,7 @@ export async function recordAction(
       reason,
     ],
   );
+
   const end = async (
     state: 'done' | 'failed' | 'refused',
     error: string | null = null,
@@ -84,6 +86,7 @@ export async function recordAction(
       // the change is made, or has failed; its row stays `running`
     }
   };
+
   try {
     const result = await work(async made => {
       await statements.execute(recordBirth, [made, row?.id ?? null]);

@@ -10,7 +10,7 @@ import { changeOrUndo } from '../command/change-or-undo.ts';
 type Keys = Pick<Installation, 'control' | 'secrets'>;
 
 /**
- * Who stores a secret may have locked the row of a tenant before it waits for that of the
+ * A writer of a secret may have locked the row of a tenant before it waits for that of the
  * installation, which `reseal` has. So `reseal` gives way before PostgreSQL sees a deadlock and
  * ends one of the two (`deadlock_timeout`, 1 s by default).
  */

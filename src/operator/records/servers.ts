@@ -30,26 +30,31 @@ export async function addServer(
   isDryRun = false,
 ): Promise<boolean> {
   const { control, secrets } = installation;
+
   if (!/^[a-z][a-z0-9-]{0,30}$/.test(name)) {
     throw new OperatorError(
       'The name of a server consists of up to 31 lower-case letters, digits and hyphens, beginning with a letter',
       { usage: true },
     );
   }
+
   const url = parseServerUrl(urlText);
   const identity = await requireUsable(name, url).catch(cause => {
     const known = connectFailure(cause) === undefined ? undefined : postgresCause(cause);
     if (known === undefined) throw cause;
+
     const remedy = `${known.step}. Then run again: bin/backoffice server add ${name}`;
     throw new OperatorError(`The server ${name} cannot be used: ${known.cause}. ${remedy}`, {
       cause,
     });
   });
+
   const em = (await control()).em.fork();
   const location = {
     adminUrl: secrets.seal(url, owners.serverUrl(name)),
     address: serverAddressUrl(url),
   };
+
   const existing = await em.findOne(Server, { name });
   if (existing) {
     if (!existing.adminUrl || !identity || clusterOf(existing.identity) !== clusterOf(identity)) {
@@ -57,13 +62,16 @@ export async function addServer(
         `There is a server ${name} already, and the URL is not one of it: give another name`,
       );
     }
+
     if (isDryRun) return true;
     em.assign(existing, { ...location, identity, ...(capacity !== null && { capacity }) });
     await em.flush();
     return true;
   }
+
   await requireUnknown(installation, identity);
   if (isDryRun) return false;
+
   const { prefix } = await em.findOneOrFail(Server, { name: 'default' });
   await em.insert(Server, {
     name,

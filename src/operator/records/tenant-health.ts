@@ -16,7 +16,7 @@ import { doneSql, isDoneSql, lastReportSql } from './done-since.ts';
 export const healthStates = ['well', 'unchecked', 'warning', 'unwell'] as const;
 export type Health = (typeof healthStates)[number];
 
-/** Why a tenant is not well. */
+/** A reason why a tenant is not well. */
 export interface HealthReason {
   /** `done`: what it says to do was done, and nobody has looked since. */
   severity: 'error' | 'warning' | 'unchecked' | 'done';
@@ -25,7 +25,7 @@ export interface HealthReason {
   text: string;
   /** Since when it is so, as ISO 8601; null: nobody knows. */
   since: string | null;
-  /** What to do: an imperative sentence with its command. */
+  /** The remedy: an imperative sentence with its command. */
   remedy: string;
   /** The id of the finding; null: no report of doctor has it. */
   finding: string | null;
@@ -47,7 +47,7 @@ const maxFailing = `interval '3 minutes'`;
 /** Longer than a pause of all processes of the service. */
 const maxWaiting = `interval '10 minutes'`;
 
-/** What the control database knows by itself, and better than the last report. */
+/** Checks whose facts the control database has itself, and newer than the last report. */
 const knownBetter = `('behind', 'webhooks_behind')`;
 
 /**
@@ -60,6 +60,7 @@ const knownBetter = `('behind', 'webhooks_behind')`;
  */
 export async function healthSql(picked: string): Promise<string> {
   const head = quoteLiteral((await migrationNames('tenant')).at(-1) ?? '');
+
   return `
   picked as materialized (${picked}),
   last as materialized (${lastReportSql}),
@@ -187,7 +188,7 @@ const wordings: Readonly<Record<string, Words<never>>> = {
   })) satisfies Words<object>,
 };
 
-/** What a receiver does, by the error of an attempt without a response. */
+/** The behaviour of a receiver, by the error of an attempt without a response. */
 const silences: Readonly<Record<string, string>> = {
   'refused address': 'its address is one that nothing is sent to',
   timeout: 'its receiver does not answer in time',

@@ -26,7 +26,7 @@ export function transitionsFrom(status: TenantStatus): Transition[] {
   return names.filter(name => transitions[name].from.includes(status));
 }
 
-/** What a transition does. */
+/** The effect of a transition. */
 interface StateChange {
   guid: string;
   /** After the change, the same as `to`. */

@@ -6,7 +6,7 @@ import { requireOwnSessionOf } from '../../lib/postgres/session-probe.ts';
 /** The oldest version of PostgreSQL that is supported: 160003 is PostgreSQL 16.3. */
 export const minServerVersion = 160_000;
 
-/** What a server is used for. */
+/** The use of a server. */
 export interface ServerUse {
   /** How sentences begin: `The control database`, `The server second`. */
   readonly subject: string;

@@ -47,9 +47,11 @@ const setPassword = defineChange({
   async change({ password: given, ...values }, { installation, output }, isDryRun) {
     const { generatePassword, setPassword } = await import('./users.ts');
     const { createPasswords } = await import('../../accounts/auth/passwords.ts');
+
     const { slug } = values;
     const ending = await endingSessions(installation, values, 'The password of', 'is replaced');
     const password = given ?? generatePassword();
+
     const changed = await setPassword(
       installation,
       createPasswords(),
@@ -58,18 +60,21 @@ const setPassword = defineChange({
       password,
       isDryRun,
     );
+
     const { guid, email } = changed;
     if (changed.disabledAt && !isDryRun) {
       output.warn(
         `${email} is disabled. Allow the logins: bin/backoffice user enable ${slug} ${email}`,
       );
     }
+
     if (!changed.confirmedAt && !isDryRun) {
       output.warn(
         `${email} has no login until the link of the mail is used. ` +
           `If the mail is lost: bin/backoffice user remove ${slug} ${email}, then user add`,
       );
     }
+
     // A password that was given is not repeated.
     const document = { guid, email, ...(!isDryRun && given === undefined && { password }) };
     return { ...ending, document, done: fieldsText(document) };

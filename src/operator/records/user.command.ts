@@ -143,7 +143,7 @@ export const operations = [
   removeUserOperation,
 ];
 
-/** What an operator looks for comes first: a narrow terminal omits the last columns. */
+/** Puts first what an operator looks for: a narrow terminal omits the last columns. */
 function userRow({ guid, email, role, scope, state, mail, ...others }: UserSummary): object {
   return { email, role, scope, state, mail, ...others, guid };
 }

@@ -71,12 +71,15 @@ export async function insertUser(
   { role: roleName, password, ...user }: NewUser,
 ): Promise<User> {
   const { slug, id: tenant } = user.tenant;
+
   const email = requireEmail(user.email);
   const firstName = requireName('first name', user.firstName);
   const lastName = requireName('last name', user.lastName);
   const role = await em.findOne(Role, { tenant, name: roleName });
   if (!role) throw new OperatorError(`${slug} has no role ${roleName}`);
+
   const passwordHash = await passwords.hash(requireAcceptable(password));
+
   // An error of the unique index instead would put the address into the log of the server.
   const [added] = await em.execute<{ id: string }[]>(
     `insert into users (id, tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id, confirmed_at)
@@ -95,6 +98,7 @@ export async function insertUser(
       user.entityId,
     ],
   );
+
   if (!added) throw new OperatorError(`${slug} has a user ${email} already`);
   return em.findOneOrFail(User, { id: Number(added.id) });
 }

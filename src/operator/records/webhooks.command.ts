@@ -13,6 +13,7 @@ const list = defineOperation({
   isList: true,
   async run({ slug }, { installation, output }) {
     const { readHolder, readTenantWebhooks, readWebhooks } = await import('./webhooks.ts');
+
     if (slug === undefined) {
       return output.list(await readTenantWebhooks(installation), {
         row: ({ waiting, ...row }) => ({
@@ -23,14 +24,17 @@ const list = defineOperation({
         empty: 'No tenant has webhooks.',
       });
     }
+
     const holder = (await readHolder(installation, slug)) ?? null;
     const webhooks = (await readWebhooks(installation, slug)).map(each => ({ ...each, holder }));
+
     if (holder) {
       output.warn(
         `The changes of ${slug} wait for ${holderName(holder)}, whose transaction is ${Math.round(holder.seconds)} s old: ` +
           'nothing that follows it is sent. Let its owner end it, or see bin/backoffice doctor',
       );
     }
+
     return output.list(webhooks, {
       row: ({ failingSince: _, nextAttemptAt: __, holder: ___, ...row }) => row,
       wide: ({ failingSince, nextAttemptAt }) => ({
