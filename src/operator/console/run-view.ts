@@ -141,7 +141,7 @@ function notesView(run: Run, offered: Offer): Html {
   );
 }
 
-/** The result of a run leads to the page of its rollout. Every other command in it stays a text. */
+/** Links the page of the rollout in the result of a run. Every other command stays a text. */
 function resultText(run: Run, text: string, offered: Offer): Html {
   const shown = offered.get('runs show');
   const pages: Offer = new Map(shown ? [['runs show', shown]] : []);
