@@ -60,7 +60,6 @@ export class LiveCopy {
    */
   async copyAll(): Promise<RunFacts> {
     const startedAt = performance.now();
-
     const { source, target, run } = this.#options;
     const tables = await listDataTables(source, identityTables);
     const numbered = await findNumberedTables(source, tables);

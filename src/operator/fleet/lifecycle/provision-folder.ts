@@ -54,7 +54,6 @@ export async function provisionFolder(
   const perServer = fleetTasks(maxPerServer);
   const byServer = Map.groupBy(manifests, ({ manifest }) => manifest.server);
   await runConcurrently(byServer.get(undefined) ?? [], perServer, provisionOne);
-
   byServer.delete(undefined);
   await Promise.all(
     [...byServer.values()].map(group => runConcurrently(group, perServer, provisionOne)),
