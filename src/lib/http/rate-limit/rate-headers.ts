@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import type { Context } from 'koa';
 import type { Rate } from './sliding-window.ts';
 
@@ -26,13 +27,11 @@ export function ratePolicy(name: PolicyName, rate: Rate): RatePolicy {
  * Describes the limit that rejects a request.
  * @param resetMs until the limit admits requests again
  */
-export function setRateHeaders(ctx: Context, policy: RatePolicy, resetMs: number): void {
-  ctx.set({
-    'RateLimit-Limit': String(policy.rate.max),
-    'RateLimit-Remaining': '0',
-    'RateLimit-Reset': String(Math.ceil(resetMs / 1_000)),
-  });
-  addRateFields(ctx, policy);
+export function setRateHeaders({ res }: Context, policy: RatePolicy, resetMs: number): void {
+  res.setHeader('RateLimit-Limit', String(policy.rate.max));
+  res.setHeader('RateLimit-Remaining', '0');
+  res.setHeader('RateLimit-Reset', String(Math.ceil(resetMs / 1_000)));
+  addRateFields(res, policy);
 }
 
 /**
@@ -41,11 +40,15 @@ export function setRateHeaders(ctx: Context, policy: RatePolicy, resetMs: number
  * limit, and the two of each limit that has counted the request, in the syntax of structured
  * fields (draft-ietf-httpapi-ratelimit-headers-10, RFC 9651).
  */
-export function addRateFields(ctx: Context, { name, item }: RatePolicy): void {
-  const { res } = ctx;
+export function addRateFields(res: ServerResponse, { name, item }: RatePolicy): void {
   const state = `"${name}";r=${res.getHeader('RateLimit-Remaining')};t=${res.getHeader('RateLimit-Reset')}`;
   const policies = res.getHeader('RateLimit-Policy');
 
-  ctx.set('RateLimit-Policy', policies === undefined ? item : `${policies}, ${item}`);
-  ctx.set('RateLimit', policies === undefined ? state : `${res.getHeader('RateLimit')}, ${state}`);
+  if (policies === undefined) {
+    res.setHeader('RateLimit-Policy', item);
+    res.setHeader('RateLimit', state);
+  } else {
+    res.setHeader('RateLimit-Policy', `${policies}, ${item}`);
+    res.setHeader('RateLimit', `${res.getHeader('RateLimit')}, ${state}`);
+  }
 }

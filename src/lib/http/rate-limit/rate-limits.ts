@@ -183,7 +183,7 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
     const startedAt = trace ? performance.now() : 0;
 
     await count(ctx, async () => {
-      addRateFields(ctx, described);
+      addRateFields(ctx.res, described);
       // A request that the smallest network rejects does not count for the larger ones, which
       // other clients share.
       if (larger.length > 0 && (await exceedsLarger(ctx, larger))) await reject(ctx);
@@ -193,7 +193,7 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
 
     // koa-ratelimit sets it only when it does not call `next`
     if (ctx.state.rateLimit) {
-      addRateFields(ctx, described);
+      addRateFields(ctx.res, described);
       await reject(ctx);
     }
   };
