@@ -39,7 +39,7 @@ function resourceSource({ view = '', create = '', update = '' }): string {
 
 /** Returns the output of the compiler for each of the sources. */
 function compile(sources: string[]): string[] {
-  const paths = sources.map((_, i) => join(root, `test/sales/resources/agreement-${i}.ts`));
+  const paths = sources.map((_, i) => join(root, `test/drill/agreement-${i}.ts`));
   const host = ts.createCompilerHost(options);
   const { fileExists, readFile } = host;
   host.fileExists = path => paths.includes(path) || fileExists(path);
