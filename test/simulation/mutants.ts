@@ -20,7 +20,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
  * Returns the source code of a mutant's file with the fault in it.
  * @throws when the file does not contain the text of the mutant exactly once
  */
-async function plant({ file, text, replacement }: Mutant): Promise<string> {
+export async function plant({ file, text, replacement }: Mutant): Promise<string> {
   const source = await readFile(join(root, file), 'utf8');
   if (source.split(text).length !== 2) throw new Error(`${file} has no or many: ${text}`);
   return source.replace(text, () => replacement);

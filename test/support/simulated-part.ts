@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { findMutant } from '../simulation/mutants.ts';
+import { findMutant, plant } from '../simulation/mutants.ts';
 import { type PartName, parts } from '../simulation/parts.ts';
 import { runSeeds } from '../simulation/run-seeds.ts';
 
@@ -42,6 +42,10 @@ export function testSimulatedPart(name: PartName, { promise, runs, mutants }: Ex
     const first = await run(1);
     expect(await run(2)).not.to.equal(first);
     expect(first.length).to.be.greaterThan(1_000);
+  });
+
+  it(`each fault that the drill plants into ${name} still has its place in the source code`, async () => {
+    await Promise.all(part.mutants.map(plant));
   });
 
   for (const mutant of part.mutants.slice(0, mutants)) {

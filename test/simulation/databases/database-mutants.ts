@@ -242,8 +242,8 @@ export const databaseMutants: readonly Mutant[] = [
     ],
     [
       'a replaced run fills what it has created when another one had dropped it',
-      "const mayBegin = !beginsInControl.includes(step) || (this.#isConnected && target?.state === 'reserved');",
-      'const mayBegin = true;',
+      "!beginsInControl.includes(step) || (this.#isConnected && target?.state === 'reserved');",
+      'true;',
       17,
     ],
     [
