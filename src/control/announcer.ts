@@ -30,7 +30,8 @@ class Batch {
 
 /**
  * Announces changes to every process, through the pool of the control database, first in its
- * queue. What the control database has not accepted is kept, and sent again until it is.
+ * queue. An announcement that the control database has not accepted is kept, and sent again
+ * until it is.
  *
  * One batch is sent at a time, and what is announced meanwhile is part of the next one: another
  * process may receive the first and read data again before a change that is announced after its
@@ -58,7 +59,7 @@ export class Announcer {
     return this.#next.accepted.promise;
   };
 
-  /** Sends what is kept, for a second at most, and announces nothing afterwards. */
+  /** Sends the kept announcements, for a second at most, and announces nothing afterwards. */
   async stop(): Promise<void> {
     await Promise.race([this.#sending, delay(maxStopMs, undefined, { ref: false })]);
     this.#isStopped = true;
@@ -73,7 +74,7 @@ export class Announcer {
 
   /** Never rejects. */
   async #sendAll(): Promise<void> {
-    await Promise.resolve(); // what is announced in the same turn is part of the first batch
+    await Promise.resolve(); // announcements of the same turn are part of the first batch
 
     while (this.#next.payloads.size > 0 && !this.#isStopped) {
       const batch = this.#next;

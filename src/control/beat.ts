@@ -27,7 +27,7 @@ const confirmedForMs = 3_000;
  * up.
  */
 const beatsToSettle = 2;
-/** How long a start waits until the rows of dead processes are no longer counted. */
+/** The wait of a start, until the rows of dead processes are no longer counted. */
 const maxJoinMs = (maxBeatAgeSeconds + 1) * 1_000;
 const joinRetryMs = 250;
 /** Maximum delay of a stop by a control database that does not respond. */
@@ -48,22 +48,22 @@ interface Others {
 }
 
 interface BeatRow extends Others {
-  /** Of the present master key; null before the first use of a key. */
+  /** The fingerprint of the present master key; null before the first use of a key. */
   readonly keyFingerprint: string | null;
   /** The time of the control database, in ms since 1970. */
   readonly clockMs: number;
 }
 
 interface BeatOptions {
-  /** Of the control database. */
+  /** The pool of the control database. */
   pool: pg.Pool;
   process: ProcessIdentity;
   /** `CONNECTION_BUDGET` */
   budget: number;
-  /** Of the process: each confirmed beat says which of its keys is the present one. */
+  /** The keys of the process: each confirmed beat says which of them is the present one. */
   secrets: Pick<SecretBox, 'setPresent'>;
   log: Pick<Logger, 'info' | 'warn'>;
-  /** Of the process: each confirmed beat compares it. */
+  /** The clock of the process: each confirmed beat compares it. */
   clock?: ProcessClock;
 }
 

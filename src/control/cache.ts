@@ -32,7 +32,7 @@ export interface CacheEntry<Value> {
 
 interface Entry<Value> {
   readonly loading: Promise<Value | undefined>;
-  /** Undefined until it is loaded. */
+  /** The value; undefined until it is loaded. */
   value: Value | undefined;
   removed: boolean;
 }
@@ -101,8 +101,8 @@ export class ControlCache<Value extends object> {
   }
 
   /**
-   * How many changes were received. Read it before the query whose result is passed to
-   * `addIfUnchanged`.
+   * The number of changes that were received. Read it before the query whose result is passed
+   * to `addIfUnchanged`.
    */
   get changeCount(): number {
     return this.#changeCount;

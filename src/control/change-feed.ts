@@ -31,7 +31,7 @@ class NotDeliveredError extends Error {
 interface ChangeFeedOptions {
   /** URL of the control database. */
   url: string;
-  /** Of this process: notified through the connection pool, as changes are. */
+  /** The beat of this process: notified through the connection pool, as changes are. */
   beat: Pick<Beat, 'sentAt' | 'isConfirmed'>;
   log: Logger;
   /** The name of the connection ends with it. */
@@ -244,7 +244,8 @@ export class ChangeFeed {
    */
   async #check(listener: Listener): Promise<void> {
     const oldest = performance.now() - beatForMs;
-    // so it was sent after `oldest`, and arrives before the answer
+    // The beat was sent after `oldest`, and arrives before the answer.
+
     const { isConfirmed } = this.#options.beat;
     await this.#ask(listener);
 

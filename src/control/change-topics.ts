@@ -20,7 +20,10 @@ export const changeTopics = {
   legacyTokens: 'legacy_tokens',
   /** Key: the guid of the tenant whose fence begins, closes or is lifted. */
   fences: 'fences',
-  /** By `<tenant guid>/<resource>`, or by the guid alone for all resources of the tenant. */
+  /**
+   * Changes of a tenant's responses: `<tenant guid>/<resource>`, or the guid alone for all
+   * resources.
+   */
   responses: 'responses',
   /**
    * A change in the database of a tenant, by its guid; announced only while another process

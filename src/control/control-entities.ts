@@ -24,7 +24,7 @@ const ServerSchema = defineEntity({
      * limit an explicit `--server`.
      */
     capacity: p.integer().nullable(),
-    /** Which server the URL leads to (`readServerIdentity`); null: not known yet. */
+    /** The server that the URL leads to (`readServerIdentity`); null: not known yet. */
     identity: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
   },
@@ -66,7 +66,7 @@ const TenantSchema = defineEntity({
     compatibleFrom: p.text().nullable(),
     /** Fingerprint of its schema when it was last compared with the template. */
     schemaFingerprint: p.text().nullable(),
-    /** True: it sends no mail, and its legacy clients get no access. */
+    /** True for a tenant that sends no mail, and whose legacy clients get no access. */
     isIsolated: p.boolean().name('isolated').default(false),
     createdAt: p.datetime().defaultRaw('now()'),
     updatedAt: p
@@ -150,7 +150,7 @@ const SessionSchema = defineEntity({
     tenant: () => p.manyToOne(Tenant),
     user: () => p.manyToOne(User),
     /**
-     * How often the refresh token was rotated. Only the token of the current generation is
+     * The number of rotations of the refresh token. Only the token of the current generation is
      * valid.
      */
     refreshGeneration: p.integer().default(0),

@@ -14,7 +14,7 @@ import { createControlPool } from './control-pool.ts';
 import { controlEntities } from './entities.ts';
 
 /**
- * Names who makes the changes of a transaction, for the audit log.
+ * Names the actor of the changes of a transaction, for the audit log.
  * @param actor `RequestContext.actor`
  */
 export async function setActor(query: QueryControl, actor: string): Promise<void> {
@@ -117,8 +117,8 @@ export async function queryStatement(
 
 interface TransactOptions {
   /**
-   * Of the request: when it passes, the connection is destroyed, and nothing is committed
-   * afterwards.
+   * The deadline of the request: when it passes, the connection is destroyed, and nothing is
+   * committed afterwards.
    */
   deadline?: Deadline;
   /** False when the same request must not be sent again after it was done. Default: true. */

@@ -31,7 +31,7 @@ export interface FleetCounts {
   };
   /** The webhooks of the tenants that are served, when they were served last. */
   readonly webhooks: {
-    /** How long a tenant that is due has waited; 0: none waits. */
+    /** The longest time that a tenant that is due has waited; 0: none waits. */
     readonly longestWaitSeconds: number;
     readonly failing: number;
     readonly disabled: number;
@@ -39,7 +39,7 @@ export interface FleetCounts {
   /** The mails of the tenants that are served, which no mail server has accepted yet. */
   readonly mails: {
     readonly waiting: number;
-    /** How long the first of them has waited; 0: none waits. */
+    /** The longest time that a mail that is due has waited; 0: none waits. */
     readonly longestWaitSeconds: number;
   };
 }

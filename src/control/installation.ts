@@ -63,9 +63,9 @@ export interface Installation extends InstallationAccess, ControlStatements {
  */
 const firstConnections = { command: 1, service: 2 };
 
-/** How an embedded PostgreSQL is opened. */
+/** The use of an embedded PostgreSQL by a process. */
 export interface EmbeddedUse {
-  /** With it, this process starts the server again when it was killed, and logs that. */
+  /** The log. With a log, this process starts a killed server again, and logs that. */
   readonly log?: Logger;
   /** True for work that only reads: a folder without data is refused, and stays empty. */
   readonly isReading?: boolean;
@@ -120,8 +120,8 @@ export function openControl(
 }
 
 /**
- * Returns what opens the configured databases. If none is configured, starts or joins the
- * embedded PostgreSQL.
+ * Returns a function that opens the configured databases. If none is configured, starts or
+ * joins the embedded PostgreSQL.
  * @throws {OperatorError} when the folder of that PostgreSQL cannot be used
  */
 async function openAccess(

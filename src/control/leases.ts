@@ -27,12 +27,12 @@ export function createLeases(control: ControlDatabase, table: string, holder: st
 
   return {
     /**
-     * Says that this process has leased an entry: `renew` extends its lease from now on.
+     * Records that this process has leased an entry: `renew` extends its lease from now on.
      * @param sentAt when the statement was sent, by `performance.now()`
      */
     hold: (id: number, sentAt: number): void => void held.set(id, sentAt),
 
-    /** Says that this process no longer holds an entry. */
+    /** Records that this process has no lease of an entry any more. */
     forget: (id: number): void => void held.delete(id),
 
     /**

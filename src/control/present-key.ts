@@ -6,7 +6,7 @@ import { MasterKeyError, owners, type SealingKey, type SecretBox } from './secre
 
 /** The facts about its master key that the control database has. */
 interface StoredKey {
-  /** Of the installation. */
+  /** The id of the installation. */
   readonly id: string;
   /** Null before the first use of a key, as the canary. */
   readonly fingerprint: string | null;
@@ -73,8 +73,8 @@ export async function storeSealed<T>(secrets: SecretBox, store: () => Promise<T>
 }
 
 /**
- * Returns what logs that neither key of a process is the present one any more, and that one is
- * again.
+ * Returns a function that logs that neither key of a process is the present one any more, and
+ * that one is again.
  */
 export function reportMasterKey(
   secrets: SecretBox,

@@ -19,12 +19,12 @@ export class ProcessClock {
     this.#now = now;
   }
 
-  /** How far it is ahead at least, in ms; negative when it is behind. */
+  /** Milliseconds by which the clock is ahead at least; negative when it is behind. */
   get aheadMs(): number {
     return this.#aheadMs;
   }
 
-  /** True when it differs too much for the process to be ready. */
+  /** True when the clock differs too much for the process to be ready. */
   get isWrong(): boolean {
     return Math.abs(this.#aheadMs) >= maxSkewMs;
   }
@@ -43,8 +43,8 @@ export class ProcessClock {
 }
 
 /**
- * Returns what logs that the clock of this process differs, that it differs too much, and that
- * it agrees again.
+ * Returns a function that logs that the clock of this process differs, that it differs too
+ * much, and that it agrees again.
  */
 export function reportClock(
   clock: ProcessClock,

@@ -11,7 +11,7 @@ export interface ProcessIdentity {
   readonly build: string;
   /** The last migrations that the build has; null for a command, which serves nothing. */
   readonly heads: { readonly tenant: string; readonly control: string } | null;
-  /** True if it counts the limits of requests in Redis; null for a command. */
+  /** True for a process that counts the limits of requests in Redis; null for a command. */
   readonly sharesLimits: boolean | null;
 }
 

@@ -20,10 +20,10 @@ export interface TenantRecord extends SchemaVersion {
   readonly appUrl: string | undefined;
   readonly features: readonly string[];
   readonly status: TenantStatus;
-  /** True: it sends no mail, and its legacy clients get no access. */
+  /** True for a tenant that sends no mail, and whose legacy clients get no access. */
   readonly isIsolated: boolean;
   /**
-   * Which server the database is on, whatever its address; undefined when that is not known.
+   * The server that the database is on, whatever its address; undefined when it is not known.
    */
   readonly serverIdentity: string | undefined;
   readonly databaseName: string;

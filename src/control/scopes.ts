@@ -1,5 +1,5 @@
 export const scopes = ['Self', 'All'] as const;
 /**
- * Which data a user can access: that of their own business entity, or all data of the tenant.
+ * The data that a user can access: those of the user's business entity, or all of the tenant.
  */
 export type Scope = (typeof scopes)[number];

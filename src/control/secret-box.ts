@@ -16,8 +16,8 @@ const fingerprintLength = 22;
 /** Encrypts secrets at rest. */
 interface Sealer {
   /**
-   * Encrypts with AES-256-GCM. `owner` names what the secret belongs to: moved to another
-   * owner, it cannot be opened.
+   * Encrypts with AES-256-GCM. `owner` names the owner of the secret: moved to another owner, a
+   * secret cannot be opened.
    */
   seal(secret: Uint8Array | string, owner: string): Buffer;
   /**
@@ -37,7 +37,7 @@ export class SealingKey implements Sealer {
   readonly #sealing: Buffer;
   /**
    * Names the key, and tells nothing of it. 22 characters: 16 bytes that HKDF derives from the
-   * key. What the key seals begins with it.
+   * key. Each secret that the key seals begins with this name.
    */
   readonly fingerprint: string;
 

@@ -44,7 +44,8 @@ export async function runInQueue<Result>(
 }
 
 /**
- * How a request reads a list of the control database: after the earlier lists of its tenant.
+ * A request's reads of lists of the control database: each after the earlier ones of its
+ * tenant.
  */
 export function controlReads(control: ControlDatabase, request: TenantRequest) {
   return {

@@ -1,29 +1,29 @@
-/** How long an access token is valid, in seconds. */
+/** The lifetime of an access token, in seconds. */
 export const accessTokenLifetimeSeconds = 15 * 60;
 
 /**
- * How long a session lasts after its last refresh, and at most after the login: intervals of
+ * The lifetime of a session after its last refresh, and at most after the login: intervals of
  * PostgreSQL.
  */
 export const sessionLifetime = { idle: '7 days', total: '30 days' };
 
 /**
- * How long a refresh token that was replaced yields the same successor again, in seconds, for a
- * client whose response was lost, or with two browser tabs. A refresh whose commit hangs gets
+ * The seconds for which a refresh token that was replaced yields the same successor again, for
+ * a client whose response was lost, or with two browser tabs. A refresh whose commit hangs gets
  * 503 after the deadline of requests, 10 s, and is repeated after its `Retry-After`, 2 s:
  * longer than both together by 30 s at least, so that no obedient repeat counts as theft.
  */
 export const refreshRepeatSeconds = 60;
 
 /**
- * How far the clocks of two machines may differ, in seconds. A token is accepted for this time
- * after it has expired.
+ * The maximum difference of the clocks of two machines, in seconds. A token is accepted for
+ * this time after it has expired.
  */
 export const clockSkewSeconds = 30;
 
 /**
- * How long a process may go on signing with a retired key: 1 s for the change feed, 10 s for a
- * request, and a reserve.
+ * The longest time for which a process signs with a retired key: 1 s for the change feed, 10 s
+ * for a request, and a reserve.
  */
 const lateSigningSeconds = 30;
 
@@ -41,7 +41,7 @@ export const maxRetiredTokenSeconds =
   lateSigningSeconds + accessTokenLifetimeSeconds + clockSkewSeconds + 3 * clockSkewSeconds;
 
 /**
- * How long a retired key verifies tokens, in seconds: an hour, or longer if the tokens that it
+ * The seconds for which a retired key verifies tokens: an hour, or longer if the tokens that it
  * signed live longer.
  */
 export const keyRetirementSeconds = Math.max(60 * 60, maxRetiredTokenSeconds);

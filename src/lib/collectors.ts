@@ -10,7 +10,9 @@ interface MetricOptions {
   name: string;
   help: string;
   labelNames?: string[];
-  /** How the values of several worker processes become one. Default: their sum. */
+  /**
+   * The function that makes one value of those of several worker processes. Default: their sum.
+   */
   aggregator?: 'sum' | 'min' | 'max' | undefined;
   /**
    * Reads the current values. It is called at each scrape, so that a request only has to add to

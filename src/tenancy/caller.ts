@@ -34,8 +34,8 @@ type Lookups = Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | '
 export type CallerLoss = 'tenant' | 'login' | 'rights';
 
 /**
- * Returns what a caller has lost.
- * @param permissions those that count
+ * Returns the first thing that a caller has lost; undefined: nothing.
+ * @param permissions that the caller must still have
  */
 export async function findCallerLoss(
   caller: Caller,

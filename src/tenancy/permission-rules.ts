@@ -1,7 +1,8 @@
 import { problem } from '../lib/errors.ts';
 
 /**
- * Nobody grants a permission that they do not have: neither by a role, nor by its assignment.
+ * Requires that the caller has each permission that a role grants, for a change of the role and
+ * for its assignment.
  * @param granted the permissions of a role
  * @throws {Problem} `forbidden`, which names the missing permissions
  */
@@ -10,8 +11,8 @@ export function requireMayGrant(granted: readonly string[], held: ReadonlySet<st
 }
 
 /**
- * Nobody manages a person, or changes a role, with permissions that they do not have
- * themselves.
+ * Requires that the caller has each permission of the person who is managed, or of the role
+ * that is changed.
  * @throws {Problem} `forbidden`, which names the missing permissions
  */
 export function requireMayManage(permissions: readonly string[], held: ReadonlySet<string>): void {

@@ -44,7 +44,7 @@ const retryable = new Set(['40001', '40P01']); // serialization_failure, deadloc
 export class RequestContext {
   readonly tenant: TenantRecord;
   readonly origin: Origin;
-  /** When it passes, the request fails with `unavailable`. */
+  /** The moment from which on the request fails with `unavailable`. */
   deadline: Deadline;
   /** The change that repeated requests make once; undefined for a request without a key. */
   repeatable: RepeatableChange | undefined;

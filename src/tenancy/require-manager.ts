@@ -13,8 +13,8 @@ const managerById = `
  * Requires the caller to be an active user with scope All and `users.manage`, as the control
  * database has them now: the caches may be a second old. Every way to add or change a user or
  * role calls it.
- * @returns what the caller may grant (`requireMayGrant`): the permissions of the token that the
- *   caller's role still has
+ * @returns the permissions that the caller may grant (`requireMayGrant`): the permissions of
+ *   the token that the caller's role still has
  * @throws {Problem} `forbidden`
  */
 export async function requireManager(

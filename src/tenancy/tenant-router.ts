@@ -87,7 +87,7 @@ async function tokenTenant(
   return tenant;
 }
 
-/** As the control database checks it. */
+/** The form of a slug, as the control database checks it. */
 const slugPattern = /^[a-z][a-z0-9-]{0,30}[a-z0-9]$/;
 
 async function namedTenant(

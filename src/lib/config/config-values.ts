@@ -4,8 +4,8 @@ import { type IpNetwork, parseIpNetwork } from './ip-address.ts';
 import { normalPostgresUrl, PostgresUrlError } from './postgres-url.ts';
 import { serverUrlFault } from './url-text.ts';
 
-// The kinds of values that environment variables have: each turns text into a value or says
-// what the text must be.
+// The kinds of values that environment variables have: each turns a text into a value, or names
+// the rule that the text breaks.
 
 export const port = z
   .string()
@@ -24,7 +24,7 @@ export const program = z
   .string()
   .refine(isAbsolute, 'must be the absolute path of a program, without arguments');
 
-/** A number of processes; `processCount` says what `auto` is. */
+/** A number of processes, or `auto` (see `processCount`). */
 export const processes = z.string().transform((text, context): number | 'auto' => {
   if (text === 'auto') return 'auto';
   if (/^[1-9]\d?$/.test(text)) return Number(text);
@@ -235,9 +235,9 @@ export const recipients = z
     'must be a comma-separated list of recipients of age, such as age1…: bin/backoffice backup keygen makes one',
   );
 
-/** Which archives are kept: all of a time, then the newest of each period. */
+/** The archives that are kept: all of a time, then the newest of each period. */
 export interface Retention {
-  /** How long every archive is kept; `Infinity`: for ever. */
+  /** The time for which every archive is kept; `Infinity`: for ever. */
   readonly allMs: number;
   readonly hours: number;
   readonly days: number;

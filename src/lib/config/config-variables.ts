@@ -25,7 +25,7 @@ import { maxWorkers, processCount } from './process-count.ts';
 import { tracingVariables } from './tracing-settings.ts';
 
 /**
- * The environment variables of the settings: what each must look like, and its default.
+ * The environment variables of the settings: the form of each, and its default.
  * `.env.example` explains them.
  */
 export const variables = z

@@ -52,7 +52,10 @@ function setVariables(values: NodeJS.ProcessEnv): Record<string, string> {
   return Object.fromEntries(cleaned.filter(([, value]) => value));
 }
 
-/** By default; on the embedded PostgreSQL, a person who tries the service may log in often. */
+/**
+ * The logins per window without a setting. On the embedded PostgreSQL, a person who tries the
+ * service may log in often.
+ */
 const loginRate = { max: 5, windowMs: 900_000 };
 const demoLoginRate = { max: 1_000, windowMs: 900_000 };
 
@@ -86,7 +89,7 @@ function toConfig(env: z.output<typeof variables>) {
      * `dataDir`.
      */
     masterKey: env.MASTER_KEY,
-    /** The other master key, while the key is being changed. */
+    /** The second of the two master keys, while the key is being changed. */
     previousMasterKey: env.MASTER_KEY_PREVIOUS,
     /**
      * Absolute path of the folder for the embedded PostgreSQL, its master key and mails without
@@ -158,12 +161,12 @@ function toConfig(env: z.output<typeof variables>) {
     /** Maximum wait for a connection, after which the response is 503 `overloaded`. */
     acquireTimeoutMs: env.ACQUIRE_TIMEOUT_MS,
     /**
-     * How long an idle client connection stays open: longer than at a load balancer (60 s is
-     * common).
+     * The time for which an idle client connection stays open: longer than at a load balancer
+     * (60 s is common).
      */
     keepAliveMs: env.KEEP_ALIVE_TIMEOUT,
     /**
-     * How long the service still serves requests after SIGTERM while it reports that it is not
+     * The time after SIGTERM for which the service serves requests, and reports that it is not
      * ready.
      */
     shutdownDelayMs: env.SHUTDOWN_DELAY,
@@ -178,14 +181,14 @@ function toConfig(env: z.output<typeof variables>) {
     backup: {
       /** Where archives are stored; undefined = nowhere. */
       target: env.BACKUP_TARGET,
-      /** For whom archives are sealed: recipients of age. */
+      /** The recipients of age for whom archives are sealed. */
       recipients: env.BACKUP_RECIPIENTS,
       /**
        * The file with the identities of age that open archives; undefined = this host opens
        * none.
        */
       identityFile: env.BACKUP_IDENTITY_FILE && projectPath(env.BACKUP_IDENTITY_FILE),
-      /** Which archives of a database are kept. */
+      /** The archives of a database that are kept. */
       keep: env.BACKUP_KEEP,
       /**
        * The login to the store of a bucket, and its address. Without a login or a region, those

@@ -5,9 +5,9 @@ import { encodeHint, urlFault } from './url-text.ts';
 export interface PostgresUrl {
   /** A name or an address; of a Unix socket its folder, which begins with a slash. */
   readonly host: string;
-  /** Undefined: that of PostgreSQL, 5432. */
+  /** The port; undefined: the default of PostgreSQL, 5432. */
   readonly port: number | undefined;
-  /** Undefined: the URL has no login. */
+  /** The login role; undefined: the URL has no login. */
   readonly user: string | undefined;
   readonly password: string | undefined;
   readonly database: string;
@@ -29,8 +29,8 @@ export class PostgresUrlError extends Error {
 const sslModes = ['disable', 'no-verify', 'prefer', 'require', 'verify-ca', 'verify-full'];
 
 /**
- * The parameters that are kept. What sessions need is set by statements (`SessionClient`),
- * whatever a URL says.
+ * The parameters that are kept. The settings that sessions need are made by statements
+ * (`SessionClient`), whatever a URL says.
  */
 const kept: Readonly<Record<string, RegExp>> = {
   sslmode: new RegExp(`^(${sslModes.join('|')})$`),
@@ -185,8 +185,8 @@ function ownLogin(): string | undefined {
 }
 
 /**
- * @throws {PostgresUrlError} for a parameter that cannot be heeded, or a value that is none of
- *   it
+ * @throws {PostgresUrlError} for a parameter that is not supported, or a value that its
+ *   parameter does not have
  */
 function readParameters(query: string): Map<string, string> {
   const parameters = new Map<string, string>();
@@ -237,7 +237,8 @@ function isPort(text: string): boolean {
 }
 
 /**
- * As `encodeURIComponent`, with the letters that a shell or a reader of URLs may stumble over.
+ * Encodes a text as `encodeURIComponent` does, and also the letters that a shell or a reader of
+ * URLs may stumble over.
  */
 function encode(text: string): string {
   return encodeURIComponent(text).replace(

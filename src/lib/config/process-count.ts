@@ -23,8 +23,8 @@ export function maxProcesses(connectionBudget: number): number {
 }
 
 /**
- * As `maxProcesses`, of one start: a restart starts a new worker before the old one ends. At
- * least one.
+ * Returns `maxProcesses` for one start: a restart starts a new worker before the old one ends.
+ * At least one.
  */
 export function maxWorkers(connectionBudget: number): number {
   return Math.max(1, maxProcesses(connectionBudget) - 1);

@@ -1,5 +1,5 @@
 /**
- * Says why a text cannot be a URL of a server, in words that go on from the name of the
+ * Returns why a text cannot be a URL of a server, in words that go on from the name of the
  * setting; undefined if it may be one. Programs read such texts in several ways: what they
  * would read in different ways is refused. The words have no part of the text, which may hold a
  * password.
@@ -17,7 +17,8 @@ export function urlFault(text: string, schemes: readonly string[]): string | und
 }
 
 /**
- * As `urlFault`, for a URL that WHATWG's parser reads: with one host, and a number as the port.
+ * Returns the `urlFault` of a URL that WHATWG's parser reads: with one host, and a number as
+ * the port.
  */
 export function serverUrlFault(text: string, schemes: readonly string[]): string | undefined {
   const fault = urlFault(text, schemes);

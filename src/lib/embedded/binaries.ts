@@ -5,7 +5,7 @@ import { dirname, join, relative } from 'node:path';
 import { OperatorError } from '../log/operator-error.ts';
 
 /**
- * How to start a PostgreSQL program under a user that PostgreSQL accepts; it refuses to run as
+ * The options that start a PostgreSQL program under a user that PostgreSQL accepts: not as
  * root.
  */
 export interface Runner {

@@ -1,6 +1,6 @@
 /**
- * The end of a line in which PostgreSQL passes on what the system said, such as that the disk
- * is full.
+ * The end of a line in which PostgreSQL passes on a message of the system, such as that the
+ * disk is full.
  */
 const systemReason = new RegExp(
   [

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 export interface RunningServer {
   readonly pid: number;
   readonly port: number;
-  /** True once it accepts connections on its port. */
+  /** True once the server accepts connections on its port. */
   readonly isReady: boolean;
 }
 

@@ -41,7 +41,7 @@ interface EmbeddedOptions {
    * already.
    */
   settings?: string[];
-  /** With it, this process starts the server again when it was killed, and logs that. */
+  /** The log. With a log, this process starts a killed server again, and logs that. */
   log?: Logger | undefined;
 }
 

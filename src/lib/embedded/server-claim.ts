@@ -57,7 +57,7 @@ export async function isClaimed(folder: string): Promise<boolean> {
 }
 
 /**
- * Claims a folder, and removes what a killed server has left: its socket and its pid file.
+ * Claims a folder, and removes the socket and the pid file that a killed server has left.
  * @returns undefined if another process has claimed it
  * @throws {OperatorError} when it cannot be known whether a server runs, or the folder cannot
  *   have sockets

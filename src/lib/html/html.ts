@@ -31,7 +31,7 @@ export function escapeHtml(text: string): string {
 
 /**
  * A block of code. A long line scrolls sideways, so the keyboard must reach the block: it takes
- * the focus, and `label` is what a screen reader announces.
+ * the focus, and a screen reader announces its `label`.
  */
 export function codeBlock(text: string, label: string): Html {
   return html`<pre tabindex="0" role="group" aria-label="${label}"><code>${text}</code></pre>`;

@@ -11,7 +11,7 @@ export interface ApiServerOptions {
   /** Answers what the parser refuses. */
   refuse: RefuseUnparsed;
   /**
-   * How long an idle connection stays open, in milliseconds: longer than the balancer in front
+   * Milliseconds for which an idle connection stays open: longer than the balancer in front
    * keeps it.
    */
   keepAliveMs: number;

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 
-/** For so long, in ms, the rest of a refused body is received, and thrown away. */
+/** Milliseconds for which the rest of a refused body is received, and thrown away. */
 const maxRestMs = 3_000;
 
 /**

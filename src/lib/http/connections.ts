@@ -28,8 +28,8 @@ interface ConnectionState {
    */
   sending?: { readonly since: number; readonly bytes: number } | undefined;
   /**
-   * Bytes received up to the last call of `closeIdle`; -1 before the first: what has arrived
-   * may not be read yet.
+   * Bytes received up to the last call of `closeIdle`; -1 before the first: received bytes may
+   * not have been read yet.
    */
   bytesRead: number;
   /** The first call of `closeIdle` since the last response was sent. */

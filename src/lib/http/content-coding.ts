@@ -36,8 +36,8 @@ interface NegotiatorWithPreference {
 }
 
 /**
- * By header: clients send few different ones, and parsing takes longer than all else that a
- * coded response adds.
+ * The codings that a client accepts, by its header: clients send few different ones, and
+ * parsing takes longer than all else that a coded response adds.
  */
 const preferred = new LRUCache<string, { coding: ContentCoding | undefined }>({ max: 100 });
 const maxHeaderLength = 200;

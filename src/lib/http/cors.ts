@@ -27,7 +27,7 @@ export const exposedHeaders = [
   'WWW-Authenticate',
   'X-Request-Id',
 ];
-/** For so long, in seconds, a browser need not repeat a preflight. Chromium takes no more. */
+/** The seconds for which a browser need not repeat a preflight. Chromium takes no more. */
 const maxAge = 7_200;
 
 /**

@@ -4,8 +4,8 @@ import type { FieldError } from '../runtime/field-error.ts';
 import { lengths } from './fields.ts';
 
 /**
- * The address that a text means, as addresses are stored and looked up; or what is wrong with
- * it.
+ * The address that a text means, as addresses are stored and looked up; or the fault of the
+ * text.
  */
 export type ReadEmail =
   | { readonly address: string; readonly error?: undefined }

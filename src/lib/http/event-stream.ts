@@ -42,8 +42,8 @@ export class EventSink {
 }
 
 /**
- * The result of a handler that follows something: what begins when the head of the response has
- * been sent.
+ * The result of a handler that follows something: a stream, which begins when the head of the
+ * response has been sent.
  */
 export class EventStream {
   readonly begin: (sink: EventSink) => void;
@@ -55,8 +55,8 @@ export class EventStream {
 
 /**
  * Sends the head of a stream, which no proxy must buffer or change, and begins it. The time
- * limits of requests end here: the stream sends something often enough to notice that its
- * client has left. A client that does not read is cut as any other
+ * limits of requests end here: the stream sends events or comments often enough to notice that
+ * its client has left. A client that does not read is cut as any other
  * (`Connections.cutSlowReaders`).
  */
 export function sendEventStream(

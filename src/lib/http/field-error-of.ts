@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { FieldError } from '../runtime/field-error.ts';
 
-/** Returns what is wrong with a value, without repeating the value. */
+/** Returns the error of a wrong value, without the value. */
 export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldError {
   if (value === undefined) return { message: 'is required', code: 'required' };
 

@@ -178,7 +178,7 @@ function silenceOf({ req }: Context): Promise<never> {
 /**
  * Decodes the body a second time, because the parser silently replaces bytes that are not UTF-8
  * by U+FFFD, and keeps no text.
- * @returns what returns the text at the end
+ * @returns a function that returns the text at the end
  * @throws {Problem} `malformed_json` unless the body is UTF-8
  */
 function bodyDecoder(ctx: Context): () => string {

@@ -153,8 +153,8 @@ export class Representation {
 export type Precondition = (...views: readonly [unknown, ...unknown[]]) => void;
 
 /**
- * Returns what `If-Match` and `If-None-Match` demand of a record (RFC 9110 §13.1); undefined
- * without them.
+ * Returns the demands of `If-Match` and `If-None-Match` on a record (RFC 9110 §13.1); undefined
+ * without these headers.
  * @throws {Problem} `invalid_request` when one of them is no list of tags
  */
 export function preconditionOf(headers: IncomingHttpHeaders): Precondition | undefined {

@@ -50,8 +50,8 @@ function send(app: Koa, ctx: Context, onSend: OnSend): void | Promise<void> {
 }
 
 /**
- * `handleRequest` is missing in Koa's types, because Koa calls it private: it is what
- * `app.callback()` calls.
+ * `handleRequest` is missing in Koa's types, because Koa calls it private; `app.callback()`
+ * calls it.
  */
 interface KoaInternals {
   handleRequest(ctx: Context, middleware: (ctx: Context) => Promise<void>): Promise<void>;

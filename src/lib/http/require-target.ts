@@ -3,7 +3,10 @@ import type { Context } from 'koa';
 import { problem } from '../errors.ts';
 import { closing } from './read-body.ts';
 
-/** Of several such headers, Node keeps the first one, and says nothing of the others. */
+/**
+ * Headers that are sent once: Node keeps the first one of several, and drops the others
+ * silently.
+ */
 const singleHeaders = ['host', 'authorization', 'content-type'];
 
 /** A host and a port (RFC 3986 §3.2.2 and §3.2.3), both of which may be empty. */

@@ -31,7 +31,10 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly description?: string | undefined;
   /** Parameters of the query string; undefined = the route ignores all. */
   readonly query?: z.ZodObject | undefined;
-  /** How clients may sort, filter, search and page the list that the route returns. */
+  /**
+   * The ways in which clients may sort, filter, search and page the list that the route
+   * returns.
+   */
   readonly list?: ListContract | undefined;
   /**
    * Fields of the JSON body; undefined = the route reads no body. The body of PATCH has some of
@@ -113,15 +116,14 @@ export interface RouteInput<Body, Query = Record<never, never>> {
   readonly list?: ListQuery | undefined;
   /** Path parameters, decoded. */
   readonly params: Readonly<Record<string, string>>;
-  /** Of a route that takes it. */
+  /** The `If-Match` or `If-None-Match` of a route that takes them. */
   readonly precondition?: Precondition | undefined;
   /** The header `Last-Event-ID` of a route that takes it. */
   readonly lastEventId?: string | undefined;
   /** Reads the body of a route with `upload`. */
   readonly readUpload: ReadUpload;
   /**
-   * The header `Idempotency-Key` of a route with `upload`, whose body is part of what the key
-   * stands for.
+   * The header `Idempotency-Key` of a route with `upload`, whose key stands for its body, too.
    */
   readonly idempotencyKey?: string | undefined;
 }

@@ -19,7 +19,7 @@ interface Body {
 }
 
 interface Limits {
-  /** Of all owners. */
+  /** The bytes of all owners. */
   readonly bytes: number;
   readonly bytesOfOwner: number;
 }
@@ -27,17 +27,17 @@ interface Limits {
 const mebibyte = 1024 * 1024;
 
 /**
- * Maximum memory of what clients have not received: 4 of the largest pages, or 9 of the largest
- * lists, and of a tenant three quarters of that, so that another one always finds some. With
- * the large reads, and what a garbage collection has not yet freed of both, a process grows by
- * at most some 350 MiB.
+ * Maximum memory of the responses that clients have not received: 4 of the largest pages, or 9
+ * of the largest lists, and of a tenant three quarters of that, so that another one always
+ * finds some. With the large reads, and what a garbage collection has not yet freed of both, a
+ * process grows by at most some 350 MiB.
  */
 const defaultLimits: Limits = { bytes: 64 * mebibyte, bytesOfOwner: 48 * mebibyte };
 
 /**
- * Bounds the memory of what clients have not received: responses that have ended, and pieces of
- * streams and exports. A client may request lists of 16 MB in a pipeline, or open streams, on
- * many connections, and read nothing.
+ * Bounds the memory of the bytes that clients have not received: of responses that have ended,
+ * and of pieces of streams and exports. A client may request lists of 16 MB in a pipeline, or
+ * open streams, on many connections, and read nothing.
  *
  * `send` bounds a single stream or export: its next piece is made when the one before was
  * taken. Above a limit of several, connections are reset: of the owner that is above its own
@@ -47,8 +47,8 @@ const defaultLimits: Limits = { bytes: 64 * mebibyte, bytesOfOwner: 48 * mebibyt
 export class UnsentResponses {
   readonly #limits: Limits;
   /**
-   * By connection, in the order of the first unsent responses. Each set stays until the
-   * connection closes.
+   * The unsent responses by connection, in the order of the first ones. Each set stays until
+   * the connection closes.
    */
   readonly #responses = new Map<Socket, Set<Unsent>>();
   readonly #bodies = new Map<object, Body>();

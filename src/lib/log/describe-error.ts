@@ -30,8 +30,8 @@ export function describeError(error: unknown): object | undefined {
 }
 
 /**
- * True for an error of PostgreSQL or of MikroORM's driver, and for one of Node that shows what
- * it was given.
+ * True for an error of PostgreSQL or of MikroORM's driver, and for an error of Node whose
+ * message repeats its input.
  */
 function quotesValues(error: Error, code: string): boolean {
   return 'severity' in error || 'sqlMessage' in error || code.startsWith('ERR_INVALID_');

@@ -88,7 +88,7 @@ export function createLogOutput(reportDropped: (lines: number) => void) {
     },
     /** Writes the buffer, as far as the output accepts it now. Never throws. */
     flush(): void {
-      // otherwise the output has just refused bytes, and the timer tries again
+      // Otherwise the output has just refused bytes, and the timer tries again.
       if (rest.length === 0) flush();
     },
     /**

@@ -11,8 +11,8 @@ export interface ErrorCause {
 }
 
 /**
- * How a server keeps connections for commands. They have tried for ten seconds before an
- * operator reads this.
+ * The settings by which a server keeps connections for commands. A command has tried for ten
+ * seconds before an operator reads this text.
  */
 const serverFullRemedy =
   'End a session, or wait until one ends. For the next time, keep connections for operators: set reserved_connections ' +
@@ -239,7 +239,7 @@ function privilegeText(error: unknown): string {
 }
 
 /**
- * Returns what an error of PostgreSQL means, and the next step; undefined for an error with
+ * Returns the meaning of an error of PostgreSQL, and the next step; undefined for an error with
  * another code.
  */
 export function postgresCause(error: unknown): ErrorCause | undefined {

@@ -13,7 +13,7 @@ export interface ChangeCounters {
 
 /** The counters of one database. */
 export interface DatabaseCounters extends ChangeCounters {
-  /** Its name. */
+  /** The name of the database. */
   readonly name: string;
 }
 
@@ -81,7 +81,7 @@ const countsAll = `current_setting('track_counts')::boolean and not pg_is_in_rec
 
 /**
  * SQL for a fingerprint (I3). Its time stamps do not depend on the settings of the session.
- * @param parts SQL for what names the database or table, for its counters, and for the last
+ * @param parts SQL for the names of the database or table, for its counters, and for the last
  *   reset of its database
  */
 function fingerprintOf(names: string, counters: string, statsReset: string): string {
@@ -113,11 +113,11 @@ export async function readDatabaseCounters(
 }
 
 /**
- * The fingerprints of a table. Who reads them knows which sessions may change it, and reads
- * those before (I2).
+ * The fingerprints of a table. A reader knows which sessions may change the table, and reads
+ * the sessions first (I2).
  */
 export interface TableFingerprints {
-  /** As in `ChangeCounters`. */
+  /** The fingerprint of all tables, as in `ChangeCounters`. */
   readonly all: string;
   /**
    * Without the rows that were inserted: it proves that no earlier row was changed or deleted.

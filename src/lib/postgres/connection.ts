@@ -138,7 +138,7 @@ export function connectionConfig(
   };
 }
 
-/** For so long a command tries to connect to a server that has no connection left. */
+/** The time for which a command tries to connect to a server that has no connection left. */
 export const maxRefusedMs = 10_000;
 
 /**

@@ -81,8 +81,8 @@ const network = [
   'EPIPE',
 ];
 /**
- * Of Node, but for the first two: TLS could not be had, or the certificate of the server is not
- * to be trusted.
+ * Codes of Node, but for the first two: TLS could not be had, or the certificate of the server
+ * is not to be trusted.
  */
 const tls = [
   'TLS_FILE',

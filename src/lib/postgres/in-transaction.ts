@@ -22,6 +22,6 @@ export async function inSnapshot<T>(client: pg.ClientBase, work: () => Promise<T
   try {
     return await work();
   } finally {
-    await client.query('rollback').catch(() => {}); // the connection is lost: what was read says so
+    await client.query('rollback').catch(() => {}); // a lost connection is reported by the error of the work
   }
 }

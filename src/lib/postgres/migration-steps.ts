@@ -14,7 +14,7 @@ interface LoadedMigration {
   name: string;
   class: MigrationClass;
   compatible: boolean;
-  /** Of its page of SQL; null: it has none. */
+  /** The digest of its page of SQL; null: a migration without a page. */
   digest: string | null;
 }
 

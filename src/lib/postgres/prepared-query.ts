@@ -30,7 +30,7 @@ const BaseQuery = pg.Query as unknown as new (text: string) => BaseQuery;
 
 /** The prepared statements of one connection whose rows the server has described. */
 export class DescribedStatements {
-  /** By name. Bounded as the names are. */
+  /** The formats of rows, by the name of the statement: as many as there are names. */
   readonly #formats = new Map<string, RowFormat>();
   #undescribing: object | undefined;
 

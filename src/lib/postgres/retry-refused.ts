@@ -5,7 +5,7 @@ import { isServerFull } from './database-error.ts';
 const pauseMs = 100;
 
 interface RetryOptions {
-  /** For so long. */
+  /** The longest time for which the work is tried. */
   readonly maxMs: number;
   /** Called when the server has refused a connection. */
   readonly onRefused?: (() => void) | undefined;

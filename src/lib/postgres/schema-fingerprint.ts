@@ -2,16 +2,16 @@ import type pg from 'pg';
 import { quoteLiteral } from './quote.ts';
 
 /**
- * The extensions that migrations create. Others, and what belongs to any of them, are no part
- * of a schema.
+ * The extensions that migrations create. Other extensions, and the objects of any extension,
+ * are no part of a schema.
  */
 const ownExtensions = ['pg_trgm'];
 
 /**
  * Returns every object of the schema `public` with its definition as PostgreSQL prints it: no
- * owners, OIDs, column positions or rows. What belongs to an extension is nobody's: its version
- * decides what it has. The group role of the tenants' logins has another name on each server;
- * here it is always `tenants`.
+ * owners, OIDs, column positions or rows. Objects of an extension are left out: the version of
+ * the extension decides them. The group role of the tenants' logins has another name on each
+ * server; here it is always `tenants`.
  *
  * Every run executes it in every database, on a new connection with empty caches. So it reads
  * each system catalog once, and from the long ones only the objects that are not PostgreSQL's
@@ -141,16 +141,20 @@ export async function schemaObjects(client: pg.Client): Promise<Map<string, stri
  */
 export const fingerprintMethod = fingerprintQuery;
 
-/** Of the definition of an object, such as a function, in a sentence. */
+/** The noun of an object in a sentence, such as *function*. */
 const maxLength = 600;
 
 /** An object in which a database differs from the template. */
 export interface Difference {
   /** `index entities_status_id_index` */
   readonly object: string;
-  /** Its definition in the database; undefined: it is missing there. */
+  /**
+   * The definition of the object in the database; undefined: the database has no such object.
+   */
   readonly found: string | undefined;
-  /** Its definition in the template; undefined: the template has no such object. */
+  /**
+   * The definition of the object in the template; undefined: the template has no such object.
+   */
   readonly wanted: string | undefined;
 }
 

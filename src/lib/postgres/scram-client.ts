@@ -34,9 +34,9 @@ export class ScramClient extends pg.Client {
   readonly #socket = (this as unknown as StreamInternals).connection.stream;
 
   /**
-   * Ends the connection, and what is not sent yet. If it were only closed, the kernel would go
-   * on to send it: a change that a silent network has held back would be made up to a minute
-   * after its request has failed.
+   * Ends the connection, and drops the bytes that are not sent yet. If the connection were only
+   * closed, the kernel would go on to send them: a change that a silent network has held back
+   * would be made up to a minute after its request has failed.
    * @param error of the running queries
    */
   abort(error: Error): void {

@@ -33,7 +33,7 @@ const reliedOn: SessionSettings = {
   xmlbinary: 'base64',
   xmloption: 'content',
 
-  // Names, and what a statement makes.
+  // The places in which names are looked up and objects are made.
   search_path: 'public',
   default_tablespace: '',
   temp_tablespaces: '',
@@ -187,8 +187,8 @@ export class SessionClient extends ScramClient {
 }
 
 /**
- * `pg` takes what a configuration leaves empty from variables of the environment, and from
- * `~/.pgpass`.
+ * `pg` takes a value that a configuration leaves empty from variables of the environment, and
+ * from `~/.pgpass`.
  */
 function ignoreEnvironment(
   client: pg.Client,

@@ -10,9 +10,9 @@ export interface Statement {
   readonly text: string;
   readonly values: unknown[];
   readonly types?: pg.CustomTypesConfig;
-  /** True when it reads few records, which it finds by an index. */
+  /** True for a statement that reads few records, which it finds by an index. */
   readonly isShort?: boolean;
-  /** True when it may return more than 100 records, or sort all of its table. */
+  /** True for a statement that may return more than 100 records, or sort all of its table. */
   readonly isHeavy?: boolean;
   /**
    * The same change as a statement that also sets its actor, so that it can be a transaction by

@@ -144,7 +144,7 @@ export class TableReads extends TableColumns {
   }
 }
 
-/** Which rows of a table a page has. */
+/** The rows of a table that a page has. */
 interface Page {
   readonly conditions: Conditions;
   /**

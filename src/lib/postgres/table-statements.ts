@@ -17,7 +17,7 @@ interface Insert {
  * the fields of a view, in its order. The records are sent without becoming entities.
  */
 export class TableStatements extends TableReads {
-  /** By the names of the properties, which a contract limits. */
+  /** The inserts by the names of their properties, which a contract limits. */
   readonly #inserts = new Map<string, Insert>();
 
   insert(row: RowValues): Statement {

@@ -17,13 +17,13 @@ export function unverifiedHost(url: string): string | undefined {
   }
 }
 
-/** As `unverifiedHost`, for a URL of Redis. */
+/** Returns the `unverifiedHost` of a URL of Redis. */
 export function unverifiedRedisHost(url: string): string | undefined {
   const { protocol, hostname } = new URL(url);
   return protocol === 'rediss:' || isLocal(hostname) ? undefined : hostname;
 }
 
-/** Returns what is wrong with a host that `unverifiedHost` returned, for operators. */
+/** Returns the fault of a host that `unverifiedHost` returned, for operators. */
 export function unverifiedText(host: string): string {
   return `connections to ${host} are not verified: somebody on the way could read them, or answer in its place`;
 }

@@ -1,8 +1,8 @@
 import type { Trace } from '../tracing/trace.ts';
 
 /**
- * A request has a response within 10 s: half a second is for what its deadline cannot end, such
- * as sending it.
+ * A request has a response within 10 s: half a second is for the work that its deadline cannot
+ * end, such as sending the response.
  */
 export const requestDeadlineMs = 9_500;
 /**

@@ -6,7 +6,7 @@ export const inexactNumber: FieldError = {
   code: 'out_of_range',
 };
 
-/** A number, or what is wrong with its text. */
+/** A number, or the fault of its text. */
 export type ReadNumber =
   | { readonly number: number; readonly error?: undefined }
   | { readonly number?: undefined; readonly error: FieldError };

@@ -1,5 +1,5 @@
 /**
- * Codes of what is wrong with a field. They are part of the API and never change their meaning,
+ * The codes of faults of a field. They are part of the API and never change their meaning,
  * so that a client can show texts of its own, in the language of its user.
  */
 export const fieldErrorCodes = [
@@ -44,7 +44,7 @@ export interface FieldError extends FieldErrorParameters {
   readonly code: FieldErrorCode;
 }
 
-/** By the name of the field in the contract. */
+/** The errors of the fields of a body, by the name of the field in the contract. */
 export type FieldErrors = Record<string, FieldError[]>;
 
 /**

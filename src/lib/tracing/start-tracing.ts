@@ -10,9 +10,7 @@ export interface Tracing {
    * @param publicUrl under which clients reach the service
    */
   requests(publicUrl: string): Middleware;
-  /**
-   * Begins the trace of something that is no request; undefined if the sampler leaves it out.
-   */
+  /** Begins the trace of work that is no request; undefined if the sampler leaves it out. */
   begin(): Trace | undefined;
   /** Exports the spans that have ended, for at most `maxStopMs`. */
   stop(): Promise<void>;

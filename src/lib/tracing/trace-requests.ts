@@ -57,8 +57,8 @@ export function traceIdOf({ state, req }: Context): string | undefined {
 }
 
 /**
- * The name of the service for its clients. It is a setting: `Host` and `X-Forwarded-…` are what
- * a client or a proxy has written.
+ * The name of the service for its clients. It is a setting: a client or a proxy writes `Host`
+ * and `X-Forwarded-…`.
  */
 function addressAttributes(publicUrl: string): Attributes {
   const { protocol, hostname, port } = new URL(publicUrl);

@@ -1,8 +1,8 @@
 import type { Pool, TenantClient } from './tenant-client.ts';
 
 /**
- * For so long after a change, the tenant keeps a connection if others can be closed: webhooks
- * and streams read it.
+ * The time after a change for which the tenant keeps a connection if others can be closed:
+ * webhooks and streams read it.
  */
 const changedMs = 1_000;
 

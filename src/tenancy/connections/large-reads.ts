@@ -55,8 +55,8 @@ interface Receiver {
 }
 
 /**
- * Bounds the memory of large results, and what one tenant asks of its server: of the reads that
- * may return or sort many records (`Statement.isHeavy`), a tenant has one at a time, and a
+ * Bounds the memory of large results, and the load of one tenant on its server: of the reads
+ * that may return or sort many records (`Statement.isHeavy`), a tenant has one at a time, and a
  * process eight. A list of 10 MB takes PostgreSQL and this process some 0.4 s and 30 MB of
  * memory. A turn ends with the work that reads, which encodes the result; what waits to be sent
  * is bounded by `UnsentResponses`. Other reads do not wait.

@@ -49,7 +49,7 @@ export interface PoolState<Client> {
   unmetDemand(max: number): number;
   /** Called with the duration of each use of a connection, in milliseconds. */
   readonly onUsed: (ms: number) => void;
-  /** How often the tenant asks for connections; see `TenantPool`. */
+  /** The rate at which the tenant asks for connections; see `TenantPool`. */
   readonly usageScore: number;
   /**
    * When a connection was last used for a change that others read next, by `performance.now()`.

@@ -4,7 +4,7 @@ import type { TenantClient } from './tenant-client.ts';
 
 /** A query, or a change, that waits for a connection. */
 interface Waiting {
-  /** Of the request that it belongs to. */
+  /** The deadline of the request that the item belongs to. */
   readonly deadline?: Deadline | undefined;
   readonly reject: (error: unknown) => void;
 }

@@ -7,7 +7,7 @@ import { lostShare, minimumShare, type Share, shareOf } from './share.ts';
 export interface ServerBudgetsOptions {
   /** The control database: its connections count against the budget of its server. */
   controlUrl: string;
-  /** Which server the control database is on (`readServerIdentity`). */
+  /** The server that the control database is on (`readServerIdentity`). */
   controlIdentity?: string | undefined;
   /** Connections to the control database that this process wants, with the change feed. */
   controlConnections: number;
@@ -35,8 +35,8 @@ export class ServerBudgets {
   readonly #controlServer: string;
   readonly #budgets = new Map<string, ConnectionBudget>();
   /**
-   * By the identity of a server, the address that identifies its budget: the first one that was
-   * used.
+   * The address that identifies the budget of a server, by the identity of the server: the
+   * first address that was used.
    */
   readonly #addresses = new Map<string, string>();
 

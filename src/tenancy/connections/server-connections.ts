@@ -45,7 +45,7 @@ export class ServerConnections {
     return this.#closing;
   }
 
-  /** How many connections may be opened now, as far as `ConnectLimiter` is concerned. */
+  /** The number of connections that `ConnectLimiter` allows to open now. */
   get connectRoom(): number {
     return this.#connectLimiter.room;
   }
@@ -139,7 +139,7 @@ export class ServerConnections {
   }
 
   /**
-   * Only now has the server closed the connection, and another one may be opened in its place.
+   * The server has closed the connection only now, and another one may be opened in its place.
    */
   #onEnd(client: TenantClient): void {
     const { pool } = client;
@@ -179,7 +179,7 @@ class ConnectLimiter {
     this.#onRoom = onRoom;
   }
 
-  /** How many more connections may be opened now. */
+  /** The number of further connections that may be opened now. */
   get room(): number {
     return maxConnecting - this.#count;
   }

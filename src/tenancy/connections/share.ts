@@ -8,8 +8,8 @@ const minOnControlServer = 4;
 /** The same on another server. */
 const minOnServer = 2;
 /**
- * Of the control database: one for its statements, one more for those that wait, and the change
- * feed.
+ * Connections to the control database: one for its statements, one more for those that wait,
+ * and the change feed.
  */
 const minControl = 3;
 const minReserve = 6;

@@ -13,9 +13,11 @@ export interface SingleChange {
   change: Statement;
   /** Called when the checks of the change have passed, before it is sent. */
   beforeCommit?: () => void;
-  /** Of the request that makes the change. */
+  /** The deadline of the request that makes the change. */
   deadline?: Deadline | undefined;
-  /** True if it adds nothing to the feed of changes, so that nobody reads it next. */
+  /**
+   * True for a change that adds nothing to the feed of changes, so that nobody reads it next.
+   */
   isUnfed?: boolean;
 }
 

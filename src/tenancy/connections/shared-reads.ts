@@ -7,7 +7,7 @@ import type { TenantClient } from './tenant-client.ts';
 /** A read of a short statement. */
 export interface SharedRead {
   readonly select: Statement;
-  /** Of the request that reads. */
+  /** The deadline of the request that reads. */
   readonly deadline?: Deadline | undefined;
 }
 

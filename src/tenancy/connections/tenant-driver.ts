@@ -55,7 +55,7 @@ interface TenantDriverOptions {
 export type Prepare = (transaction: TenantTransaction) => Promise<Statement>;
 
 interface Change extends Omit<SingleChange, 'change'> {
-  /** The statement that makes the change, or what comes before it. */
+  /** The statement that makes the change, or the work that leads to it. */
   change: Statement | Prepare;
 }
 

@@ -26,8 +26,8 @@ export async function readList(
 }
 
 /**
- * Returns what a request asks of a list: a page, or the list as CSV. Reads one record more than
- * the page has, to know whether there are more.
+ * Returns the part of a list that a request asks for: a page, or the list as CSV. Reads one
+ * record more than the page has, to know whether there are more.
  */
 export async function readPage(query: ListQuery, source: ListSource): Promise<Page | ListExport> {
   if (query.isExport) return exportList(query, source);

@@ -4,7 +4,7 @@ import type { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { camelCase } from '../../lib/runtime/casing.ts';
 import { listConditions } from './list-conditions.ts';
 
-/** How the records of a list are read. */
+/** The reads that make the records of a list. */
 interface ListReads {
   read(statement: Statement): Promise<RowValues[]>;
   /** Like `read`, but ends after `ms`, and is then undefined. Default: `read`. */

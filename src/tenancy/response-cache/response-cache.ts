@@ -155,8 +155,8 @@ export class ResponseCache {
   }
 
   /**
-   * Removes what this process has, and announces the change. Resolves after 250 ms at the
-   * latest; never rejects.
+   * Removes the responses of this process, and announces the change. Resolves after 250 ms at
+   * the latest; never rejects.
    */
   async #invalidate(key: string): Promise<void> {
     this.#store.drop(key);

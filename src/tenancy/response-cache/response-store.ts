@@ -16,7 +16,7 @@ export interface CachedResponse {
  */
 export interface CachedResource<Loading> {
   readonly responses: Map<string, CachedResponse>;
-  /** Reads that are under way. */
+  /** The reads that are under way. */
   readonly loading: Map<string, Promise<Loading>>;
 }
 

@@ -12,9 +12,7 @@ export interface SortKey {
  * paged.
  */
 export interface ListContract {
-  /**
-   * By name and by its camelCase spelling: the fields of the view, without lists and objects.
-   */
+  /** The fields of the view without lists and objects, by name and by camelCase spelling. */
   readonly fields: ReadonlyMap<string, ListField>;
   /**
    * The order of the list without `sort`. Ends with the key, so that no two records are equal
@@ -37,7 +35,9 @@ export interface ListContract {
   readonly otherParameters: z.ZodObject;
 }
 
-/** Of a record: its `ETag`, or the name of the user that its `UserId` stands for. */
+/**
+ * A value beside each record: its `ETag`, or the name of the user that its `UserId` stands for.
+ */
 export type Include = 'etag' | 'user';
 
 interface ListOptions {

@@ -24,9 +24,9 @@ export interface ListField {
   readonly isSortable: boolean;
   /** True for a value of another table, which no index serves. */
   readonly isComputed: boolean;
-  /** Of an integer: the largest value of its column; the smallest is `-max - 1`. */
+  /** The largest value of the column of an integer; the smallest is `-max - 1`. */
   readonly max: number;
-  /** Of a choice: its values. */
+  /** The values of a choice. */
   readonly values: readonly string[];
 }
 
@@ -56,14 +56,14 @@ function kindOf(schema: z.ZodType): FieldKind | undefined {
 
 const kindsOfFormats: Readonly<Record<string, FieldKind>> = { uuid: 'uuid', 'idn-email': 'email' };
 
-/** A value that SQL compares, as text; or what is wrong with it. */
+/** A value that SQL compares, as text; or the fault of the text that a client sent. */
 export type FieldValue =
   | { readonly value: string; readonly error?: undefined }
   | { readonly error: FieldError };
 
 /**
- * Reads the value of a filter, by the function that reads the field in a body: so what is
- * stored is found, and what cannot be stored is refused with the same reason.
+ * Reads the value of a filter, by the function that reads the field in a body: so a stored
+ * value is found, and a value that cannot be stored is refused with the same reason.
  * @param isPart true for a part of a text, as of `prefix`: its white space is what is looked
  *   for
  */

@@ -5,10 +5,10 @@ import type { ListQuery } from './list-query.ts';
 interface PageOptions {
   /** The path of the next page, if there is one. */
   next: string | undefined;
-  /** Of a list that is counted. */
+  /** The number of records of a list that is counted. */
   count?: PageCount | undefined;
   /**
-   * Of a list that grows at its end: the place after the page, from where later requests go on.
+   * The place after the page of a list that grows at its end, from where later requests go on.
    */
   cursor?: string;
 }

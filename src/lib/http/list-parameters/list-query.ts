@@ -38,7 +38,8 @@ export interface ListQuery {
    */
   readonly after: readonly (string | null)[] | undefined;
   /**
-   * Identifies list, order and filters: a cursor counts only for those that it was made for.
+   * Identifies list, order and filters: a cursor is accepted only with the list, order and
+   * filters of its own request.
    */
   readonly binding: string;
   readonly path: string;
@@ -199,8 +200,8 @@ function readSort(contract: ListContract, text: string | null, errors: FieldErro
 }
 
 /**
- * Only a name that looks like one is repeated: it is no secret that was put into the wrong
- * parameter.
+ * A name is repeated only if it looks like that of a parameter: so it is no secret that was put
+ * into the wrong parameter.
  */
 function unknownSort(item: string, contract: ListContract): string {
   const name = /^-?[A-Za-z]{1,40}$/.test(item) ? item.replace(/^-/, '') : 'this';

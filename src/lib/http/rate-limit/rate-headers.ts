@@ -15,7 +15,7 @@ type PolicyName = ClientPolicy | `${ClientPolicy}Network` | 'LoginFailures';
 export interface RatePolicy {
   readonly name: PolicyName;
   readonly rate: Rate;
-  /** Its item in `RateLimit-Policy`. */
+  /** The item of the limit in `RateLimit-Policy`. */
   readonly item: string;
 }
 

@@ -41,8 +41,8 @@ interface RateLimitStoreOptions {
   now?: (() => number) | undefined;
 }
 
-// Its rate never runs out, so every probe writes: a Redis that is full, or a replica, must not
-// pass.
+// A limit that never runs out, so that every probe writes: a Redis that is full, or a replica,
+// must not pass.
 const probeRate: Rate = { max: 1_000_000, windowMs: 1_000 };
 /** The keys of a probe: so many are never all on one node of a cluster. */
 const probeKeys = Array.from({ length: 16 }, (_, index) => `rl:probe:${index}`);
@@ -95,7 +95,7 @@ async function shareWindows(
       if (before.remaining === 0) return before;
       const sharedResult = await breaker.call(() => shared.hit(key, rate));
       if (sharedResult?.remaining === 0) return sharedResult;
-      // which alone decides among calls that were under way together
+      // Redis alone decides among calls that were under way together.
       const ownResult = own.hit(key, rate);
       return sharedResult && sharedResult.remaining <= ownResult.remaining
         ? sharedResult
@@ -118,8 +118,8 @@ async function shareWindows(
 }
 
 /**
- * Returns what writes a line for each reason for which Redis fails, and one when it works
- * again.
+ * Returns a function that writes a line for each reason for which Redis fails, and one when
+ * Redis works again.
  */
 function reportFailures(log: Logger) {
   const reported = new Set<string>();

@@ -111,7 +111,7 @@ export function createRateLimits({
 interface LimitOptions {
   /** Begins the keys of its counters. */
   name: `rl:${string}`;
-  /** Its name for clients. */
+  /** The name of the limit for clients. */
   policy: ClientPolicy;
   rate: Rate;
   store: RateLimitStore;

@@ -176,9 +176,9 @@ function isCut(error: Error): boolean {
 }
 
 /**
- * Reads what Redis says to a client before it closes the connection: with too many clients, and
- * in protected mode. A client that writes at once, as ioredis does, may lose these words,
- * because its write to a closed connection fails first.
+ * Reads the message that Redis sends to a client before it closes the connection: with too many
+ * clients, and in protected mode. A client that writes at once, as ioredis does, may lose these
+ * words, because its write to a closed connection fails first.
  */
 async function readRefusal(address: TcpNetConnectOpts): Promise<Error | undefined> {
   const socket = connect({ ...address, timeout: maxRefusalMs });

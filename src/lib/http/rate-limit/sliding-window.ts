@@ -9,7 +9,9 @@ export interface Rate {
 
 /** The result of one call. */
 export interface RateLimitResult {
-  /** Calls that were left before this one; 0 = this call is rejected and was not counted. */
+  /**
+   * The calls that were left before this one; 0 = this call is rejected and was not counted.
+   */
   readonly remaining: number;
   /** Milliseconds until the oldest counted calls leave the window. */
   readonly resetMs: number;
