@@ -51,8 +51,8 @@ if (cluster.isWorker) {
   await main().catch(error => {
     if (isEndedBySignal()) return;
     console.error(explain(error));
-    // whatever the start has left open: the process serves nothing, and its manager starts it
-    // again
+    // This ends the parts that the start has left open. The process serves nothing, and its
+    // manager starts it again.
     process.exit(1);
   });
 }

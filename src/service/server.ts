@@ -9,7 +9,7 @@ import { requestDeadlineMs } from '../lib/runtime/deadline.ts';
 import { createApp } from './app.ts';
 import { createServices, type ServiceOptions } from './services.ts';
 
-/** The API without a management server: what each worker process runs. */
+/** The API without a management server: each worker process runs one. */
 export type RunningApi = Awaited<ReturnType<typeof startApi>>;
 
 export interface RunningServer extends Pick<RunningApi, 'port' | 'databases' | 'stop'> {
@@ -52,7 +52,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   };
 }
 
-/** As `startServer`, without health checks and metrics. */
+/** Starts what `startServer` starts, without health checks and metrics. */
 export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions) {
   const { config } = options;
 

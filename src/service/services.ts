@@ -65,8 +65,8 @@ const maxSettleMs = 10_000;
 const backgroundDrainMs = 3_000; // a slow receiver of webhooks does not delay the stop for longer
 
 /**
- * Makes the parts of the service on an open installation, without its servers: what it has of
- * the control database, of the tenants' databases, and of the API.
+ * Makes the parts of the service on an open installation, without its servers: those of the
+ * control database, of the tenants' databases, and of the API.
  * @throws {OperatorError} when the connection budget has no room for another process
  * @throws when the control database cannot be used
  */
@@ -157,8 +157,8 @@ async function startControl(
 type Tenants = Awaited<ReturnType<typeof startTenants>>;
 
 /**
- * The tenants' databases, with the process's share of the connection budget, and what notices
- * changes in them.
+ * Starts the tenants' databases, with the process's share of the connection budget, and the
+ * watch that notices changes in them.
  */
 async function startTenants(
   { config, installation, log, clock }: ServiceOptions,

@@ -93,7 +93,7 @@ async function show(
   send(ctx, { title: titles[action], tenantName: tenant.name, body, isRefused });
 }
 
-/** Does what a form asks for. */
+/** Performs the action of a form. */
 async function act(
   ctx: Context,
   action: AccountAction,
@@ -133,8 +133,8 @@ async function act(
 }
 
 /**
- * Confirms an address. Who presses the button again hears the same: the link was used by this
- * form.
+ * Confirms an address. A second press of the button gets the same page: this form has used the
+ * link.
  */
 async function confirm(
   ctx: Context,
@@ -167,8 +167,8 @@ async function confirm(
 }
 
 /**
- * For so long, a form that is sent again with the same password is told that the password is
- * set.
+ * The time for which a form that is sent again with the same password gets the page of a set
+ * password.
  */
 const repeatSeconds = 15 * 60;
 
@@ -223,7 +223,7 @@ async function findTenant(
   return tenant?.status === 'active' ? tenant : undefined;
 }
 
-/** @param link undefined when nobody knows what has become of it */
+/** @param link undefined when the state of the link is not known */
 function sendInvalid(
   ctx: Context,
   action: AccountAction,

@@ -11,7 +11,7 @@ export const titles: Record<AccountAction, string> = {
   reset: 'Set a new password',
 };
 
-/** Returns what is wrong with a password and its repetition, in words. */
+/** Returns the errors of a password and its repetition, in words. */
 export function passwordErrors(password: string, repeated: string): FormErrors {
   const error = passwordError(password);
   if (error) return { password: passwordWords(error) };
@@ -38,7 +38,10 @@ const remedies: Record<AccountAction, (tenant: string) => Html> = {
   reset: tenant => html`${requestLink(tenant)}.`,
 };
 
-/** The text for a link that is used, expired, replaced or incomplete, and what to do now. */
+/**
+ * The text for a link that is used, expired, replaced or incomplete, and the next step of the
+ * reader.
+ */
 export function invalidLink(
   action: AccountAction,
   tenant: string,

@@ -10,7 +10,7 @@ export interface HashRequester {
   readonly network: string;
   /** Aborted when the client closes its connection: no one would receive the result. */
   readonly clientLeft?: AbortSignal;
-  /** Of the request, which is refused when it passes. */
+  /** The deadline of the request, which is refused when it passes. */
   readonly deadline?: Deadline;
 }
 

@@ -12,8 +12,8 @@ const insertNetwork = `
   on conflict (user_id, network) do update set last_login_at = now()
    where login_networks.last_login_at < now() - interval '1 day'
   returning true as written`;
-// By `ctid`: by key, PostgreSQL would search the primary key again for each row. Only rows to
-// be removed are locked.
+// Deletes rows by `ctid`: by key, PostgreSQL would search the primary key again for each row.
+// Only rows to be removed are locked.
 const removeSurplus = `
   delete from login_networks where ctid = any (array(
     select ctid from login_networks where ctid = any (array(

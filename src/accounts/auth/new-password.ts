@@ -3,7 +3,7 @@ import type { FieldError } from '../../lib/runtime/field-error.ts';
 import { passwordLength } from './passwords.ts';
 
 /**
- * Returns what is wrong with a new password, or undefined. Follows NIST SP 800-63B §3.1.1.2: a
+ * Returns the fault of a new password, or undefined. Follows NIST SP 800-63B §3.1.1.2: a
  * minimum length, a list of common passwords, and no rules on its characters.
  */
 export function passwordError(password: string): FieldError | undefined {
@@ -41,7 +41,8 @@ export const newPassword = () =>
     .meta({ minLength: passwordLength.min, maxLength: passwordLength.max });
 
 function isCommon(password: string): boolean {
-  // Removes what users append to a common password: `Password1!` counts as `password`.
+  // Removes the characters that users append to a common password: `Password1!` counts as
+  // `password`.
   return (
     commonPasswords.has(password) ||
     commonPasswords.has(password.replace(/[^a-z]+$/, '')) ||

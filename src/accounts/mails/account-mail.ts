@@ -3,10 +3,10 @@ import type { Message } from './mail-transport.ts';
 
 interface AccountMail {
   readonly to: string;
-  /** Also the heading of the HTML part. */
+  /** The subject of the mail, which is also the heading of the HTML part. */
   readonly subject: string;
   readonly paragraphs: readonly string[];
-  /** Undefined for a mail that only says something. */
+  /** The link; undefined for a mail that only informs. */
   readonly link?: { readonly text: string; readonly address: string };
   /** Further facts for the reader, below the link. */
   readonly notes: readonly string[];

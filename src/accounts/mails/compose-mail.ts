@@ -60,7 +60,7 @@ export function composeMail(
   });
 }
 
-/** Says what somebody asked for, where another mail than that helps. */
+/** Returns the sentence that names the mail that was asked for, where another one helps. */
 function askedText({ name }: Tenant, { asked }: MailAbout): string {
   return asked === 'registration'
     ? `Somebody, probably you, registered this address with ${name}.`
@@ -102,7 +102,10 @@ function resetMail(tenant: Tenant, to: string, about: MailAbout, address: string
   });
 }
 
-/** For who has registered, has not confirmed the address, and asks for a new password. */
+/**
+ * Composes the mail for a person who has registered, has not confirmed the address, and asks
+ * for a new password.
+ */
 function unconfirmedMail(tenant: Tenant, to: string, address: string): Message {
   return accountMail({
     to,
@@ -165,8 +168,8 @@ const reasons = {
 };
 
 /**
- * Tells one of those who manage the settings of a tenant that the service has disabled a
- * webhook.
+ * Composes the mail that informs a person who manages the settings of a tenant that the service
+ * has disabled a webhook.
  */
 function disabledWebhookMail(
   publicUrl: string,

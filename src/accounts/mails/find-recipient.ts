@@ -63,16 +63,19 @@ interface KnownUser {
 interface HelpfulMail {
   readonly kind: MailKind;
   readonly about: MailAbout;
-  /** As an interval of PostgreSQL; undefined for that of the mail that was asked for. */
+  /**
+   * The time for which the link is good, as an interval of PostgreSQL; undefined: that of the
+   * mail that was asked for.
+   */
   readonly lifetime?: string;
 }
 
 /**
  * Looks up who has the address that a mail was asked for, makes a user of an address that was
  * registered, and enters the user into the delivery, as the mail that helps on in the state in
- * which the user is (docs/guide/accounts.md has them all). Mails that were accepted in the time
- * of the limit count, and those that may still be: at most `rate.max` of a kind that one client
- * can cause, and `networkFactor` times as many that all clients together can.
+ * which the user is (docs/guide/accounts.md has all states). Mails that were accepted in the
+ * time of the limit count, and those that may still be: at most `rate.max` of a kind that one
+ * client can cause, and `networkFactor` times as many that all clients together can.
  */
 export function findRecipient(
   control: ControlDatabase,
@@ -101,16 +104,17 @@ async function findKnown(
   if (known || kind !== 'registration') return known;
 
   await query('mails_insert_unconfirmed', insertUnconfirmed, [...key, id]);
-  // The one that was added, or one that was added at the same time.
+  // The user that was added now, or by another request at the same time.
+
   const [added] = await query<KnownUser>('mails_lock_known', lockKnown, key);
   return added;
 }
 
 /**
- * Chooses the mail. Who was invited keeps the role that the invitation gives, and chooses the
- * password by its link: the password of a registration, which anyone can send, must not become
- * theirs. The link for who has registered, and asks for a password, is like that of an
- * invitation, and ends as that of a reset.
+ * Chooses the mail. A person who was invited keeps the role that the invitation gives, and
+ * chooses the password by its link: the password of a registration, which anyone can send, must
+ * not become theirs. The link for who has registered, and asks for a password, is like that of
+ * an invitation, and ends as that of a reset.
  */
 function helpfulMail({ kind, about }: LeasedMail, user: KnownUser): HelpfulMail {
   const asked = kind === 'registration' ? kind : 'reset';

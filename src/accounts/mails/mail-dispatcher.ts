@@ -89,7 +89,7 @@ export class MailDispatcher {
     this.#loop.start();
   }
 
-  /** Says that there may be a mail to send. */
+  /** Looks for mails soon, because there may be one to send. */
   wake(): void {
     this.#loop.wake();
   }

@@ -3,8 +3,8 @@ import { withoutAddresses, withoutUrls } from '../../lib/log/describe-error.ts';
 /** The failure of an attempt, as the mail server or the network has told it. */
 export interface MailFailure {
   /**
-   * Why, for those who manage the users of a tenant: nothing of the network of the service, and
-   * no address.
+   * The reason, for the people who manage the users of a tenant: without an address, and
+   * without names of the service's network.
    */
   readonly reason: string;
   /** True when another attempt would get the same answer. */
@@ -17,9 +17,9 @@ export interface MailFailure {
 
 /** A failed attempt as the log has it, without an address. */
 interface MailAnswer {
-  /** Of nodemailer or Node, such as `EENVELOPE`. */
+  /** The code of nodemailer or Node, such as `EENVELOPE`. */
   readonly code: string | undefined;
-  /** Of the network or TLS, such as `CERT_HAS_EXPIRED`. */
+  /** The code of the network or TLS, such as `CERT_HAS_EXPIRED`. */
   readonly cause: string | undefined;
   /** The command that the server answered, such as `RCPT TO`. */
   readonly command: string | undefined;
@@ -97,9 +97,7 @@ function reasonOf({
     : `the mail server asks for patience (${codes})`;
 }
 
-/**
- * Also removes what stands before the `@` of the recipient, which some servers repeat alone.
- */
+/** The part before the `@` of the recipient is removed, too: some servers repeat it alone. */
 function withoutAddress(text: string, address: string): string {
   const local = address.slice(0, address.lastIndexOf('@'));
   const shown = withoutAddresses(text);

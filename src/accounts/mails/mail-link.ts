@@ -13,14 +13,14 @@ export interface LinkOwner {
   readonly userGuid: string;
 }
 
-/** How long each link is good, as intervals of PostgreSQL. */
+/** The lifetime of each link, as an interval of PostgreSQL. */
 export const linkLifetimes: Readonly<Record<LinkKind, string>> = {
   invitation: '7 days',
   registration: '24 hours',
   reset: '1 hour',
 };
 
-/** Of `SecretBox.mac`. */
+/** The purpose of the codes of links, for `SecretBox.mac`. */
 const purpose = 'mail_link';
 
 /** Returns 128 random bits, as a uuid that PostgreSQL reads. */

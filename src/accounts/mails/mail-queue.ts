@@ -7,13 +7,13 @@ export type MailKind = LinkKind | 'account_notice' | 'webhook_disabled';
 
 /** Further facts of a mail, as `mail_deliveries.about`. */
 export interface MailAbout {
-  /** Of the client that registered an address. */
+  /** The network of the client that registered an address. */
   readonly network?: string;
   /** The mail that somebody asked for, where another mail helps the address on. */
   readonly asked?: 'reset' | 'registration';
   /** Why the mail that was asked for would not help. */
   readonly because?: 'unconfirmed' | 'expired' | 'disabled';
-  /** Of a webhook. */
+  /** The host of a webhook. */
   readonly host?: string;
   readonly reason?: 'gone' | 'failing' | 'rights';
 }
@@ -25,7 +25,7 @@ export interface LeasedMail {
   readonly tenantGuid: string;
   readonly kind: MailKind;
   readonly about: MailAbout;
-  /** Null: nobody has looked up yet who has the address. */
+  /** The user of the address; null: not looked up yet. */
   readonly userId: number | null;
   readonly address: string | null;
   readonly traceId: string | null;
@@ -41,9 +41,9 @@ export interface BegunMail {
   readonly attempt: number;
   readonly email: string;
   readonly userGuid: string;
-  /** When somebody asked for it, in ms since 1970. */
+  /** The time of the request for the mail, in ms since 1970. */
   readonly createdAt: number;
-  /** Of a registration. */
+  /** The first name in a registration. */
   readonly firstName: string | null;
   readonly lastName: string | null;
 }
@@ -111,7 +111,7 @@ const giveBackText = `
 export class MailQueue {
   readonly #control: ControlDatabase;
   readonly #holder: string;
-  /** Those of this process. */
+  /** The leases of this process. */
   readonly leases: Leases;
 
   /** @param holder identifies this process */

@@ -6,7 +6,7 @@ import { removeOldDeliveries } from './remove-old-deliveries.ts';
 /** The person who asks for a mail to an address, and the request. */
 export interface MailRequest {
   readonly tenantId: number;
-  /** As `readEmail` returns it. */
+  /** The address, as `readEmail` returns it. */
   readonly address: string;
   readonly traceId: string;
 }
@@ -81,8 +81,8 @@ const tenantFactor = 40;
 
 /**
  * When the oldest of the mails that count leaves the window: those that were accepted in it,
- * and those that may still be. What a mail server did not accept does not count, nor what
- * somebody else has asked for: it must not stop an administrator.
+ * and those that may still be. A mail that the mail server did not accept does not count, nor
+ * one that somebody else has asked for: such mails must not stop an administrator.
  */
 const counting = `state = 'waiting' or state = 'sent' and settled_at > now() - $3::float8 * interval '1 ms'`;
 const untilOldest = `
@@ -178,7 +178,7 @@ const insertNotices = `
    order by u.id limit 50`;
 
 /**
- * Adds a mail to each of those who manage the settings of a tenant: the service has disabled a
+ * Adds a mail to each person who manages the settings of a tenant: the service has disabled a
  * webhook.
  */
 export async function addWebhookMails(

@@ -177,7 +177,7 @@ class EhloReplies {
   }
 }
 
-/** Domains are sent as Punycode; what stands before the `@` has no other form. */
+/** Domains are sent as Punycode; the part before the `@` has no other form. */
 function needsUtf8(address: string): boolean {
   return /[^\x20-\x7e]/.test(address.slice(0, address.lastIndexOf('@')));
 }

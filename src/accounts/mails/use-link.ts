@@ -5,7 +5,7 @@ import { isTokenOf, type LinkKind, type ParsedToken, parseToken } from './mail-l
 
 /** A link that is good, and the user to whom it was sent. */
 export interface GoodLink {
-  /** Of its delivery. */
+  /** The id of the delivery of the link. */
   readonly id: number;
   readonly kind: LinkKind;
   readonly userId: number;
@@ -17,7 +17,7 @@ export type LinkTenant = Pick<TenantRecord, 'id' | 'guid'>;
 
 /**
  * SQL: a link is good while its delivery is there, unused and not expired, and no later one of
- * its user and kind may have arrived. Registrations do not replace each other: whoever
+ * its user and kind may have arrived. Registrations do not replace each other: a stranger who
  * registers an address must not make the link of its owner void.
  */
 const isGood = `
@@ -30,17 +30,18 @@ const isGood = `
     select from mail_deliveries later
      where later.user_id = m.user_id and later.kind = m.kind and later.id > m.id and later.tried_at is not null))`;
 
-/** A link that was sent, and what has become of it. */
+/** A link that was sent, and its state. */
 export interface SentLink extends GoodLink {
   /**
    * `ended`: a later mail is in its place, or the account is not in the state for it any more.
    */
   readonly state: 'good' | 'used' | 'expired' | 'ended';
   /**
-   * How many seconds ago it was used, or another one of its user and kind; null: it was not.
+   * The seconds since the link, or another one of its user and kind, was used; null: none was
+   * used.
    */
   readonly usedSecondsAgo: number | null;
-  /** Of the user, as it is now. */
+  /** The present password hash of the user. */
   readonly passwordHash: string;
   readonly isDisabled: boolean;
 }

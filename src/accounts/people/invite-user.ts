@@ -6,7 +6,7 @@ import { withdrawRegistrationsOf } from '../mails/use-link.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { addressTaken, findGrantableRole, type userFields } from './user-records.ts';
 
-/** Of a tenant. */
+/** The maximum number of users of a tenant. */
 const maxUsers = 100_000;
 
 type Invitation = z.output<typeof userFields> & { Email: string };

@@ -11,7 +11,7 @@ interface RoleFields {
   readonly Permissions: readonly Permission[];
 }
 
-/** Which role a request names. */
+/** The role that a request names. */
 interface RoleKey {
   readonly tenantId: number;
   readonly id: number | undefined;

@@ -66,7 +66,7 @@ export async function findManagedUser(
 }
 
 /**
- * Returns the id of a role that the caller may give to somebody.
+ * Returns the id of a role that the caller may grant.
  * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the
  *   caller may not grant it
  */
@@ -85,9 +85,9 @@ const updateUser = `
   update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
 
 /**
- * Writes what administrators and operators decide about a user. The sender of a registration
- * has chosen its password: the role that somebody gives to an address must not become the
- * sender's. An invitation deletes the registrations.
+ * Writes the fields of a user that administrators and operators decide. The sender of a
+ * registration has chosen its password: the role that somebody gives to an address must not
+ * become the sender's. An invitation deletes the registrations.
  * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the
  *   caller may not grant it, or the user has only registered
  */
@@ -121,7 +121,8 @@ const updateEmail = `
 
 /**
  * Corrects the address of a person who was invited, and has not accepted: all links in mails to
- * the former address are void. An address that was confirmed belongs to who reads its mails.
+ * the former address are void. An address that was confirmed belongs to the person who reads
+ * its mails.
  * @returns false when the person has this address already
  * @throws {Problem} `validation_failed` when the address is confirmed; `duplicate`
  */
@@ -152,8 +153,8 @@ const deleteUnconfirmed = `
 
 /**
  * Takes an invitation back, or removes a registration that nobody has confirmed: the address is
- * free again, and all links in mails to it are void. Who has accepted is disabled instead,
- * because records name them.
+ * free again, and all links in mails to it are void. A user who has accepted is disabled
+ * instead, because records name the user.
  * @throws {Problem} `forbidden` when the person has accepted; `in_use` when an API client acts
  *   for the user
  */

@@ -12,7 +12,7 @@ import type { Caller } from '../../tenancy/caller.ts';
 const mailStates = ['waiting', 'sent', 'refused'] as const;
 type MailState = (typeof mailStates)[number];
 
-/** SQL: what the newest mail to a user has. */
+/** SQL: a column of the newest mail to a user. */
 const lastMail = (users: unknown, value: string): string =>
   `(select ${value} from mail_deliveries m where m.user_id = ${users}.id order by m.id desc limit 1)`;
 
@@ -142,7 +142,7 @@ export function roleById(tenantId: number, id: number): Statement {
   ]);
 }
 
-/** Of a tenant. The list is served whole. */
+/** The maximum number of roles of a tenant: their list has no pages. */
 export const maxRoles = 500;
 
 /**

@@ -120,7 +120,8 @@ export interface TableFingerprints {
   /** The fingerprint of all tables, as in `ChangeCounters`. */
   readonly all: string;
   /**
-   * Without the rows that were inserted: it proves that no earlier row was changed or deleted.
+   * The fingerprint without inserted rows, which proves that no earlier row was changed or
+   * deleted.
    */
   readonly withoutInserts: string;
 }

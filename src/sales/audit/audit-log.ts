@@ -169,7 +169,7 @@ function toFields(row: Row | null): Row | null {
   return fields;
 }
 
-/** By column. Bounded: the columns are those of the audited tables. */
+/** The field of each column. Bounded: the columns are those of the audited tables. */
 const fieldsOfColumns = new Map<string, { name: string; isTimestamp: boolean }>();
 
 function fieldOf(column: string) {

@@ -17,7 +17,7 @@ const defaultMaxBytes = 4 * 1024 * 1024;
 export type Read = (statement: Statement) => Promise<RowValues[]>;
 
 export interface ChangeRequest {
-  /** The place after which reading begins; `now`: the end of what is final. */
+  /** The place after which reading begins; `now`: the end of the final changes. */
   readonly after: Cursor | 'now';
   /** Maximum number of changes, 1 to 1,000. */
   readonly limit: number;
@@ -30,7 +30,7 @@ export interface ChangePage {
   readonly changes: Change[];
   /** The place after which reading began, as a cursor that is made now. */
   readonly from: Cursor;
-  /** How far the feed was read, also when the filter let nothing pass. */
+  /** The last place that was read, also when the filter let nothing pass. */
   readonly last: Cursor;
   /**
    * True if no final change follows: a page that is not the last may have fewer changes than

@@ -10,7 +10,7 @@ import { hrefOf, type ResourceDefinition } from '../resources/rest/resource-defi
 
 type Row = Record<string, unknown>;
 
-/** Which changes are read. */
+/** The changes that are read. */
 export interface ChangeFilter {
   /** Names of resources, `Activity` included. */
   readonly resources: readonly string[];

@@ -5,11 +5,11 @@ import { type ChangeFilter, ownedResources } from './change-sources.ts';
 
 /** Kinds of rows, by which changes of one transaction are ordered. */
 const kinds = { audit: 1, activity: 2 };
-/** At most so many changes are looked at by one query. */
+/** The maximum number of changes that one query reads. */
 export const maxScanned = 1_000;
 
 /**
- * Columns of both tables but their contents. `matches` says whether the filter lets the row
+ * Columns of both tables without their contents. `matches` says whether the filter lets the row
  * pass.
  */
 const audit = `
@@ -92,7 +92,7 @@ export interface FeedState {
   readonly lastEra: number | null;
   readonly lastXid: number | null;
   readonly lastMadeAt: number | null;
-  /** When the last change at or before the cursor was made; null: there is none. */
+  /** The time of the last change at or before the cursor; null: there is none. */
   readonly passedAt: number | null;
   /** False if the database lacks the last change that was read; null is false. */
   readonly isKept: boolean | null;
@@ -121,9 +121,10 @@ export interface ScannedRow {
 }
 
 /**
- * Reads what follows a cursor, at most `limit` + 1 rows that match, and the rows in between
- * that do not; with limit 0 no rows.
- * @param maxBytes of the contents of the rows that match and fit together, or those of one row
+ * Selects the changes that follow a cursor: at most `limit` + 1 that match, and those in
+ * between that do not; none with limit 0.
+ * @param maxBytes maximum bytes of the contents of the changes that match; a first change that
+ *   is larger is selected alone
  */
 export function changeStatement(
   after: Cursor,

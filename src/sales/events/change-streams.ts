@@ -21,8 +21,8 @@ import { TenantFeed } from './tenant-feed.ts';
 const maxOfUser = 5;
 const maxOfTenant = 200;
 /**
- * How often the rights of callers are checked again, and after how long without an event a
- * comment is sent.
+ * The time after which the rights of callers are checked again, and a comment is sent if there
+ * was no event.
  */
 const checkMs = 1_000;
 const quietMs = 15_000;
@@ -42,7 +42,7 @@ interface StreamsOptions {
 export interface StreamRequest {
   readonly tenant: TenantRecord;
   readonly caller: Caller;
-  /** The mark of what the caller sees (`accessMark`). */
+  /** The mark of the caller's access to the feed (`accessMark`). */
   readonly access: string;
   readonly after: Cursor;
   readonly filter: ChangeFilter;
@@ -52,9 +52,9 @@ export interface StreamRequest {
 interface Stream extends StreamRequest {
   readonly sink: EventSink;
   cursor: Cursor;
-  /** True while something is read or sent for it. */
+  /** True while the stream is being read or sent. */
   isBusy: boolean;
-  /** True if there may be more. */
+  /** True if the stream may have more changes to send. */
   isStale: boolean;
   sentAt: number;
 }
@@ -65,7 +65,7 @@ interface Followed {
   readonly close: () => void;
 }
 
-/** Why a stream ends, as its last event says. */
+/** The reason why a stream ends, as its last event names it. */
 type EndReason = 'token_expired' | 'access_changed' | 'cursor_expired' | 'unavailable' | 'stopping';
 
 /**
@@ -254,9 +254,8 @@ function retry(): string {
   return `retry: ${1_000 + randomInt(4_000)}\n`;
 }
 
-/**
- * Also moves the cursor of a client whose filter lets nothing pass, so that it does not expire.
- */
+// The cursor of a client whose filter lets nothing pass moves, too, so that it does not expire.
+
 function keepAlive(stream: Stream): void {
   if (stream.isBusy || performance.now() - stream.sentAt < quietMs) return;
   stream.sentAt = performance.now();

@@ -24,7 +24,10 @@ interface ChangeWatchOptions {
 
 /** Interval of the polls of the servers. */
 const pollMs = 1_000;
-/** How often a process says which tenants it follows, and how long the others remember it. */
+/**
+ * The interval at which a process names the tenants that it follows, and the time for which the
+ * others remember them.
+ */
 const interestEveryMs = 20_000;
 const interestForMs = 60_000;
 
@@ -44,8 +47,8 @@ interface FollowedTenant extends WriteCounters {
   readonly guid: string;
   readonly name: string;
   /**
-   * Of its server; null if that is the one of the control database, whose counters were read,
-   * too.
+   * The address of the tenant's server; null if that is the server of the control database,
+   * whose counters were read, too.
    */
   readonly address: string | null;
   readonly hasWebhooks: boolean;
@@ -141,8 +144,8 @@ export class ChangeWatch {
   }
 
   /**
-   * A process follows a tenant. What this one has committed before it knew that is announced
-   * now.
+   * A process follows a tenant. The changes that this process has committed before are
+   * announced now.
    */
   #remember(key: string): void {
     const [processId, guid = ''] = key.slice(1).split('/');

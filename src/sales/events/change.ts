@@ -86,8 +86,8 @@ export function changeOf(row: ScannedRow, madeIn: number): Change {
 const contentOf = (text: string | null): Row | null => (text === null ? null : JSON.parse(text));
 
 /**
- * Returns what a reader receives of a change.
- * @param access the mark of what the reader sees (`accessMark`)
+ * Returns the part of a change that a reader receives.
+ * @param access the mark of the reader's access (`accessMark`)
  */
 export function sentChange(change: Change, access: string, isWithRecord: boolean): object {
   const { cursor, entityId: _, Record, ...thin } = change;

@@ -7,17 +7,17 @@ import { preparedStatement } from '../../lib/postgres/statement.ts';
  * something before them.
  */
 export interface FeedHolder {
-  /** Its session; null for a prepared transaction, which has none. */
+  /** The process id of the session; null for a prepared transaction, which has none. */
   readonly pid: number | null;
-  /** As the session calls itself; of a prepared transaction its identifier. */
+  /** The `application_name` of the session, or the identifier of a prepared transaction. */
   readonly application: string;
   readonly login: string;
   /**
-   * How old the transaction is, or for how long the first change has waited, if that is longer
-   * or all that is known.
+   * The age of the transaction, or the wait of the first change, if that is longer or the only
+   * time that is known.
    */
   readonly seconds: number;
-  /** When that began, as ISO 8601. */
+  /** The moment at which the transaction or the wait began, as ISO 8601. */
   readonly since: string;
 }
 
@@ -56,8 +56,8 @@ const holderText = `
     from dated order by pid nulls first limit 1`;
 
 /**
- * Reads what holds back the changes of the connected database; undefined for a transaction that
- * is younger.
+ * Reads the transaction that holds back the changes of the connected database; undefined for a
+ * transaction that is younger than `maxHeldSeconds`.
  */
 export async function readFeedHolder(
   read: (statement: Statement) => Promise<RowValues[]>,
@@ -75,7 +75,7 @@ export function holderName({ application, login, pid }: FeedHolder): string {
 }
 
 interface HeldFeed {
-  /** When it was first found held, and last. */
+  /** The moment at which the feed was first found held. */
   readonly foundAt: number;
   notedAt: number;
   readAt: number;
@@ -112,8 +112,8 @@ export class HeldFeeds {
   }
 
   /**
-   * Notes what a page of the feed has said. Reads what holds it, and logs that, once that lasts
-   * for 30 s.
+   * Notes whether a page of the feed was held. Reads and logs the holder of a feed that has
+   * been held for 30 s.
    */
   async note(
     tenant: string,

@@ -42,7 +42,7 @@ export class TenantFeed {
     this.#onPage = onPage;
   }
 
-  /** There may be new changes. */
+  /** Reads again soon, because there may be new changes. */
   wake(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -55,7 +55,7 @@ export class TenantFeed {
   }
 
   /**
-   * Returns what follows a cursor.
+   * Returns the changes that follow a cursor.
    * @throws {Problem} `cursor_expired`
    */
   async read(after: Cursor, filter: ChangeFilter): Promise<ChangePage> {

@@ -1,6 +1,6 @@
 /**
- * SQL for what the server has counted of the rows that were inserted into a database, as each
- * change of the feed is one: the same text in every session.
+ * SQL for the server's count of rows that were inserted into a database: each change of the
+ * feed is such a row: the same text in every session.
  */
 export const writtenSql = `concat_ws(' ', oid, extract(epoch from pg_stat_get_db_stat_reset_time(oid)),
                                      pg_stat_get_db_tuples_inserted(oid))`;

@@ -17,7 +17,7 @@ const maxBytes = 32 * mebibyte;
  * however slowly.
  */
 export class FileMemory {
-  /** By the guid of the tenant. */
+  /** The bytes of each tenant, by its guid. */
   readonly #bytes = new Map<string, number>();
   #total = 0;
 
@@ -51,18 +51,17 @@ export class FileMemory {
 }
 
 /**
- * A file that is being received, and then applied. What arrives is copied into blocks: a client
- * may send it byte by byte, and a piece of one byte takes as much memory as some hundred bytes.
+ * A file that is being received, and then applied. Pieces that arrive are copied into blocks: a
+ * client may send it byte by byte, and a piece of one byte takes as much memory as some hundred
+ * bytes.
  */
 class HeldFile {
   readonly #take: (bytes: number) => void;
   readonly #free: (bytes: number) => void;
   readonly #blocks: Buffer[] = [];
-  /**
-   * Of all blocks, and of these the bytes that are not used yet: they are at the end of the
-   * last one.
-   */
+  /** The bytes of all blocks. */
   #bytes = 0;
+  /** The bytes of the last block that are not used yet. */
   #unused = 0;
 
   constructor(take: (bytes: number) => void, free: (bytes: number) => void) {

@@ -173,8 +173,8 @@ async function planRow(
     return;
   }
 
-  // Also a row that is equal to a marked record: *Unchanged* would say that the record is
-  // there.
+  // A row that is equal to a marked record is counted here, too: *Unchanged* would say that the
+  // record is there.
   if (order.mode === 'create' || (before.isDeleted === true && isMarked !== true)) {
     requireOnce(batch, record);
     throw taken(columns, before);

@@ -7,7 +7,7 @@ import type { ResourceDefinition } from '../resources/rest/resource-definition.t
 import type { ImportError } from './import-report.ts';
 import type { CsvRecord } from './read-csv.ts';
 
-/** How the text of a cell becomes the JSON value of its field. */
+/** The way in which the text of a cell becomes the JSON value of its field. */
 type Kind = 'text' | 'number' | 'boolean' | 'numbers';
 
 interface Column {
@@ -53,17 +53,17 @@ export function idFields(
   return fields.filter(isId);
 }
 
-/** More than any resource has fields. */
+/** The maximum number of columns: more than any resource has fields. */
 const maxColumns = 100;
 /**
- * Numbers of one cell: more than any field may have. What follows is not read, because the
+ * Numbers of one cell: more than any field may have. Further numbers are not read, because the
  * contract refuses the cell.
  */
 const maxNumbers = 1_000;
 
 /**
  * Reads the header of a file.
- * @returns errors for too many columns, and for those that are unknown or occur twice
+ * @returns errors for too many columns, for unknown columns, and for columns that occur twice
  */
 export function readColumns(
   { create, update, view, unique, key }: ResourceDefinition,

@@ -18,7 +18,7 @@ export interface ImportError {
   readonly Reason: string;
 }
 
-/** The number of rows, by what happened to them, and the first errors. */
+/** The number of rows by their outcome, and the first errors. */
 export interface ImportCounts {
   rows: number;
   created: number;

@@ -42,8 +42,7 @@ export class ImportRunner {
   readonly #connectionsOf: (tenant: TenantRecord) => ServerConnections;
   readonly #memory = new FileMemory();
   /**
-   * By the guid of the tenant, which has one at a time, the connections of which the import
-   * uses one.
+   * The running import of each tenant, by the guid: the server connections that it uses one of.
    */
   readonly #running = new Map<string, ServerConnections>();
   /** When this process has stopped, by `performance.now()`. */

@@ -8,7 +8,7 @@ export interface CsvRecord {
   /** The line on which the record begins, from 1. */
   readonly line: number;
   readonly cells: readonly string[];
-  /** The one of its file. */
+  /** The delimiter of the file of the record. */
   readonly delimiter: Delimiter;
 }
 
@@ -24,9 +24,9 @@ export class CsvError extends Error {
 }
 
 /**
- * More than the fields of any resource together. The parser has limits of its own only for
- * characters, not for separators, so the bytes of a record that has not ended are counted: they
- * also bound its cells.
+ * The maximum bytes of a record: more than the fields of any resource have together. The parser
+ * has limits of its own only for characters, not for separators, so the bytes of a record that
+ * has not ended are counted: they also bound its cells.
  */
 const maxRecordBytes = 64 * 1024;
 
@@ -44,9 +44,9 @@ interface ParsedRecord {
 
 /**
  * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas,
- * semicolons or tabs: by what the line `sep=` of Excel at the beginning says, else by what the
- * first line with text has most of. Rows without a value are skipped. It holds the records of 8
- * KiB in memory, or one of 72 KiB.
+ * semicolons or tabs: by the one that the line `sep=` of Excel at the beginning names, else by
+ * the one that is most frequent in the first line with text. Rows without a value are skipped.
+ * It holds the records of 8 KiB in memory, or one of 72 KiB.
  * @throws {CsvError} when a quoted cell does not end, or a record has more than 64 KiB, give or
  *   take 8 KiB
  */

@@ -29,7 +29,7 @@ export function rememberLookups(em: EntityManager): void {
 }
 
 /**
- * Reads something that a record refers to.
+ * Reads a thing that a record refers to.
  * @param key the same for equal reads
  */
 export function lookUp<T>(em: EntityManager, key: string, read: () => Promise<T>): Promise<T> {

@@ -15,7 +15,7 @@ interface UsageRecorderOptions {
 }
 
 const defaultIntervalMs = 60_000;
-/** Of these writes, one also removes hours that are old. */
+/** The number of writes after which one also removes hours that are old. */
 const writesForRemoval = 60;
 const maxStopMs = 5_000;
 
@@ -63,8 +63,8 @@ export class UsageRecorder {
   }
 
   /**
-   * Writes what was counted before, once earlier calls have ended. Never rejects: the next call
-   * tries again.
+   * Writes the counts of the time before the call, once earlier calls have ended. Never
+   * rejects: the next call tries again.
    */
   write(): Promise<void> {
     this.#writing = this.#writing.then(() => this.#write());

@@ -5,8 +5,8 @@ import type { TenantUsage } from './usage-counts.ts';
 export type UsageStore = ReturnType<typeof createUsageStore>;
 
 /**
- * How long hours are recorded. 10,000 tenants that are used in each hour are 24 million rows of
- * about 100 bytes.
+ * The time for which the counts of an hour are kept. 10,000 tenants that are used in each hour
+ * are 24 million rows of about 100 bytes.
  */
 const usageDays = 100;
 
@@ -55,7 +55,7 @@ export function createUsageStore(control: ControlDatabase) {
       });
     },
 
-    /** Removes a part of what is older than 100 days. */
+    /** Removes some of the rows that are older than 100 days. */
     removeOld: async (): Promise<void> => {
       await queryControl(control, 'usage_remove_old', removeOldText, []);
     },

@@ -1,6 +1,6 @@
 import type { SendResult } from './send-webhook.ts';
 
-/** How an endpoint is doing. Times are in ms since 1970. */
+/** The state of an endpoint. Times are in ms since 1970. */
 export interface EndpointState {
   /** Failed attempts since the last success. */
   readonly failures: number;
@@ -90,15 +90,18 @@ const jitter = 0.1;
 
 type Outcome = Pick<SendResult, 'status' | 'error' | 'retryAfterMs'>;
 
-/** When an attempt ended, and what makes its wait longer: from 0 to 1. */
+/**
+ * The end of an attempt, and a random number from 0 to 1: the part of the jitter by which the
+ * next wait is longer.
+ */
 interface Times {
   readonly now: number;
   readonly random: number;
 }
 
 /**
- * Says what follows from an attempt to send a change of the feed or a gap in it, or a message
- * beside the feed.
+ * Returns the consequences of an attempt to send a change of the feed or a gap in it, or a
+ * message beside the feed.
  * @param message undefined for a change or a gap
  */
 export function afterAttempt(

@@ -4,19 +4,19 @@ import type { Read } from '../events/change-reader.ts';
 import { maxScanned, placeValues } from '../events/change-statement.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
 
-/** How a webhook fails, for operators. */
+/** A webhook that fails, for operators. */
 export interface FailingWebhook extends FailingState {
   readonly id: number;
   /** The host and the port of its URL: the rest is its tenant's. */
   readonly host: string;
 }
 
-/** How the last attempt of a webhook has ended, and what waits for it. */
+/** The result of the last attempt of a webhook, and the messages that wait for it. */
 interface FailingState {
   /** The status of the last response; null: there was none, and `error` says why. */
   readonly status: number | null;
   readonly error: string | null;
-  /** How many messages wait: changes of its resources, and messages beside the feed. */
+  /** The number of waiting messages: changes of its resources, and messages beside the feed. */
   readonly waiting: number;
   /** True if more than these wait: so many changes are looked at. */
   readonly isMore: boolean;

@@ -8,7 +8,10 @@ import { maxEntries } from '../../lib/runtime/lru-bounds.ts';
  */
 const maxPerSecond = { host: 50, tenant: 100 };
 
-/** More than a tenant has webhooks: a host that is forgotten has not been sent to for long. */
+/**
+ * The number of hosts that are remembered: more than a tenant has webhooks, so that a forgotten
+ * host has received nothing for long.
+ */
 const maxHosts = 100;
 
 /** Limits how many messages of one tenant are sent in a time. */

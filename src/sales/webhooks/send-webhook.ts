@@ -22,7 +22,7 @@ export interface SendResult {
   readonly retryAfterMs: number | undefined;
   /** The status of the response; null without one. */
   readonly status: number | null;
-  /** Null: the receiver has accepted the message. */
+  /** The error of the attempt; null: the receiver has accepted the message. */
   readonly error: SendError | null;
   /** The beginning of the response's body. */
   readonly response: string | null;
@@ -194,7 +194,7 @@ async function readBeginning(body: IncomingMessage): Promise<string> {
       if (length > maxReadBytes) break;
     }
   } catch {
-    // Cut off: what has arrived is kept.
+    // The response was cut off: the bytes that have arrived are kept.
   }
   // Text columns of PostgreSQL take no zero characters.
   return Buffer.concat(kept).toString().replaceAll('\0', '\uFFFD');

@@ -48,8 +48,8 @@ export interface EndpointServices {
 /** The work that was done for an endpoint. */
 export interface EndpointResult {
   /**
-   * True if it is to be read again soon: changes follow that are not final yet, or its state is
-   * another one now.
+   * True if the endpoint is to be read again soon: changes follow that are not final yet, or
+   * its state is another one now.
    */
   isOpen: boolean;
   /** Rows that were inserted into the tenant's database. */
@@ -67,9 +67,10 @@ const slowMs = 2_000;
 const maxPositionAgeMs = 24 * 3_600_000;
 
 /**
- * Sends what an endpoint has not received, until nothing is left or an attempt fails. Reads a
- * batch, sends it without a connection, and stores the results: a process that is killed in
- * between leaves the endpoint where it was, so that the batch is sent again with the same ids.
+ * Sends the messages that an endpoint has not received, until none is left or an attempt fails.
+ * Reads a batch, sends it without a connection, and stores the results: a process that is
+ * killed in between leaves the endpoint where it was, so that the batch is sent again with the
+ * same ids.
  */
 export async function serveEndpoint(
   services: EndpointServices,
@@ -120,7 +121,7 @@ export async function serveEndpoint(
     if (saved?.isToTell && progress.disable) onDisabled(endpoint, progress.disable);
     if (isCutOff) return result;
     if (saved && messages.length < batchSize && page?.isEnd !== false) return result;
-    // it may have been changed
+    // The endpoint may have been changed meanwhile.
     [endpoint] = (await read(selectEndpoints(now(), id))) as unknown as StoredEndpoint[];
   }
   return result;
@@ -172,7 +173,8 @@ async function disable(
 }
 
 /**
- * @returns the results of what was sent: of the changes, up to the first that has not arrived
+ * @returns the results of the attempts: those of changes up to the first change that has not
+ *   arrived
  */
 async function sendAll(
   { sealer, send, now }: EndpointServices,

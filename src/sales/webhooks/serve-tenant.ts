@@ -42,7 +42,10 @@ interface TenantRun {
   readonly isHeld: () => boolean;
 }
 
-/** Of the changes of endpoints by the service: it disables one. The audit log names no user. */
+/**
+ * The actor of changes that the service makes to endpoints: it disables one. The audit log
+ * names no user.
+ */
 const actor = JSON.stringify({ traceId: 'webhooks' });
 /**
  * Messages that are sent at the same time: of a tenant, of endpoints that fail or are slow, and
@@ -58,14 +61,14 @@ const maxQueries = 8;
 /** More tenants than are served in a second, after which an unused rate is as a new one. */
 const maxRates = 1_000;
 /**
- * Then a tenant is given back, so that an endpoint with much to send does not keep another one
- * from being found.
+ * The time after which a tenant is given back, so that an endpoint with much to send does not
+ * keep another one from being found.
  */
 const maxServiceMs = 30_000;
 
 /**
- * Returns what serves the webhooks of one tenant, within limits that all tenants share, until
- * nothing is to be sent.
+ * Returns a function that serves the webhooks of one tenant, within limits that all tenants
+ * share, until nothing is to be sent.
  */
 export function createTenantServing(options: ServeTenantOptions) {
   const { directory, sender, stopping, now } = options;

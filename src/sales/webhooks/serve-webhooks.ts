@@ -66,7 +66,8 @@ export async function serveWebhooks(
 ): Promise<Served> {
   const active = new Map<number, Promise<void>>();
   /**
-   * Those of them that may have read the feed before the last wake: they are served once more.
+   * The active endpoints that may have read the feed before the last wake: they are served once
+   * more.
    */
   let late = new Set<number>();
   const failures: unknown[] = [];
@@ -102,7 +103,8 @@ export async function serveWebhooks(
   const begin = async (): Promise<void> => {
     nextDueAt = Number.POSITIVE_INFINITY;
     late = new Set(active.keys());
-    const known = new Set(late); // what is read of them here is old when it arrives
+    // The rows of active endpoints that are read here are old when they arrive.
+    const known = new Set(late);
     endpoints = await read();
     written ??= endpoints[0]?.written;
 
@@ -126,7 +128,7 @@ export async function serveWebhooks(
   };
 
   const before = feedCursor === null ? undefined : parseCursor(feedCursor);
-  // also the change that was made on this connection
+  // The check sees the change that was made on this connection, too.
   const [place] = await services.read(countAndCheck(before));
   if (place?.isKept === false) await services.change(beginGaps);
 

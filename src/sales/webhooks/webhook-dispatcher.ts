@@ -47,8 +47,8 @@ export class WebhookDispatcher {
   /** Tenants that have work in any case: leased next, without being marked as due before. */
   #changed = new Set<string>();
   /**
-   * Tenants of which a poll has seen rows, with what it has seen: another process may have
-   * served these.
+   * The counters of tenants of which a poll has seen new rows: another process may have served
+   * these rows.
    */
   #polled = new Map<string, string>();
   /** True if tenants may be due for which there was no room. */
@@ -81,9 +81,9 @@ export class WebhookDispatcher {
   }
 
   /**
-   * Says that the webhooks of a tenant may have work.
-   * @param written what a poll has seen, if it was a poll: another process that has seen the
-   *   same need not serve it again
+   * Serves the webhooks of a tenant soon, because they may have work.
+   * @param written the counters that a poll has seen, if it was a poll: another process that
+   *   has seen the same ones need not serve the tenant again
    */
   wake(tenantGuid: string, written?: string): void {
     const served = this.#serving.get(tenantGuid);

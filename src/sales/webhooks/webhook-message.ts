@@ -30,7 +30,7 @@ export function ofThisData(cursor: Cursor): Cursor {
 
 /**
  * The body of a message about a change, in the form of Standard Webhooks.
- * @param access the mark of what the user of the webhook sees (`accessMark`)
+ * @param access the mark of the access of the webhook's user (`accessMark`)
  */
 export function changeBody(change: Change, access: string, payload: 'thin' | 'record'): string {
   return messageBody(change.Type, change.At, sentChange(change, access, payload === 'record'));

@@ -1,7 +1,7 @@
 import type { Registry } from '@prometheus-io/client';
 import { addCounter, addGauge, addValue } from '../../lib/collectors.ts';
 
-/** Attempts since the start of the process, and those that run now. */
+/** Attempts since the start of the process, and attempts that run now. */
 export interface DeliveryCounts {
   readonly succeeded: number;
   readonly failed: number;
@@ -15,7 +15,7 @@ export interface HeldFeed {
     | undefined;
 }
 
-/** Registers what the process sends to webhooks, and what holds back changes. */
+/** Registers the metrics of attempts to send, and of transactions that hold back changes. */
 export function addWebhookMetrics(
   registry: Registry,
   counts: DeliveryCounts,

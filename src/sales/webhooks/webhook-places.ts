@@ -16,8 +16,8 @@ import { selectLastChange } from './webhook-store.ts';
 export interface NextPage extends ChangePage {
   /**
    * The data were put in place of others, or changes after the place of the webhook were
-   * removed: what it has received may have been undone, or it has not received everything.
-   * `last` is the place after the gap.
+   * removed: changes that it has received may have been undone, or it has not received all
+   * changes. `last` is the place after the gap.
    */
   readonly gap?: {
     /** The era in which the gap was found. */

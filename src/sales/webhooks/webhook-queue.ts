@@ -5,21 +5,23 @@ import type { FailingWebhook } from './failing-webhook.ts';
 
 /** A tenant whose webhooks this process may serve. */
 export interface LeasedTenant {
-  /** Of the entry. */
+  /** The id of the entry in the queue. */
   readonly id: number;
   readonly tenantGuid: string;
   readonly slug: string;
-  /** Of its server. */
+  /** The id of the tenant's server. */
   readonly serverId: number;
-  /** The sealed key of its secrets. */
+  /** The sealed key of the tenant's webhook secrets. */
   readonly sealedKey: Buffer;
-  /** The cursor of its feed when it was served last; null: it never was. */
+  /**
+   * The cursor of the tenant's feed when its webhooks were served last; null: they never were.
+   */
   readonly feedCursor: string | null;
 }
 
-/** How the webhooks of a tenant are doing after they were served. */
+/** The state of the webhooks of a tenant after they were served. */
 export interface ServedTenant {
-  /** As they were read before each was looked at last. */
+  /** The endpoints, each as it was read before it was served last. */
   readonly endpoints: readonly Pick<
     StoredEndpoint,
     'isEnabled' | 'disabledReason' | 'failingSince'
@@ -33,7 +35,9 @@ export interface ServedTenant {
   readonly written: string | null;
   /** The last place of the feed that was read; null: none was. */
   readonly feedCursor: string | null;
-  /** In how many ms they are served next; null: when the tenant's database changes. */
+  /**
+   * Milliseconds until the webhooks are served next; null: when the tenant's database changes.
+   */
   readonly dueInMs: number | null;
 }
 
@@ -103,7 +107,7 @@ const postponeText = `
 export class WebhookQueue {
   readonly #control: ControlDatabase;
   readonly #holder: string;
-  /** Those of this process. */
+  /** The leases of this process. */
   readonly leases: Leases;
 
   /** @param holder identifies this process */
@@ -131,9 +135,10 @@ export class WebhookQueue {
   }
 
   /**
-   * Says that active tenants may have work.
-   * @param woken by the guid of the tenant, what a poll has seen; with what it or another
-   *   process has seen before, the tenant is not due. Undefined: it is due in any case
+   * Makes active tenants due, because their webhooks may have work.
+   * @param woken the counters that a poll has seen, by the guid of the tenant: a tenant whose
+   *   counters this or another process has seen before is not made due. Undefined: the tenant
+   *   is made due in any case
    */
   async markDue(woken: ReadonlyMap<string, string | undefined>): Promise<void> {
     const written = [...woken.values()].map(each => each ?? null);

@@ -4,8 +4,8 @@ import { type Reader, visibleChanges } from '../events/change-sources.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
 
 /**
- * Returns what a user of a tenant sees of its changes; undefined when the user is disabled or
- * deleted.
+ * Returns the access of a user of a tenant to its changes; undefined when the user is disabled
+ * or deleted.
  */
 export async function findReader(
   directory: Pick<Directory, 'user' | 'role'>,

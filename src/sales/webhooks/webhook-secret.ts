@@ -4,7 +4,7 @@ import { owners, SealingKey, type SecretBox } from '../../control/secret-box.ts'
 /** Seals the secrets of the endpoints of one tenant, whose database stores them. */
 export interface SecretSealer {
   seal(secret: string, webhookId: number): Buffer;
-  /** @throws when another tenant's key has sealed it, as in a clone */
+  /** @throws when the key of another tenant has sealed the secret, as in a clone */
   open(sealed: Uint8Array, webhookId: number): string;
 }
 

@@ -76,9 +76,9 @@ export const selectDueMessages = (webhookId: number, now: number): Statement =>
 const toldAt = `case when told_at > ${time('$11')} - interval '1 day' then told_at else ${time('$11')} end`;
 
 /**
- * Stores what was done for an endpoint. No row: the endpoint was deleted, disabled or changed
- * since it was read, and nothing is stored. `isToTell`: people are to be told that it was
- * disabled.
+ * Stores the progress of an endpoint. Without a row in the result, the endpoint was deleted,
+ * disabled or changed since it was read, and nothing is stored. `isToTell`: people are to be
+ * told that it was disabled.
  */
 export const saveProgress = (
   { id, version }: Pick<StoredEndpoint, 'id' | 'version'>,
@@ -132,7 +132,10 @@ export const saveProgress = (
 /** The messages beside the feed that an endpoint may have. */
 export const maxMessages = 1_000;
 
-/** Adds a message. No row: the endpoint has as many as it may have. */
+/**
+ * Adds a message. Without a row in the result, the endpoint has as many messages as it may
+ * have.
+ */
 export const insertMessage = (
   webhookId: number,
   { messageId, body, failures, at }: NewMessage,

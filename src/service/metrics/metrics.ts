@@ -171,8 +171,8 @@ export function createMetrics(sources: MetricsSources) {
 }
 
 /**
- * Returns what a registry knows of its metrics. The client has the labels and the type, and
- * does not declare them.
+ * Returns the definitions of the metrics of a registry. The client has the labels and the type,
+ * and does not declare them.
  */
 export function definitionsOf(registry: Registry): MetricDefinition[] {
   return (registry.getMetricsAsArray() as unknown as (Metric & MetricDefinition)[]).map(metric => ({

@@ -24,8 +24,8 @@ export function addNodeMetrics(registry: Registry): void {
   collectDefaultMetrics({ register: registry, eventLoopUtilizationTimeout: neverMs });
   for (const name of misnamed) registry.removeSingleMetric(name);
 
-  // Of several processes, the slowest event loop counts, and the start of the first one, which
-  // started the others.
+  // The aggregators of several processes: the slowest event loop counts, and the start of the
+  // first one, which started the others.
   for (const { name } of registry.getMetricsAsArray()) {
     if (name.startsWith('nodejs_eventloop_lag_')) setAggregator(registry, name, 'max');
   }

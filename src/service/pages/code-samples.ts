@@ -6,7 +6,7 @@ import type { Endpoint, EndpointGroup, Parameter } from './reference.ts';
 export interface SampleValues {
   /** The address of the service. */
   readonly base: string;
-  /** By the name of a path parameter. */
+  /** The values of path parameters, by their names. */
   readonly path: Readonly<Record<string, string | number>>;
   /**
    * The id of a record that DELETE and restore use: nothing refers to it in the demo tenant.
@@ -17,8 +17,8 @@ export interface SampleValues {
 const uuid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
 
 /**
- * By resource, ids that differ from the usual ones: by default, the examples read record 1, and
- * delete record 2.
+ * The ids, by resource, that differ from the usual ones: by default, the examples read record
+ * 1, and delete record 2.
  */
 const ids: Record<string, { id?: number; deletedId?: number }> = {
   User: { id: 3 }, // the administrator and the user of the sample of `register` come first

@@ -76,7 +76,7 @@ function tags(routes: readonly TenantRoute[]): Json[] {
   });
 }
 
-/** Of tags whose routes have several subjects. */
+/** The descriptions of tags whose routes have several subjects. */
 const tagDescriptions: Record<string, string> = {
   Authentication:
     'Login, sessions, registration, forgotten passwords, and the tokens of API clients.',
@@ -119,7 +119,7 @@ function operation(route: TenantRoute, routes: readonly TenantRoute[]): Json {
 
 interface Requirement {
   text: string;
-  /** Undefined: the default of the document, a bearer token. */
+  /** The credentials; undefined: the default of the document, a bearer token. */
   security?: Json[];
 }
 

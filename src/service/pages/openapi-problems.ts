@@ -156,7 +156,9 @@ function codesOf(status: ProblemStatus, route: TenantRoute): ProblemCode[] {
   return all.filter(code => codes.has(code) && problems[code].status === status);
 }
 
-/** Of every route: `Prefer: handling=strict` refuses unknown parameters of each. */
+/**
+ * The problems of every route: `Prefer: handling=strict` refuses unknown parameters of each.
+ */
 const general: ProblemCode[] = [
   ...(['validation_failed', 'invalid_request', 'rate_limited', 'internal_error'] as const),
   ...(['unavailable', 'migration_pending', 'overloaded'] as const),

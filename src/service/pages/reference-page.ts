@@ -6,7 +6,7 @@ import { isJson } from './media-types.ts';
 import { type PageChain, page, type Site } from './page.ts';
 import type { Endpoint, EndpointGroup, Parameter, Schema } from './reference.ts';
 
-/** An endpoint: what it does, what it takes and returns, and beside that the examples. */
+/** An endpoint: its description, its parameters and responses, and beside them the examples. */
 function endpointSection(endpoint: Endpoint, values: SampleValues): Html {
   const { id, method, path, summary, description } = endpoint;
   return html`

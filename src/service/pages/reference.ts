@@ -20,7 +20,7 @@ export interface Schema {
 }
 
 /**
- * An OpenAPI operation with what the pages of the reference show of it, its references
+ * An OpenAPI operation with the facts that the pages of the reference show, its references
  * resolved.
  */
 export interface Endpoint {

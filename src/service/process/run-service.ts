@@ -54,7 +54,7 @@ interface Listening extends Pick<RunOptions, 'config' | 'log' | 'output'> {
   readonly demo: PreparedInstallation['demo'];
 }
 
-/** Logs that the service listens, and prints the welcome text of the demo tenant. */
+/** Logs the ports of the service, and prints the welcome text of the demo tenant. */
 export function reportListening({ config, log, output, ports, demo }: Listening): void {
   const { port, managementPort } = ports;
   const { host, processes } = config;

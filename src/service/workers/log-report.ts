@@ -3,7 +3,7 @@ import type { Report } from './supervision-actions.ts';
 
 type Line = readonly [level: 'info' | 'warn' | 'error', event: { event: string }, text: string];
 
-/** How the log says each report. */
+/** The line of the log for each report. */
 const lines: Record<Report['what'], Line> = {
   started: ['info', { event: 'worker_started' }, 'a worker process serves requests'],
   died: ['error', { event: 'worker_died' }, 'a worker process died, and is replaced'],

@@ -23,7 +23,7 @@ export class RestartSignal {
   }
 
   /**
-   * Calls back at each signal, and now for those that have come before there were workers to
+   * Calls back at each signal, and now for signals that came before there were workers to
    * restart.
    */
   onRestart(restart: () => void): void {

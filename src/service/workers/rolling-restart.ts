@@ -1,13 +1,14 @@
 /**
- * Which workers a restart must still replace, and the one that it replaces now: one at a time.
+ * The workers that a restart must still replace, and the one that it replaces now: one at a
+ * time.
  */
 export class RollingRestart {
   /** Another restart was requested meanwhile. */
   again = false;
   readonly #remaining: Set<number>;
   /**
-   * The worker that starts, and the one that it replaces; `undefined` when that has died
-   * meanwhile.
+   * The worker that starts, and the former one that it replaces; `undefined` when the former
+   * one has died meanwhile.
    */
   #replacing: { readonly next: number; previous: number | undefined } | undefined;
 

@@ -18,7 +18,8 @@ import { unrequested } from './worker-process.ts';
 import { startWorkers, type Workers } from './workers.ts';
 
 /**
- * How long open connections may send a further request before a restarted worker closes them.
+ * The time for which open connections may send a further request before a restarted worker
+ * closes them.
  */
 const handOverMs = 5_000;
 

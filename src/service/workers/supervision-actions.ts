@@ -1,4 +1,4 @@
-/** How a process ended. */
+/** The end of a process: its exit code, or the signal. */
 export interface ProcessEnd {
   readonly code: number | null;
   readonly signal: string | null;

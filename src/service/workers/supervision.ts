@@ -5,14 +5,13 @@ import { type Worker, WorkerTable } from './worker-table.ts';
 
 /**
  * Decides when workers are started, replaced, restarted and stopped. Has no timers, and no
- * input or output: each method returns what to do now, and `nextAt` says when `tick` must be
- * called. Times are in milliseconds of one clock.
+ * input or output: each method returns the actions to take now, and `nextAt` says when `tick`
+ * must be called. Times are in milliseconds of one clock.
  *
- *   I1: While running, `processes` is the number of workers that start (other than that of a
- *   restart) or serve, and of forks that wait.
- *   I2: A restart asks a worker to end only when the new one in its place serves.
- *   I3: At most one worker at a time is replaced by a restart.
- *   I4: While stopping, nothing is forked.
+ * I1: While running, `processes` is the number of workers that start (other than that of a
+ * restart) or serve, and of forks that wait. I2: A restart asks a worker to end only when the
+ * new one in its place serves. I3: At most one worker at a time is replaced by a restart. I4:
+ * While stopping, nothing is forked.
  */
 export class Supervision {
   readonly #processes: number;

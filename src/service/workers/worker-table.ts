@@ -1,14 +1,14 @@
 export interface Worker {
   state: 'starting' | 'serving' | 'ending';
-  /** When it is killed, unless it has started or ended by then. */
+  /** The moment at which the worker is killed, unless it has started or ended by then. */
   killAt?: number | undefined;
-  /** Why it cannot start, as it reported. */
+  /** The reason why the worker cannot start, as it reported. */
   failure?: string;
 }
 
 /**
- * Of a worker: from its fork until it serves; and from the request to end until its end. In
- * milliseconds.
+ * Time limits of a worker: from its fork until it serves; and from the request to end until its
+ * end. In milliseconds.
  */
 export const maxStartMs = 60_000;
 export const maxEndMs = 35_000;

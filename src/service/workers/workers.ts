@@ -10,7 +10,7 @@ import { forkWorker, killWorkers, type WorkerProcess } from './worker-process.ts
 
 /** The worker processes of this process. */
 export interface Workers {
-  /** The port that they listen on. */
+  /** The port that the workers listen on. */
   readonly port: number;
   readonly serving: number;
   /**

@@ -47,9 +47,9 @@ export interface ResourceOptions<
 > extends CommonOptions {
   entity: EntityClass<Row>;
   /**
-   * How PUT and DELETE find a record: by the numeric id in the path (`id` is the largest value
-   * that the column holds), or by a code, which PUT takes from the body and DELETE from the
-   * path.
+   * The key by which PUT and DELETE find a record: by the numeric id in the path (`id` is the
+   * largest value that the column holds), or by a code, which PUT takes from the body and
+   * DELETE from the path.
    */
   key: { id: number } | { code: keyof Row & string };
   /** The property that `GET …/code/{param}` searches, without regard to letter case. */
