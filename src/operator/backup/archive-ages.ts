@@ -10,7 +10,7 @@ export interface ArchiveAge {
   /** Until when the database is known to be the same as that archive. */
   coveredUntil: string | null;
   archives: number;
-  /** Of all of them. */
+  /** The bytes of all archives. */
   bytes: number;
   /** When an archive of the tenant was last restored and compared. */
   provedAt: string | null;
@@ -27,7 +27,7 @@ interface ArchiveAges {
   faulty: number;
   /** True if an archive was ever restored and compared. */
   isProved: boolean;
-  /** Those whose newest archive is faulty, missing or old first. */
+  /** The tenants, those whose newest archive is faulty, missing or old first. */
   ages: ArchiveAge[];
 }
 

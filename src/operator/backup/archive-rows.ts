@@ -27,14 +27,14 @@ export interface ArchiveProof {
   readonly tenant: string;
   /** The last migration of its schema; null: not known. */
   readonly schemaVersion: string | null;
-  /** When it was last restored and compared without a difference; null: never. */
+  /** The time of the last restore without a difference; null: never. */
   readonly provedAt: Date | null;
   readonly checkedAt: Date;
   /** The fault of the archive; null: none was found. */
   readonly fault: string | null;
 }
 
-/** Returns what drills have found, by the names of archives. */
+/** Returns the findings of drills, by the names of archives. */
 export async function readProofs(control: Queryable): Promise<Map<string, ArchiveProof>> {
   const { rows } = await control.query<{ [Field in keyof ArchiveProof]: ArchiveProof[Field] }>(
     `select name, tenant_guid as tenant, schema_version as "schemaVersion", proved_at as "provedAt",

@@ -20,7 +20,7 @@ interface RunFacts {
 }
 
 /**
- * Returns what makes the archives of a run.
+ * Returns the writer of the archives of a run.
  * @throws {OperatorError} when the master key does not open the key of archives
  */
 export async function createArchiveWriter(installation: Installation): Promise<WriteArchive> {
@@ -78,8 +78,8 @@ class ArchiveWriter {
   }
 
   /**
-   * Returns what lists the objects that somebody else has made; without it, an archive is made
-   * all the same.
+   * Returns a function that lists the objects of others; an archive is made without it all the
+   * same.
    */
   async #foreignOf({ role, server: name }: ArchiveOrder): Promise<ArchiveSource['listForeign']> {
     const found = await this.#serverOf(name).catch(() => undefined);
@@ -94,7 +94,7 @@ class ArchiveWriter {
     const read = async (): Promise<KnownServer> => {
       const { em } = await installation.control();
       const server = await em.fork().findOneOrFail(Server, { name });
-      // stores what `knownObjects` reads
+      // This stores the fingerprint that `knownObjects` reads.
       await headFingerprint(installation.control, server, installation.servers.adminUrl(server));
       return { server, known: await knownObjects(installation, server) };
     };

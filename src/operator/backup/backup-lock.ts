@@ -3,7 +3,7 @@ import { lockSpaces, tryLock } from '../../lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { type Queryable, shareConnection } from '../../lib/postgres/shared-connection.ts';
 
-/** The second numbers of their advisory locks, and what they are. */
+/** The locks of backups: the second number of each advisory lock, and the noun of its work. */
 export const backupLocks = {
   archives: { key: 0, noun: 'backup run' },
   drill: { key: 1, noun: 'drill' },

@@ -166,7 +166,7 @@ export function lostArchives(
 export interface PresentTenant {
   readonly databaseId: string;
   readonly database: string;
-  /** Since when the tenant has it; null: from the beginning. */
+  /** The time since which the tenant has the database; null: from the beginning. */
   readonly currentSince: Date | null;
 }
 

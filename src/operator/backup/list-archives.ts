@@ -11,7 +11,7 @@ import { MissingObjectError, type Target } from './target/target.ts';
 /** An archive as the command line shows it. Times are in ISO 8601. */
 export interface ArchiveSummary {
   name: string;
-  /** Null: the control database. */
+  /** The slug; null: the control database. */
   slug: string | null;
   /** The guid of the tenant; null: the control database. */
   tenant: string | null;
@@ -21,7 +21,7 @@ export interface ArchiveSummary {
   size: number;
   /** The fingerprint of the recipients that it is sealed for. */
   recipients: string;
-  /** True if these are the recipients of this host (`BACKUP_RECIPIENTS`). */
+  /** True if the recipients are those of this host (`BACKUP_RECIPIENTS`). */
   isForPresentRecipients: boolean;
   /**
    * True if the identity of this host opens the archive; null: the host has none, or the

@@ -10,14 +10,14 @@ export interface StoredArchive extends ArchiveName, StoredObject {}
 type Owner = string | null;
 
 /**
- * How far a name may be ahead of the clock of the control database, which can change its
- * server.
+ * The milliseconds by which a name may be ahead of the clock of the control database, which can
+ * change its server.
  */
 const maxAheadMs = 5 * 60_000;
 
 /**
- * The archives of one installation in a target: the ledger. It is what the target listed, with
- * what this process has written and removed since.
+ * The archives of one installation in a target: the ledger. It has the archives that the target
+ * listed, and follows the writes and removals of this process since.
  */
 export class Listing {
   readonly #archives = new Map<string, StoredArchive>();

@@ -84,7 +84,7 @@ interface LeftArchives {
 /**
  * Goes on removing the archives of purged tenants: of those whose removal did not end, and of
  * those that the target lists again.
- * @returns what is still left, each with the reason
+ * @returns the archives that are still left, each with the reason
  * @throws when the claim is lost meanwhile
  */
 export async function removeLeftOfPurged(

@@ -32,9 +32,9 @@ import { type Claim, claimTarget, requireWriter } from './writer.ts';
 /** A database that is to be archived now. */
 export interface ArchiveOrder {
   readonly name: ArchiveName;
-  /** For whom it is sealed. */
+  /** The recipients for whom the archive is sealed. */
   readonly recipients: readonly string[];
-  /** Null: the control database. */
+  /** The tenant; null: the control database. */
   readonly tenant: { readonly guid: string; readonly slug: string; readonly name: string } | null;
   /** The login role of the tenant; null: the control database. */
   readonly role: string | null;
@@ -66,7 +66,7 @@ interface WrittenContents {
 
 /** The databases that a backup run archives, and how it does so. */
 export interface BackupRequest {
-  /** Only these tenants; undefined: all. */
+  /** The slugs of the chosen tenants; undefined: all tenants. */
   readonly slugs?: readonly string[] | undefined;
   /** Databases that are archived at the same time. */
   readonly concurrency: number;
@@ -101,7 +101,7 @@ export interface BackupReport {
    * Archives that `BACKUP_KEEP` does not keep, and those of purged tenants, that were removed.
    */
   removed: number;
-  /** Those that the target refused to remove: a failure of its own. */
+  /** The archives that the target refused to remove: a failure of its own. */
   notRemoved: readonly Unremoved[];
   ms: number;
 }
@@ -184,7 +184,7 @@ interface RunCounts {
   bytes: number;
 }
 
-/** One run: what it has archived so far. */
+/** One run: the archives that it has made so far. */
 class BackupRun {
   readonly counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };
   /**
@@ -371,7 +371,8 @@ async function beginRun(control: Queryable): Promise<string | undefined> {
 }
 
 /**
- * A run has succeeded if no database failed. What could not be removed is a failure of its own.
+ * A run has succeeded if no database failed. An archive that could not be removed is a failure
+ * of its own.
  */
 async function endRun(
   control: Queryable,
@@ -390,7 +391,7 @@ async function endRun(
 /** The plan of a run for one tenant. */
 export interface PlannedBackup {
   slug: string;
-  /** True if it has changed since its last archive, or may have. */
+  /** True if the database has changed since its last archive, or may have. */
   isArchived: boolean;
   /** The reason why the tenant could not be archived; null: none is known. */
   fault: string | null;

@@ -82,7 +82,7 @@ function quote(word: string): string {
 export const command = /(bin\/backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*)/;
 
 /**
- * Makes each command in a text a link to its form, filled in: who reads it need not type it.
+ * Makes each command in a text a link to its form, filled in: a reader need not type it.
  */
 export function linkCommands(text: string, offered: Offer): Html {
   return html`${text.split(command).map((part, at) => {

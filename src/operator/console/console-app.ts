@@ -107,7 +107,7 @@ function send(ctx: Context, answer: Answer): void {
   }
 }
 
-/** Sends what went wrong as a page, in the sentence of the command line. */
+/** Sends an error as a page, in the sentence of the command line. */
 function explained({ shell, offered }: ConsoleServices): Middleware {
   return async function explainFailure(ctx, next) {
     ctx.state.shell = shell;

@@ -32,7 +32,7 @@ interface Shell {
 }
 
 /**
- * A request of somebody known: for a page, or with a form that a page of the console has sent.
+ * A request of a known visitor: for a page, or with a form that a page of the console has sent.
  */
 export interface PageRequest extends ConsoleServices {
   readonly visitor: Visitor;
@@ -47,11 +47,11 @@ export interface PageRequest extends ConsoleServices {
 }
 
 /**
- * A page. Around its main part, each shows where the console runs, and what it runs
+ * A page. Around its main part, each shows the place and the version of the console
  * (`ctx.state.shell`).
  */
 export interface ConsolePage {
-  /** Its heading, too. */
+  /** The title, which is the heading, too. */
   readonly title: string;
   /** The pages above it. */
   readonly above?: readonly (readonly [path: string, name: string])[];
@@ -79,7 +79,7 @@ const navigation = [
   ['/operations', 'Commands'],
 ] as const;
 
-/** Sends a page of the console. A page for somebody unknown has no links. */
+/** Sends a page of the console. A page for an unknown visitor has no links. */
 export function sendPage(
   ctx: Ctx,
   { title, above = [], here, links = [], main, status = 200, head }: ConsolePage,
@@ -144,7 +144,7 @@ export function ownPath({ path, search }: Pick<Ctx, 'path' | 'search'>): string 
  */
 const isForm = (path: string): boolean => /^\/(operations|runs)\//.test(path);
 
-/** The time at which a page was made: what it shows was so then. */
+/** The time at which a page was made: its facts are those of then. */
 function madeAt(): Html {
   const now = new Date();
 
@@ -152,8 +152,8 @@ function madeAt(): Html {
 }
 
 /**
- * Says that a page is old. A style shows it after a minute, without a script: a page that stays
- * open goes on to show the fleet as it was.
+ * Shows that a page is old. A style shows it after a minute, without a script: a page that
+ * stays open goes on to show the fleet as it was.
  * @param path of the page
  */
 function ageNote(path: string): Html {

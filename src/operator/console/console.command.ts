@@ -59,7 +59,7 @@ Ctrl-C ends it; commands that it runs end as on the command line.`,
 
 export const operations = [consoleOperation];
 
-/** @throws {OperatorError} when the options would let somebody in who is not known */
+/** @throws {OperatorError} when the options would let an unknown visitor in */
 function optionsOf({
   host,
   port,

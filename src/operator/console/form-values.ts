@@ -9,12 +9,12 @@ export interface FormError {
   readonly text: string;
 }
 
-/** The id of the form itself, for what is wrong with no single input. */
+/** The id of the form itself, for errors of no single input. */
 export const formId = 'form';
 export const inputId = (name: string): string => `f-${name}`;
 
 /**
- * Reads what was filled in, or what a link fills in. The parameters have the names of the
+ * Reads the values that a visitor or a link has filled in. The parameters have the names of the
  * fields.
  */
 export function readForm({ operation }: Offered, given: URLSearchParams): FilledForm {

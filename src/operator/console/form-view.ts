@@ -151,15 +151,15 @@ export function errorSummary(errors: readonly FormError[]): Html {
 
 interface Input extends Partial<Field> {
   readonly id: string;
-  /** Without it, the id. */
+  /** The name of its parameter; undefined: the id. */
   readonly name?: string;
   readonly label: string;
   readonly hint?: string;
 }
 
 /**
- * An input with its label, its hint, and what is wrong with it.
- * @param candidates what it can be
+ * An input with its label, its hint, and its error.
+ * @param candidates the values that it can have
  */
 export function fieldView(
   input: Input,
@@ -192,8 +192,8 @@ ${isFlag ? '' : shown}</div>`;
 /** Values that are shown with a box each; of more, the others are written. */
 const maxPicks = 100;
 /**
- * Values that stand in a list that opens; of more, the browser offers those that begin with
- * what is written.
+ * Values that stand in a list that opens; of more values, the browser offers those that begin
+ * with the typed text.
  */
 const maxOptions = 40;
 

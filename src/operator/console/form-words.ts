@@ -3,7 +3,7 @@ import { optionFlag } from '../command/operation-fields.ts';
 import { fieldLabel } from '../command/texts.ts';
 import { command } from './command-line.ts';
 
-/** Names of settings, for somebody who does not set them. */
+/** The names of settings for a reader who does not set them. */
 const settings: Readonly<Record<string, string>> = {
   ACQUIRE_TIMEOUT_MS: 'the time for which a request waits for a connection',
   APP_URL: 'the address of the installation',
@@ -19,8 +19,8 @@ const settings: Readonly<Record<string, string>> = {
 
 /**
  * Returns a text of the command line in the words of a form: a flag of the operation is called
- * by its label, a setting by what it is. Commands in the text stay as they are, because
- * somebody may paste them.
+ * by its label, a setting by its noun. Commands in the text stay as they are, because a reader
+ * may paste them.
  */
 export function inWords(text: string, fields: Fields): string {
   const labels = new Map<string, string>([

@@ -32,7 +32,7 @@ export function state(word: string, tone = toneOf.get(word)): Html {
     : html`${word}`;
 }
 
-/** A number of what there should be none of. */
+/** A number that should be 0: any other one is shown as a state. */
 export function fault(count: number, tone: Tone): Html | number {
   return count > 0 ? state(numberText(count), tone) : count;
 }

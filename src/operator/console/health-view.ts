@@ -10,9 +10,7 @@ import { state, time } from './format.ts';
 import { hiddenInputs, operationLink, operationPath, tenantPath, withQuery } from './links.ts';
 import type { Offer } from './offered.ts';
 
-/**
- * The decision about a tenant, as a word. Green is for what is well: `active` has no colour.
- */
+/** The decision about a tenant, as a word. Green is for health: `active` has no colour. */
 export function decided({ status, isolated }: Pick<TenantSummary, 'status' | 'isolated'>): Html {
   return html`${status === 'active' ? status : state(status)}${isolated ? ', isolated' : ''}`;
 }
@@ -49,7 +47,7 @@ export function severity(of: HealthReason['severity']): Html {
   return state(words[of], tones[of]);
 }
 
-/** A reason with what to do about it. */
+/** A reason with its remedy. */
 export function reasonView(
   { severity: is, text, since, remedy, finding }: HealthReason,
   offered: Offer,

@@ -22,7 +22,7 @@ export function dependsOnTenant({ kind }: Field): boolean {
   return ofTenants.some(each => each === kind);
 }
 
-/** Returns what the value of a field can be, as far as it is known. */
+/** Returns the known values that a field can have. */
 export async function candidatesOf(
   field: Field,
   { texts }: FilledForm,

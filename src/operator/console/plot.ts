@@ -1,10 +1,7 @@
 import { type Html, html } from '../../lib/html/html.ts';
 import { numberText, utc } from './format.ts';
 
-/**
- * A part of a plot: where it begins and how long and high it is, from 0 to 1; and what it is,
- * in words.
- */
+/** A part of a plot: its place, length and height, from 0 to 1; and its meaning, in words. */
 interface Bar {
   readonly from: number;
   readonly length: number;
@@ -22,7 +19,7 @@ function rect({ from, length, height: part, look = '', text }: Bar): Html {
   return html`<rect class="${look}" x="${x}" y="${y}" width="${w}" height="${h}"><title>${text}</title></rect>`;
 }
 
-/** A picture, with what it says in words. */
+/** A picture, with its meaning in words. */
 function figure(name: string, words: string, shapes: readonly Html[]): Html {
   return html`<figure><figcaption><strong>${name}</strong> ${words}</figcaption>
 <svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="none" aria-hidden="true">${shapes}</svg></figure>`;

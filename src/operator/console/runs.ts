@@ -11,12 +11,12 @@ import type { Visitor } from './entrance.ts';
 export type Part = Extract<RunMessage, { kind: 'text' | 'list' }>;
 
 const program = fileURLToPath(new URL('../../../scripts/backoffice.ts', import.meta.url));
-/** Of a longer text, the end is kept. */
+/** The characters of a text that are kept: of a longer text, the end. */
 const maxLength = 1_000_000;
 /** A plan older than this is made again. Its secret is forgotten then. */
 const maxPlanMs = 15 * 60_000;
 
-/** Returns a text with what follows it. */
+/** Returns a text with further text, within `maxLength`. */
 function append(before: string, more: string): string {
   const text = before + more;
   return text.length > maxLength ? `…${text.slice(-maxLength)}` : text;
@@ -27,16 +27,16 @@ interface Start {
   /** The name of the visitor who starts it. */
   readonly by: string | undefined;
   readonly isPlan: boolean;
-  /** Identifies what started it: what is sent twice gives the same run. */
+  /** Identifies the form that started the run: a form that is sent twice gives the same run. */
   readonly submission: string;
   /** The name typed to confirm the command, and the plan that must still hold. */
   readonly confirmed?: { readonly typed: string; readonly steady: string | undefined };
 }
 
 /**
- * A command of the command line, or its plan, in a process of its own, with what it has
- * returned up to now. It is the same program with the same arguments, so whatever holds for a
- * command holds here, its end by a signal included.
+ * A command of the command line, or its plan, in a process of its own, with the messages that
+ * it has returned up to now. It is the same program with the same arguments, so whatever holds
+ * for a command holds here, its end by a signal included.
  */
 export class Run {
   readonly id = randomUUID();
@@ -44,14 +44,17 @@ export class Run {
   readonly start: Start;
   /** Without its secret. */
   readonly form: FilledForm;
-  /** Of a plan that can be done: the form with its secret. */
+  /** The form with its secret, of a plan that can be done. */
   planned: FilledForm | undefined;
   readonly parts: Part[] = [];
   /** The last message of each kind. */
   last: { readonly [Kind in RunMessage['kind']]?: Extract<RunMessage, { kind: Kind }> } = {};
   /** The warnings and errors. */
   notes = '';
-  /** Undefined while it runs. `found`: it has done its work, and found something to correct. */
+  /**
+   * The outcome; undefined while the command runs. `found`: it has done its work, and found a
+   * fault to correct.
+   */
   outcome: 'done' | 'found' | 'failed' | undefined;
   endedAt: Date | undefined;
   /** True after `interrupt`. */
@@ -95,8 +98,8 @@ export class Run {
   }
 
   /**
-   * Ends it as one Ctrl-C does, however often it is called: a second one would end it in the
-   * middle.
+   * Ends the command as one Ctrl-C does, however often this is called: a second Ctrl-C would
+   * end the command in the middle.
    */
   interrupt(): void {
     if (this.isInterrupted) return;

@@ -3,7 +3,7 @@ import { fieldLabel } from '../command/texts.ts';
 import { type Cell, cellView, none, numberText, time, valueFormats } from './format.ts';
 import { type Query, rolloutLink, tenantLink, withQuery } from './links.ts';
 
-/** As `valueFormats`, with the properties that are links. */
+/** The formats of `valueFormats`, with those of properties that are links. */
 const formats: typeof valueFormats = {
   ...valueFormats,
   slug: tenantLink,
@@ -12,8 +12,8 @@ const formats: typeof valueFormats = {
 };
 
 /**
- * A column of a list: a property of its rows; or a heading with what stands below it. The third
- * part is what a click on the heading sorts the list by.
+ * A column of a list: a property of its rows, or a heading with its cell. The third part names
+ * the order of the list after a click on the heading.
  */
 type Column<Row> = (keyof Row & string) | Heading<Row>;
 type Heading<Row> = readonly [

@@ -8,8 +8,8 @@ import { type Finding, toFinding } from './finding.ts';
 const maxProofDays = 7;
 
 /**
- * Facts that the control database has of archives: the copy of what the last run saw, and of
- * what drills found.
+ * Facts that the control database has of archives: the copy of the last run's view of the
+ * target, and the findings of drills.
  */
 export interface ArchiveFacts {
   /** Folders of tenants that the control database does not know. */
@@ -35,7 +35,7 @@ export interface ArchiveFacts {
    * The time at which an archive was last restored and compared (ISO 8601, UTC); null: never.
    */
   readonly provedAt: string | null;
-  /** True if that was within the last seven days. */
+  /** True if the last proof was within the last seven days. */
   readonly isProvedLately: boolean;
 }
 

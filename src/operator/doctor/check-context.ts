@@ -33,8 +33,8 @@ export function recordedNames({ server, tenants, control }: CheckContext): Set<s
 }
 
 /**
- * Says who has to run a statement that changes or drops a database, for a remedy: its owner, or
- * a superuser. Returns an empty text if the login of this command may run it.
+ * Returns, for a remedy, the role that has to run a statement that changes or drops a database:
+ * its owner, or a superuser. Returns an empty text if the login of this command may run it.
  */
 export function asOwner({ databases }: ServerFacts, name: string): string {
   const database = databases.get(name);
@@ -42,8 +42,8 @@ export function asOwner({ databases }: ServerFacts, name: string): string {
 }
 
 /**
- * Removes the repair that the login of this command may not make, and says who may, with the
- * command.
+ * Removes the repair that the login of this command may not make, and names the role that may,
+ * with the command.
  */
 export function withinRights(report: Report, facts: ServerFacts): Report {
   const { changes, alters, needsSuperuser, statements, kind: _, control: __, ...rest } = report;

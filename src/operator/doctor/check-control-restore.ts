@@ -20,7 +20,7 @@ export interface ControlRestoreFacts {
 }
 
 /**
- * Reads what restores have left on the server of the control database. The lock of a restore is
+ * Reads the traces of restores on the server of the control database. The lock of a restore is
  * in the database `postgres`, because the control database may not exist (`restoreControl`).
  */
 export async function readControlRestore(client: pg.Client): Promise<ControlRestoreFacts> {

@@ -85,11 +85,11 @@ export function checkDrillDatabases({ server, control, facts, report }: CheckCon
 
 /** Digests of migrations, which the names of templates contain. */
 export interface TemplateBuilds {
-  /** That of this build. */
+  /** The digest of this build. */
   readonly own: string;
   /**
-   * Those of builds that this one does not know: whether somebody needs their templates, it
-   * cannot judge.
+   * The digests of builds that this build does not know: it cannot judge whether their
+   * templates are needed.
    */
   readonly newer: ReadonlySet<string>;
 }

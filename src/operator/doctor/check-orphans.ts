@@ -99,7 +99,7 @@ function checkOrphanRoles(context: CheckContext, names: ReadonlySet<string>): vo
     if (names.has(name) || !isPhysicalName(server, name) || isOfUnknownTenant(context, name)) {
       continue;
     }
-    // it is dropped with the database
+    // The role is dropped with the database.
     if (isOfPurgedTenant(context, orphanIdentities.get(name))) continue;
     report(orphanRole(role));
   }

@@ -5,8 +5,8 @@ import type { Report } from './finding.ts';
 import type { ServerMeasures } from './reports.ts';
 
 /**
- * The settings of a server that depend on what an installation does with it, and what they are
- * compared with.
+ * The settings of a server that depend on its use by an installation, and the values that they
+ * are compared with.
  */
 export interface ServerSettings
   extends Pick<ServerMeasures, 'databases' | 'archiveFails' | 'receivers' | 'lagBytes'> {
@@ -55,9 +55,9 @@ export async function readServerSettings(client: pg.Client): Promise<ServerSetti
 const maxAge = 1_000_000_000;
 
 /**
- * Checks what a server will refuse, or cannot do, as it is set up and used. Makes no query.
- * What suits many databases better is advice of the handbook, not a finding: a server with the
- * defaults of PostgreSQL is healthy.
+ * Checks for work that a server will refuse, or cannot do, with its settings and its use. Makes
+ * no query. A setting that would suit many databases better is advice of the handbook, not a
+ * finding: a server with the defaults of PostgreSQL is healthy.
  */
 export function checkServerSettings(settings: ServerSettings, connectionBudget?: number): Report[] {
   const { version, connections, oldest, oldestAge, archiveFails, archivedAt } = settings;

@@ -29,7 +29,7 @@ const maxTenants = 4;
 /** The state that the databases of tenants are compared with. */
 interface Expected {
   head: Head;
-  /** The guids of all tenants, and of those that were purged. */
+  /** The guids of all tenants, and of purged tenants. */
   guids: ReadonlySet<string>;
 }
 

@@ -9,12 +9,11 @@ export interface LateWebhooks {
   readonly isWaiting: boolean;
 }
 
-/**
- * Later than a pause of all processes, and than a night in which a receiver is being repaired.
- */
+/** The time that due webhooks may wait: longer than a pause of all processes. */
 const maxWait = `interval '10 minutes'`;
 /** A process that serves a tenant again and again, and fails, makes it due later each time. */
 const waitsSince = 'coalesce(waiting_since, due_at)';
+/** The time that a receiver may fail: longer than a night in which it is being repaired. */
 const maxFailing = `interval '1 day'`;
 
 export async function readLateWebhooks(client: pg.Client): Promise<LateWebhooks[]> {

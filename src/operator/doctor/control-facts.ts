@@ -53,11 +53,11 @@ export interface ControlFacts {
   controlRestore: ControlRestoreFacts;
   /** All databases that exist, or are being made or dropped. */
   databases: RecordedDatabase[];
-  /** Those of tenants that are not simply current. */
+  /** The databases of tenants that are not simply current. */
   stored: StoredDatabase[];
   /** The guids of the tenants with a fence. */
   fences: ReadonlySet<string>;
-  /** With the identity also of the one that has the control database. */
+  /** The servers, that of the control database with its identity, too. */
   servers: Server[];
   tenants: CheckedTenant[];
   /** The guids of tenants that were purged. */

@@ -61,7 +61,7 @@ const doctor = defineOperation({
       onStart: total => progress.start(total, 'with findings'),
       onTenant: hasFindings => progress.advance(hasFindings),
     });
-    // that of all tenants stays the last one
+    // The report on the whole fleet stays the last one when one tenant is checked.
     if (!control) await storeReport(installation.statements, report);
     await storeSizes(installation.statements, sizes);
     output.result(report, () => reportText(report));

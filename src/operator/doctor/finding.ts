@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** Something that is wrong, and what to do about it. */
+/** A fault, and its remedy. */
 export interface Finding {
   /** The kind of the finding: one stable word, for scripts. */
   check: Check;
@@ -103,7 +103,7 @@ export const errors = {
   ],
 } as const satisfies Record<string, readonly string[]>;
 
-/** Every kind of warning: a leftover, or something that only its owner can decide or mend. */
+/** Every kind of warning: a leftover, or a thing that only its owner can decide or mend. */
 export const warnings = [
   'server_version',
   'unverified_tls',
@@ -169,7 +169,7 @@ export interface Report {
   needsSuperuser?: boolean;
 }
 
-/** Makes a finding of what a check reports. */
+/** Makes a finding of a report of a check. */
 export function toFinding(server: string, report: Report): Finding {
   const {
     check,

@@ -7,19 +7,19 @@ import { type DoctorReport, type ReportedFinding, thisBuild } from './reports.ts
 
 /** A finding of the last report. */
 export interface StoredFinding extends ReportedFinding {
-  /** True if what it says to do was done since, and nobody has checked again. */
+  /** True if the remedy was carried out since, and nobody has checked again. */
   isDone: boolean;
 }
 
-/** Findings of the last report, with what was repaired since. */
+/** The findings of the last report, and the repairs since. */
 export interface StoredFindings extends Omit<DoctorReport, 'findings' | 'healthy'> {
   madeAt: string;
   madeBy: string;
-  /** True if another build has looked: what it would repair, this one cannot judge. */
+  /** True if another build has made the report: this build cannot judge its repairs. */
   isOfOtherBuild: boolean;
   /** The number of findings that the filter selects. */
   total: number;
-  /** The numbers of those that are neither repaired nor done, by their severity. */
+  /** The numbers of findings that are neither repaired nor done, by their severity. */
   errors: number;
   warnings: number;
   /** The number of those whose remedy was done since, and that nobody has checked again. */
@@ -119,7 +119,7 @@ function requireOwnReport(last: StoredFindings | undefined): void {
 }
 
 /**
- * Returns what `--fix` would repair of the last report.
+ * Returns the findings of the last report that `--fix` would repair.
  * @param ids the only findings; none: all that have no risk
  */
 export async function listRepairs(

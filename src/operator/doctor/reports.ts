@@ -50,7 +50,9 @@ export interface DoctorReport {
   findings: ReportedFinding[];
 }
 
-/** Identifies this build, for what depends on its version and on its tenant migrations. */
+/**
+ * Identifies this build, for results that depend on its version and on its tenant migrations.
+ */
 export async function thisBuild(): Promise<string> {
   return `${newProcess('command').build} (${await migrationsDigest()})`;
 }

@@ -27,7 +27,7 @@ export interface ArchiveSource {
   readonly server: string;
   /** The migrations of this build for this kind of database (`readSchemaPages`). */
   readonly pages: readonly SchemaPage[];
-  /** Returns what somebody else has made in the connected database. */
+  /** Returns the objects of others in the connected database. */
   readonly listForeign?: ((client: pg.Client) => Promise<ForeignObjects>) | undefined;
 }
 

@@ -23,7 +23,7 @@ const tableContract = z.object({
   schema: z.string(),
   name: z.string(),
   columns: z.array(z.string()),
-  /** Of the columns, as PostgreSQL names them, without a length or precision. */
+  /** The types of the columns, as PostgreSQL names them, without a length or precision. */
   types: z.array(z.string()),
 });
 
@@ -31,8 +31,8 @@ const tableContract = z.object({
 export type ArchivedTable = z.output<typeof tableContract>;
 
 /**
- * The source of an archive: a tenant's database, the control database, or what a tenant gets
- * of its data.
+ * The source of an archive: a tenant's database, the control database, or the export of a
+ * tenant's data.
  */
 const kindContract = z.enum(['tenant', 'control', 'export']);
 export type ArchiveKind = z.output<typeof kindContract>;
@@ -45,7 +45,7 @@ const subject = {
   kind: kindContract,
   /** The id of the installation (`installation.id`). */
   installation: z.uuid(),
-  /** Null: the control database. */
+  /** The tenant; null: the control database. */
   tenant: tenantContract.nullable(),
   /** The name of the object in the target; null: an export. */
   name: z.string().nullable(),
@@ -84,7 +84,8 @@ const contentContract = z.object({
   name: z.string(),
   rows: z.number().int().nonnegative(),
   /**
-   * As `TableChecksum.checksum`; null in an export, whose texts are changed for spreadsheets.
+   * The `checksum` of `TableChecksum`; null in an export, whose texts are changed for
+   * spreadsheets.
    */
   checksum: z.string().nullable(),
   /** The members with its rows, in their order. */
@@ -99,7 +100,7 @@ export type LeftOut = z.output<typeof leftOutContract>;
 export const manifestContract = z.object({
   ...subject,
   schemaVersion: z.string(),
-  /** Of the page of that version: SHA-256, in hexadecimal. */
+  /** The SHA-256 of the page of that version, in hexadecimal. */
   schemaDigest: z.string(),
   /**
    * The time of the snapshot by the clock of the server, in ISO 8601, and its number
@@ -129,8 +130,7 @@ export function countRows({ tables }: Pick<ArchiveManifest, 'tables'>): number {
 }
 
 /**
- * Returns what an archive of a tenant lacks of what somebody else has made in its database.
- * Tables of `public` are ours.
+ * Returns the objects of others that an archive of a tenant lacks. Tables of `public` are ours.
  */
 export function foreignLeftOut({
   kind,

@@ -73,8 +73,8 @@ export interface ContentsOptions {
 }
 
 /**
- * Returns what is archived of a database: the tables of `public`, and those of other schemas
- * that the login may read.
+ * Returns the tables of a database that are archived: the tables of `public`, and those of
+ * other schemas that the login may read.
  * @param client in the transaction of `beginSnapshot`
  * @throws {OperatorError} when rows of `public` would be left out, because a table is foreign
  *   or partitioned
@@ -120,7 +120,7 @@ export async function readContents(
   };
 }
 
-/** False for what `listOtherTables` names with a reason of its own. */
+/** False for a table that `listOtherTables` names with a reason of its own. */
 function isWithoutRows(name: string): boolean {
   return !/^(?:foreign table|materialized view) /.test(name);
 }

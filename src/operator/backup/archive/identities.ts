@@ -10,7 +10,10 @@ export interface AgeIdentity {
   readonly recipient: string;
 }
 
-/** Makes an identity. Whoever has it opens all archives that are sealed for its recipient. */
+/**
+ * Makes an identity. A person who has the identity can open all archives that are sealed for
+ * its recipient.
+ */
 export async function makeIdentity(): Promise<AgeIdentity> {
   const identity = await generateX25519Identity();
 

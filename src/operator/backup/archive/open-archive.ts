@@ -29,7 +29,7 @@ export interface ExpectedArchive {
 
 /** Keys that open archives, and keys that prove who has written them. */
 export interface OpenKeys {
-  /** Of age. */
+  /** The identities of age. */
   readonly identities: readonly string[];
   /**
    * Keys, one of which has made the code; undefined: an archive without a right code is taken,
@@ -51,8 +51,8 @@ export interface CheckedArchive {
 const maxDocumentBytes = 64 * 1024 * 1024;
 
 /**
- * Reads every byte of an archive, and proves that it is the expected one and who has written
- * it. Holds no table in memory.
+ * Reads every byte of an archive, and proves that it is the expected one, and the installation
+ * that has written it. Holds no table in memory.
  * @throws {ArchiveFault} when it is another one, was changed, or nobody of the installation has
  *   written it
  * @throws the error of the body, as it is
@@ -166,7 +166,8 @@ async function* readMembers(tar: AsyncIterable<Buffer>): AsyncGenerator<Member> 
       const { name, type } = entry.header;
       order.add(name, type);
       yield { name, content: readContent(entry as AsyncIterable<Uint8Array>) };
-      entry.resume(); // what the caller has not read
+      // The rest that the caller has not read is skipped.
+      entry.resume();
     }
     await fed;
   } catch (error) {
@@ -306,7 +307,7 @@ function requireSameMembers(
   if (!isSame) throw new ArchiveFault('damaged', 'its members are not those of its manifest');
 }
 
-/** Compares what both documents say: who reads one need not read the other. */
+/** Compares the two documents: a reader of one need not read the other. */
 function requireConsistent(header: ArchiveHeader, manifest: ArchiveManifest): void {
   const subjects = [header, manifest].map(({ kind, installation, tenant, name, time }) =>
     JSON.stringify([kind, installation, tenant, name, time]),

@@ -11,7 +11,7 @@ import { ArchiveFault } from './archive-fault.ts';
 
 /** A migration as SQL. */
 export interface SchemaPage {
-  /** Of the migration. */
+  /** The name of the migration. */
   readonly name: string;
   readonly text: string;
   /** SHA-256 of the text, in hexadecimal. */

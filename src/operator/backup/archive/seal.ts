@@ -5,8 +5,8 @@ import { Decrypter, Encrypter } from 'age-encryption';
 import { ArchiveFault } from './archive-fault.ts';
 
 /**
- * Of the chunks between compression and sealing, in bytes. Each costs some work, whatever its
- * size.
+ * The size of the chunks between compression and sealing, in bytes. Each chunk costs some work,
+ * whatever its size.
  */
 const chunkBytes = 128 * 1024;
 
@@ -84,7 +84,8 @@ export async function* unseal(
 }
 
 /**
- * Passes the chunks of a source on, and keeps its error apart from those that its chunks cause.
+ * Passes the chunks of a source on, and keeps an error of the source apart from the errors that
+ * its chunks cause.
  */
 class WatchedSource {
   readonly #source: AsyncIterable<Uint8Array>;

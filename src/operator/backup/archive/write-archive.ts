@@ -37,8 +37,8 @@ export interface ArchivePlan extends SnapshotFacts {
 /** An archive that is being written. */
 export interface WrittenArchive {
   /**
-   * Its bytes. An error of the database destroys it; who destroys it ends the reading of the
-   * database.
+   * The bytes of the archive. An error of the database destroys the stream; destroying the
+   * stream ends the reading of the database.
    */
   readonly body: Readable;
   /**
@@ -169,7 +169,7 @@ class MemberWriter {
 
   /**
    * Writes a table.
-   * @returns what the manifest says of it
+   * @returns the entry of the manifest
    * @throws when the database sends another number of rows than it has counted in the same
    *   snapshot
    */

@@ -156,8 +156,7 @@ class Drill {
   }
 
   /**
-   * Returns what somebody else has made in the database of a tenant, and that has no rows of
-   * its own.
+   * Returns the objects of others in the database of a tenant that have no rows of their own.
    */
   async #listOthers({
     server,

@@ -19,7 +19,7 @@ export interface ArchiveCheck {
   tenant: string | null;
   slug: string | null;
   bytes: number;
-  /** Null: it is right, as far as was looked, or was removed meanwhile. */
+  /** The kind of the fault; null: none was found, or the archive was removed meanwhile. */
   fault: ArchiveFaultKind | 'lost' | 'size' | 'unreadable' | null;
   /** The fault, as the end of a sentence that begins with the archive. */
   message: string | null;

@@ -83,7 +83,7 @@ export async function loadArchive(client: pg.Client, archive: OpenedArchive): Pr
   return fillTables(client, tables, contents, explain);
 }
 
-/** Returns the tables of `public` with what the manifest says of them. */
+/** Returns the tables of `public` with their entries of the manifest. */
 function storedTables({ header, manifest }: CheckedArchive): StoredTable[] {
   return header.tables.flatMap(({ schema, name, columns, types }, index) => {
     const { rows = 0, checksum = null } = manifest.tables[index] ?? {};

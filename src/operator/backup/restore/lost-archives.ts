@@ -8,7 +8,7 @@ import type { FoundArchive } from './restore-archive.ts';
 /**
  * Returns the newest archive of each of these tenants, by their guids; those without an archive
  * are not among them.
- * @param withoutMac true: also archives of which nobody knows who has written them
+ * @param withoutMac true: also archives without a proof of their writer
  * @throws {OperatorError} when the target cannot be used
  */
 export async function findNewestArchives(

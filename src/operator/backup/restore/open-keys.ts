@@ -24,8 +24,8 @@ export async function readInstallationId({
 }
 
 /**
- * Reads what opens the archives of tenants.
- * @param withoutMac true: also archives of which nobody knows who has written them
+ * Reads the keys that open the archives of tenants.
+ * @param withoutMac true: also archives without a proof of their writer
  * @throws {OperatorError} when this host has no identity, or the master key does not open the
  *   key of archives
  */

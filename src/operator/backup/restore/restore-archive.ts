@@ -15,15 +15,15 @@ import { readInstallationId, readTenantKeys, type TenantKeys } from './open-keys
 export interface FoundArchive {
   readonly target: Target;
   readonly archive: ArchiveName;
-  /** Reads what opens it: only on the recovery host. */
+  /** Reads the keys that open the archive: only on the recovery host. */
   readonly readKeys: () => Promise<TenantKeys>;
 }
 
 /**
  * Returns an archive of a tenant. Opens it not yet.
  * @param wanted a part of its name; `latest`, or undefined: the newest one
- * @param withoutMac the slug, as the operator typed it: also an archive of which nobody knows
- *   who has written it
+ * @param withoutMac the slug, as the operator typed it: also an archive without a proof of its
+ *   writer
  * @throws {OperatorError} when there is none
  */
 export async function findArchive(

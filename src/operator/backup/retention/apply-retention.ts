@@ -54,7 +54,7 @@ export interface RetentionReport {
 }
 
 export interface RetentionRequest {
-  /** Only these tenants; undefined: all. */
+  /** The slugs of the chosen tenants; undefined: all tenants. */
   readonly slugs?: readonly string[] | undefined;
   /** Tenants from which rows are removed at the same time. */
   readonly concurrency: number;
@@ -69,8 +69,8 @@ export interface RetentionRequest {
 const maxShare = 0.5;
 
 /**
- * How much later than the newest of the rows an archive must be. Clocks may differ, and a
- * transaction that wrote a row before the time of the archive may have ended after its
+ * The time by which an archive must be later than the newest of the rows. Clocks may differ,
+ * and a transaction that wrote a row before the time of the archive may have ended after its
  * snapshot.
  */
 const archiveMarginMs = 60 * 60_000;

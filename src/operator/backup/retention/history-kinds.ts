@@ -1,6 +1,6 @@
 /**
- * The two kinds of rows that a tenant's database keeps for ever without a retention: which
- * table, and who removes from it.
+ * The two kinds of rows that a tenant's database keeps for ever without a retention: the table,
+ * and the role that removes from it.
  */
 export const historyKinds = {
   activity: { table: 'activities', remove: 'remove_old_activities', noun: 'activities' },

@@ -22,7 +22,7 @@ const maxUnreclaimed = 500_000;
 export interface DatabaseFacts {
   /** The last migration of the database. */
   readonly schemaVersion: string;
-  /** By the clock of its server. */
+  /** The present time by the clock of the server. */
   readonly now: Date;
 }
 
@@ -71,7 +71,7 @@ export interface OldRows {
   /** Rows of any age. */
   readonly total: number;
   readonly oldest: Date | null;
-  /** Of the rows that are older than the cutoff. */
+  /** The time of the newest of the rows that are older than the cutoff. */
   readonly newest: Date | null;
 }
 

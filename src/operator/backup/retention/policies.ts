@@ -4,7 +4,7 @@ import { operatorName } from '../../command/operator-name.ts';
 import { noSuchTenant } from '../../records/read-tenants.ts';
 
 /**
- * How long rows are kept (`parseAge`); null: as the default says, or, for the default, for
+ * The ages to which rows are kept (`parseAge`); null: the default; in the default itself: for
  * ever.
  */
 interface RetentionPolicy {
@@ -14,7 +14,7 @@ interface RetentionPolicy {
 
 /** The default of all tenants. */
 interface DefaultRetention extends RetentionPolicy {
-  /** How long the control database keeps the audit log of users and roles. */
+  /** The time for which the control database keeps the audit log of users and roles. */
   readonly people: string;
 }
 

@@ -96,7 +96,7 @@ export interface RemovalSummary extends RemovedRows {
   error: string | null;
 }
 
-/** Returns what was removed, the newest first. */
+/** Returns the removals, the newest first. */
 export async function listRemovals(
   { statements }: ControlStatements,
   slug: string | undefined,

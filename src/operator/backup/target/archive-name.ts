@@ -8,9 +8,11 @@ export interface ArchiveName {
   readonly installation: string;
   /** The guid of the tenant; null: the control database. */
   readonly tenant: string | null;
-  /** By the clock of the control database; with milliseconds. */
+  /** The time by the clock of the control database, with milliseconds. */
   readonly time: Date;
-  /** For whom it is sealed (`fingerprintRecipients`). */
+  /**
+   * The fingerprint of the recipients for whom the archive is sealed (`fingerprintRecipients`).
+   */
   readonly recipients: string;
 }
 
@@ -60,8 +62,8 @@ export function archiveFolder(installation: string, tenant: string | null): stri
 }
 
 /**
- * Returns what names of archives say of the recipients: 8 hexadecimal digits, the same for any
- * order of them.
+ * Returns the fingerprint of the recipients in names of archives: 8 hexadecimal digits, the
+ * same for any order of them.
  */
 export function fingerprintRecipients(recipients: readonly string[]): string {
   const sorted = [...new Set(recipients.map(recipient => recipient.trim()))].sort();

@@ -223,7 +223,8 @@ export class FolderTarget implements Target {
   }
 
   /**
-   * It need not be writable: whoever only reads may mount it so.
+   * Checks that the folder exists. It need not be writable: a host that only reads may mount it
+   * so.
    * @throws {OperatorError} when it does not exist
    */
   async #checkFolder(): Promise<void> {
@@ -254,7 +255,7 @@ export class FolderTarget implements Target {
     let unflushed = 0;
 
     for await (const chunk of body) {
-      // continues at the end of what was written before
+      // Each call continues at the end of the bytes that were written before.
       await this.#wait(call, () => file.writeFile(chunk));
       size += chunk.length;
       unflushed += chunk.length;

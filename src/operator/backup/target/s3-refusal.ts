@@ -34,7 +34,7 @@ export function refusalCode(error: unknown): string {
 }
 
 /**
- * Explains why a call of the store failed. What the store writes can name keys of the operator,
+ * Explains why a call of the store failed. The text of the store can name keys of the operator,
  * so only its code is printed.
  */
 export function explainStoreError(description: string, call: string, error: unknown): Error {

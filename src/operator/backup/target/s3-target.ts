@@ -29,15 +29,15 @@ export interface S3Settings {
   /** Without a slash at its ends; may be empty. */
   readonly prefix: string;
   /**
-   * Of a store that is not Amazon's; undefined: as the environment or the profile says, else
-   * Amazon's.
+   * The endpoint of a store that is not Amazon's; undefined: that of the environment or the
+   * profile, else Amazon's.
    */
   readonly endpoint: string | undefined;
-  /** Undefined: that of the profile or of the machine, else us-east-1. */
+  /** The region; undefined: that of the profile or of the machine, else us-east-1. */
   readonly region: string | undefined;
   /**
-   * Undefined: what the chain of the SDK finds, such as a profile, a web identity or the role
-   * of a machine.
+   * The login; undefined: the one that the chain of the SDK finds, such as a profile, a web
+   * identity or the role of a machine.
    */
   readonly login:
     | {
@@ -280,7 +280,7 @@ class S3Target implements Target {
         );
       }
 
-      // without it, it is no list of uploads
+      // A page without a marker is no list of uploads.
       if (!page?.IsTruncated || page.NextKeyMarker === undefined) return;
       markers = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker };
     }
@@ -391,14 +391,14 @@ class S3Target implements Target {
       }
 
       if (!page.IsTruncated) return versions;
-      // without it, it is no list of versions
+      // A page without a marker is no list of versions.
       if (page.NextKeyMarker === undefined) return undefined;
       markers = { KeyMarker: page.NextKeyMarker, VersionIdMarker: page.NextVersionIdMarker };
     }
   }
 
   /**
-   * Returns what cannot be known of versions that were not listed; null: the store has none.
+   * Returns the part that is unknown where versions were not listed; null: the store has none.
    */
   async #unseenVersions(): Promise<string | null> {
     const command = new ListObjectVersionsCommand({

@@ -63,8 +63,7 @@ export class TargetCalls {
   }
 
   /**
-   * Waits for one step of a call: what it returns or throws, at most as long as a call may be
-   * silent.
+   * Waits for the result of one step of a call, at most as long as a call may be silent.
    * @throws {OperatorError} when it takes longer; the step itself cannot be ended, so its
    *   result is dropped
    */

@@ -7,7 +7,7 @@ export interface StoredObject {
   readonly name: string;
   /** In bytes. */
   readonly size: number;
-  /** By the clock of the store. */
+  /** The time by the clock of the store. */
   readonly modifiedAt: Date;
   /**
    * The checksum of the bytes by the store (S3: its ETag); absent where it computes none.
@@ -15,7 +15,7 @@ export interface StoredObject {
   readonly checksum?: string;
 }
 
-/** A small object that is replaced: its text, and what names this version of it. */
+/** A small object that is replaced: its text, and its version. */
 export interface StoredDocument {
   readonly text: string;
   /** Opaque: an ETag, or a digest. */
@@ -24,9 +24,9 @@ export interface StoredDocument {
 
 /** The behaviour of a store at a write that has a condition. */
 export interface WriteConditions {
-  /** True if it refuses to replace an object on *if-none-match*. */
+  /** True if the store refuses to replace an object on *if-none-match*. */
   readonly ifNoneMatch: boolean;
-  /** True if it refuses to replace another version on *if-match*. */
+  /** True if the store refuses to replace another version on *if-match*. */
   readonly ifMatch: boolean;
 }
 
@@ -37,7 +37,8 @@ export interface Erased {
   /** Names of the objects, or of versions of them, that the store still has. */
   readonly left: readonly string[];
   /**
-   * Why they are left, as the store has said; null: nothing is left, so far as the store tells.
+   * The reason of the store why versions are left; null: nothing is left, so far as the store
+   * tells.
    */
   readonly error: string | null;
 }
@@ -58,8 +59,8 @@ export interface Target {
   check(): Promise<void>;
 
   /**
-   * Makes it a target, for `backup init`: a folder gets the file without which `check` refuses
-   * it.
+   * Makes the folder or bucket a target, for `backup init`: a folder gets the file without
+   * which `check` refuses it.
    */
   mark(): Promise<void>;
 
@@ -90,7 +91,7 @@ export interface Target {
   erase(prefix: string): Promise<Erased>;
 
   /**
-   * Removes what killed writers have left unfinished below `prefix`: another one that writes
+   * Removes the unfinished objects of killed writers below `prefix`: a writer that is at work
    * there fails.
    */
   removeUnfinished(prefix: string): Promise<void>;

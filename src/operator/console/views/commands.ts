@@ -34,7 +34,7 @@ ${groups.map(group =>
   return { title: 'Commands', main };
 }
 
-/** The form of an operation, with what a link fills in. */
+/** The form of an operation, with the values that a link fills in. */
 export function operationPage(request: PageRequest): Promise<ConsolePage> {
   const found = findOperation(request);
   return formPage(request, found, readForm(found, request.given));
@@ -117,7 +117,7 @@ export function runOutput(request: PageRequest): string {
   return runText(findOwn(request));
 }
 
-/** Does what was planned. */
+/** Starts the command whose plan was seen. */
 export function performPlan(request: PageRequest): Answer {
   const plan = findOwn(request);
   const { name } = plan.form.operation;

@@ -28,7 +28,7 @@ const stoppedAfterMs = 48 * 3_600_000;
 interface Concern {
   readonly severity: HealthReason['severity'];
   readonly text: Html;
-  /** Since when it is so, as far as that is known. */
+  /** The time since which the fault is there, if that is known. */
   readonly since?: string | null;
   readonly remedy: Html;
 }

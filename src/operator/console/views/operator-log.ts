@@ -21,7 +21,7 @@ export function routineCommands(offered: Offer): string[] {
     .map(({ operation: { name } }) => name);
 }
 
-/** The log: who did what, when and why; what runs now; and when timers ran. */
+/** The log: the commands of operators, those that run now, and the runs of timers. */
 export async function logPage({ control, offered, runs, query }: PageRequest) {
   const [slug, operator, command, all] = ['slug', 'operator', 'command', 'all'].map(query);
   const [since, until] = ['since', 'until'].map(name => readTime(query(name)));

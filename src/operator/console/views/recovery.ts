@@ -50,7 +50,10 @@ ${pager('/recovery', {}, part, counts.tenants)}`;
   return { title: 'Recovery', links, main };
 }
 
-/** The page on what one tenant can be restored to, and what is restored beside it. */
+/**
+ * The page of the moments to which one tenant can be restored, and of the data restored beside
+ * it.
+ */
 export async function tenantRecoveryPage(request: PageRequest): Promise<ConsolePage> {
   const { control, params, query } = request;
   const { slug = '' } = params;

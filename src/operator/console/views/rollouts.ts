@@ -169,8 +169,8 @@ const remedies: Readonly<Record<string, (outcome: RunOutcome) => Html>> = {
 };
 
 /**
- * Returns what is known of a failure: the statement, where the server's log has more, and what
- * undoes each difference.
+ * Returns the facts about a failure: the statement, the place of more in the server's log, and
+ * the statements that undo each difference.
  */
 function failureView(
   slug: string,

@@ -17,7 +17,7 @@ import { userLinks } from './tenant-page.ts';
 
 const pageSize = 50;
 
-/** Says what a search without a result has looked for. */
+/** Returns the sentence for a search without a result. */
 function noneText(q: string): string {
   if (q === '') return 'There is no such tenant.';
 

@@ -27,7 +27,7 @@ const hourMs = 3_600_000;
 const maxShown = 20;
 const maxMoments = 40;
 
-/** Everything about one tenant: what stands in the control database. */
+/** The facts of the control database about one tenant. */
 export async function tenantPage(request: PageRequest): Promise<ConsolePage> {
   const { control, offered, params } = request;
   const { slug = '' } = params;
@@ -110,7 +110,7 @@ ${destructionView(tenant, offered)}`;
   return { title: tenant.name, above: [['/tenants', 'Tenants']], here: slug, main };
 }
 
-/** Returns the state of a tenant and its health, each with what can be done about it. */
+/** Returns the state of a tenant and its health, each with its commands. */
 function stateView(request: PageRequest, tenant: TenantWithHealth): Html {
   const { offered } = request;
   const { slug, health, reasons, checkedAt } = tenant;
@@ -177,7 +177,7 @@ ${table(
   };
 }
 
-/** Returns links to what helps a user who cannot log in, or should not. */
+/** Returns links to commands for a user who cannot log in, or should not. */
 export function userLinks(slug: string, { email, state }: UserSummary): Html {
   const user = { slug, email };
   const [verb, text] =
