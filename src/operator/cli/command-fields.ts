@@ -29,10 +29,7 @@ export function addFields(command: Command, fields: Fields): void {
   }
 }
 
-/**
- * Returns what the help says of a field: also how several values are given, and what holds
- * without it.
- */
+/** Returns the help text of a field, with the way to give several values, and the default. */
 function descriptionOf({
   description,
   isArgument,

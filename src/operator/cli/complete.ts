@@ -52,7 +52,7 @@ function optionsOf(command: Command, before: readonly string[]): Candidate[] {
 }
 
 /**
- * Returns what an argument or option can be.
+ * Returns the candidates for an argument or option.
  * @param operands the arguments before it
  */
 export async function valuesOf(

@@ -4,7 +4,7 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 const insufficientPrivilege = '42501';
 
 /**
- * Returns an error that says what to do when a command has failed because the login of
+ * Returns an error that names the next step when a command has failed because the login of
  * `DATABASE_URL` lacks the rights of an operator in the control database; every other error as
  * it is.
  */

@@ -9,12 +9,12 @@ import { tableText } from '../command/text-table.ts';
  * removed.
  */
 export interface CommandProgress extends Progress {
-  /** True once it counts. */
+  /** True once the progress counts. */
   readonly counts: boolean;
   end(): void;
 }
 
-/** The side of a command on which it shows what it does, and asks. */
+/** The side of a command that shows its progress and its result, and asks. */
 export interface FrontEnd {
   readonly progress: CommandProgress;
   /**
@@ -24,7 +24,7 @@ export interface FrontEnd {
   readonly isPlanned: boolean;
   /** @param isRepeated true if the command returns several results */
   output(isRepeated: boolean): Output;
-  /** As `Context.agree`. */
+  /** Asks a question; see `Context.agree`. */
   agree(question: string): Promise<boolean | undefined>;
   /**
    * Has a plan confirmed, if it wants that.
@@ -60,7 +60,7 @@ function outputFormat(args: readonly string[] = process.argv): (typeof formats)[
  */
 
 /**
- * Prints what an operation returns, in the format that the command line asks for.
+ * Prints the result of an operation, in the format that the command line asks for.
  * @param isRepeated true for one of several results, such as with `--watch`: with `--json`, one
  *   line
  * @param beforeText clears what would stand on the same line of the terminal

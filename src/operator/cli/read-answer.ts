@@ -12,14 +12,14 @@ export function canAsk(): boolean {
 
 /**
  * Asks a question on the terminal. Questions go to stderr, so that stdout has the result only.
- * @param complete returns what the answer can be, from its beginning; Tab completes it
+ * @param complete returns the possible answers, from the beginning of one; Tab completes it
  * @returns the answer without spaces around it; empty after Ctrl-C or Ctrl-D
  */
 export async function readAnswer(
   question: string,
   complete?: (start: string) => Promise<readonly string[]>,
 ): Promise<string> {
-  // only when something is asked
+  // The module is loaded only when a question is asked.
   const { createInterface } = await import('node:readline/promises');
   const terminal = createInterface({
     input: process.stdin,

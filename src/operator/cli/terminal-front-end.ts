@@ -63,7 +63,7 @@ class TerminalProgress implements CommandProgress {
   #drawnAt = Number.NEGATIVE_INFINITY;
   #isDrawn = false;
 
-  /** True once it counts. */
+  /** True once the progress counts. */
   get counts(): boolean {
     return this.#total !== undefined;
   }
@@ -86,7 +86,7 @@ class TerminalProgress implements CommandProgress {
     if (performance.now() - this.#drawnAt > redrawMs || this.#done === this.#total) this.#drawBar();
   }
 
-  /** Clears the line; what follows draws it again. */
+  /** Clears the line; the next output draws the progress again. */
   readonly clear = (): void => {
     if (this.#isDrawn) process.stderr.write('\r\x1b[K');
     this.#isDrawn = false;

@@ -14,13 +14,13 @@ interface Change {
   readonly document: object;
   /** Fields of the document of the plan, beside `document` and the state `planned`. */
   readonly facts?: object;
-  /** A sentence on what would be done. */
+  /** A sentence about the planned change. */
   readonly plan: string;
-  /** A sentence on what is done. */
+  /** A sentence about the change that was made. */
   readonly done: string;
-  /** As `Plan.confirm`. */
+  /** The confirmation of the plan; see `Plan.confirm`. */
   readonly confirm?: Confirmation | undefined;
-  /** As `Plan.steady`. */
+  /** The part of the plan that must still hold; see `Plan.steady`. */
   readonly steady?: string;
 }
 

@@ -84,7 +84,7 @@ interface Appearance<Outcome> {
 
 /** The outcome of one tenant, archive or database. */
 interface TracedOutcome {
-  /** Null: the control database. */
+  /** The slug; null: the control database. */
   readonly slug: string | null;
   /** The time that it took, in ms. */
   readonly ms?: number;

@@ -11,12 +11,12 @@ export type RunMessage =
       readonly kind: 'count';
       readonly total: number;
       readonly done: number;
-      /** The number of those that are `badly` done: have `failed`. */
+      /** The number of those that have failed. */
       readonly bad: number;
       readonly badly: string;
     }
   | { readonly kind: 'text'; readonly text: string }
-  /** The command only reads, and returned false: what it looked at is not as it should be. */
+  /** The command only reads, and returned false: it has found a fault. */
   | { readonly kind: 'found' }
   /** A list: its columns, and the text of each cell. */
   | {
@@ -29,11 +29,11 @@ export type RunMessage =
       readonly text: string;
       readonly hasFailed: boolean;
       readonly confirm: Confirmation | null;
-      /** As `Plan.steady`. */
+      /** The part of the plan that must still hold; see `Plan.steady`. */
       readonly steady: string;
     }
   /**
-   * The command has made its plan again. Its answer is what was typed, or false when that is
-   * not the plan that was shown.
+   * The command has made its plan again. The answer is the typed text, or false when the plan
+   * is not the one that was shown.
    */
   | { readonly kind: 'confirm'; readonly steady: string };

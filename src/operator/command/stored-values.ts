@@ -8,7 +8,7 @@ import { connectionConfig } from '../../lib/postgres/connection.ts';
 import { SessionClient } from '../../lib/postgres/session-client.ts';
 import { type Statements, statementsOf } from '../../lib/postgres/statements.ts';
 
-/** A word that the shell offers, and what it stands for. */
+/** A word that the shell offers, and its meaning. */
 export interface Candidate {
   readonly value: string;
   readonly description?: string;
@@ -16,8 +16,8 @@ export interface Candidate {
 
 const maxValues = 200;
 /**
- * They end a line of the candidates, or send a command to the terminal: a value with one is not
- * offered.
+ * Characters that end a line of the candidates, or send a command to the terminal: a value with
+ * one is not offered.
  */
 const controlCharacters = /\p{Cc}+/gu;
 const ofTenant = 'tenant_id = (select id from tenants where slug = given.slug)';
@@ -53,8 +53,8 @@ export type StoredValue = keyof typeof queries;
 
 /**
  * Reads the values of the control database that begin with a text. Loads neither the
- * configuration nor an entity manager, because the shell waits. Never rejects: what cannot be
- * read within 1 s is not offered.
+ * configuration nor an entity manager, because the shell waits. Never rejects: values that
+ * cannot be read within 1 s are not offered.
  * @param slug of the tenant whose values they are
  */
 export async function storedValues(
@@ -75,7 +75,9 @@ export async function storedValues(
   }
 }
 
-/** As `storedValues`, with statements on the control database. Rejects when they fail. */
+/**
+ * Returns the `storedValues`, by statements on the control database. Rejects when they fail.
+ */
 export async function readStoredValues(
   statements: Statements,
   kind: StoredValue,

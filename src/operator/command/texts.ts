@@ -49,7 +49,7 @@ export function errorText(error: unknown): string {
 }
 
 /**
- * Returns what people call a field: its label, or its name in words: `firstName` → `First
+ * Returns the name of a field for people: its label, or its name in words: `firstName` → `First
  * name`.
  * @param name in camel or kebab case
  */

@@ -28,7 +28,7 @@ export interface CopiedPrefix {
    */
   readonly upTo: number;
   readonly rows: number;
-  /** How long they took to copy and to compare, in ms. */
+  /** The milliseconds that the tables took to copy and to compare. */
   readonly copyMs: number;
 }
 

@@ -98,8 +98,8 @@ export async function createDatabase(
 
     await ensureTemplate(admin, server, adminUrl); // makes the group of the role
 
-    // It cannot log in until the database is opened, can connect to that one only, and owns
-    // nothing.
+    // The login role cannot log in until the database is opened, can connect to this database
+    // only, and owns nothing.
     const createRole = `
       create role ${quote(role)} nologin password ${verifier};
       grant ${quote(tenantGroup(server))} to ${quote(role)}`;

@@ -5,7 +5,7 @@ import type { Server } from '../../control/control-entities.ts';
 type Prefixed = Pick<Server, 'prefix'>;
 
 /*
- * The name of a database proves whose it is. It has 48 random bits, and it is recorded in
+ * The name of a database proves its owner. It has 48 random bits, and it is recorded in
  * `tenant_databases` before the database and its login role, which has the same name, are
  * created. So only this row leads to them: another installation on the server, also one with
  * the same prefix, does not draw the name, and neither does a control database that was
@@ -24,8 +24,8 @@ export function newPhysicalName({ prefix }: Prefixed, id: number): string {
 
 /**
  * True for the form of names that `newPhysicalName` returns, and of those that a person gave to
- * a copy (`<prefix>_copy_81`); not for templates and other things. It does not prove whose a
- * database is.
+ * a copy (`<prefix>_copy_81`); not for templates and other things. The form does not prove the
+ * owner of a database.
  */
 export function isPhysicalName({ prefix }: Prefixed, name: string): boolean {
   return new RegExp(`^${prefix}_[a-z][a-z0-9-]{0,30}[a-z0-9]_\\d+(_[0-9a-f]{12})?$`).test(name);

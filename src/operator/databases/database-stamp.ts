@@ -56,8 +56,8 @@ export async function requireLastRun(control: pg.Client, id: number, epoch: numb
 export const nobody = '00000000-0000-0000-0000-000000000000';
 
 /**
- * Returns what a closed database of a tenant has in its stamp, in place of the guid: every
- * build refuses it. It is a UUID of version 8 (RFC 9562 §5.8), so that no tenant has it.
+ * Returns the value that the stamp of a closed database of a tenant has in place of the guid:
+ * every build refuses it. It is a UUID of version 8 (RFC 9562 §5.8), so that no tenant has it.
  */
 export function closedStamp(guid: string): string {
   const hex = createHash('sha256').update(`closed ${guid}`).digest('hex');

@@ -36,7 +36,7 @@ export interface DatabaseDifference {
 
 /**
  * Compares the present data of a tenant with restored data beside it, or, after a swap, with
- * the former data: what the newer one has added, changed and removed.
+ * the former data: the rows that the newer one has added, changed and removed.
  * @throws {OperatorError} when nothing is beside it, or the tenant is not at the version of
  *   this build
  */
@@ -143,8 +143,8 @@ async function compareDatabases(now: pg.Client, before: pg.Client): Promise<Tabl
 }
 
 /**
- * Returns the tables and columns that both databases have: what was added by hand, only one may
- * have.
+ * Returns the tables and columns that both databases have: an addition by hand may be in one of
+ * them only.
  */
 function commonTables(some: readonly DataTable[], others: readonly DataTable[]): DataTable[] {
   const found = new Map(others.map(({ name, columns }) => [name, columns]));

@@ -69,7 +69,7 @@ export async function forgetDatabase(control: pg.Client, id: number): Promise<vo
 }
 
 /**
- * Forgets a reserved database whose name somebody else has: nothing may lead to what that is.
+ * Forgets a reserved database whose name somebody else has: nothing may lead to that database.
  */
 export async function forgetReserved(control: pg.Client, id: number): Promise<void> {
   await control.query(`delete from tenant_databases where id = $1 and state = 'reserved'`, [id]);
@@ -190,13 +190,13 @@ function notClosed({ server, database }: Condemned): OperatorError {
 export interface LeftRole {
   readonly role: string;
   readonly server: string;
-  /** Where it has them. */
+  /** The databases in which the login role has objects or rights. */
   readonly databases: string[];
 }
 
 /**
- * Returns the login roles of dropped databases that are still there; one that may log in is of
- * somebody else.
+ * Returns the login roles of dropped databases that are still there; one that may log in
+ * belongs to others.
  */
 export async function findLeftRoles(
   { servers }: Pick<Installation, 'servers'>,

@@ -33,17 +33,17 @@ export interface EarlierData {
   /** The last migration that the data has. */
   readonly schemaVersion: string;
   /**
-   * Writes all rows into a database of that version in one transaction, and compares what it
-   * has written.
-   * @returns whether it had to change the schema, for what was added to the tenant's database
-   *   by hand
+   * Writes all rows into a database of that version in one transaction, and compares the
+   * written rows.
+   * @returns whether it had to change the schema, for additions by hand to the tenant's
+   *   database
    */
   readonly fill: (target: pg.Client) => Promise<boolean>;
 }
 
 /**
- * Returns what writes earlier data into a database at the version of the data, and brings it to
- * that of this build.
+ * Returns a function that writes earlier data into a database at the version of the data, and
+ * brings the database to that of this build.
  */
 export function fillWith(installation: Installation, data: EarlierData): Fill {
   return async ({ server, database }) => {

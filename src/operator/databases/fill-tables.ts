@@ -15,13 +15,13 @@ import {
 import { readSequences, setSequences, truncate, withoutTriggers } from './replace-tables.ts';
 
 /**
- * A table, and what its data is compared with: as a database has it at one moment, or an
- * archive.
+ * A table, and the facts that its data is compared with: those of a database at one moment, or
+ * of an archive.
  */
 export interface StoredTable extends TableChecksum {
   name: string;
   columns: string[];
-  /** Of the columns, as PostgreSQL names them. */
+  /** The types of the columns, as PostgreSQL names them. */
   types: string[];
   sequences: { column: string; name: string; lastValue: string; isCalled: boolean }[];
 }
@@ -111,7 +111,7 @@ export async function copyTables(
   return fillTables(target, tables, contents(), explain);
 }
 
-/** Begins when it is read. */
+/** Yields the rows of a table. The query begins when the first row is read. */
 async function* readRows(from: pg.Client, table: StoredTable): AsyncGenerator<Buffer> {
   yield* from.query(copyTo(`copy ${copyList(table)} to stdout`));
 }

@@ -118,7 +118,7 @@ const objectsQuery = `
    order by 1, 2, 3`;
 
 /**
- * Reads what somebody else has made in a database of a tenant.
+ * Reads the objects of others in a database of a tenant.
  * @throws when the database cannot be opened
  */
 export async function readForeignObjects(
@@ -127,7 +127,7 @@ export async function readForeignObjects(
 ): Promise<ForeignObjects> {
   const { control, servers } = installation;
   const { server, database } = held;
-  // stores what `knownObjects` reads
+  // This stores the fingerprint that `knownObjects` reads.
   await headFingerprint(control, server, servers.adminUrl(server));
   const known = await knownObjects(installation, server);
   return withConnection(servers.adminUrl(server, database), client =>
@@ -136,7 +136,7 @@ export async function readForeignObjects(
 }
 
 /**
- * As `readForeignObjects`, in the connected database.
+ * Reads the objects of others in the connected database.
  * @param known the objects that the template has, by their names
  */
 export async function listForeignObjects(
@@ -165,7 +165,7 @@ export async function listForeignObjects(
   };
 }
 
-/** Returns the names of what has rows that a move leaves behind. */
+/** Returns the names of tables with rows that a move leaves behind. */
 export function rowsLeft({ schemas }: ForeignObjects): string[] {
   return schemas.map(({ schema, tables }) =>
     schema === 'pg_catalog' ? tables.join(', ') : `schema ${schema} (${named(tables)})`,
@@ -189,15 +189,15 @@ export function named(names: readonly string[]): string {
 export interface Holdings {
   /** The names of everything that somebody else has made in it. */
   readonly all: readonly string[];
-  /** Of these, what has rows that no other database of the tenant has. */
+  /** The tables among them with rows that no other database of the tenant has. */
   readonly rows: readonly string[];
 }
 
 /**
- * Reads what would be lost with a database: the tables of other schemas, and those of `public`
- * that the current one lacks. A move has taken the tables of `public` along: what the current
- * one lacks of them was dropped since. Of a database that is condemned, nobody misses them
- * either.
+ * Reads the tables that would be lost with a database: the tables of other schemas, and those
+ * of `public` that the current one lacks. A move has taken the tables of `public` along: a
+ * table that the current one lacks was dropped since. Of a database that is condemned, nobody
+ * misses them either.
  * @param current undefined: the tenant has none
  * @returns nothing for a database that does not exist, or that nobody can connect to
  */

@@ -15,14 +15,14 @@ export interface ListedDatabase {
   origin: string;
   bytes: number | null;
   createdAt: string;
-  /** Until then it is kept; null: no time is set. */
+  /** The moment until which the database is kept; null: no time is set. */
   keepUntil: string | null;
   /** The reason why the database is there, or the remedy. */
   why: string;
   error: string | null;
 }
 
-/** With what decides what is to be done with it. */
+/** A database with the facts that decide its next step. */
 export interface StoredDatabase extends Omit<ListedDatabase, 'why'> {
   keptBy: KeptBy | null;
   /** True when the time has passed for which it is kept. */
@@ -80,7 +80,7 @@ export async function readStored(
   return statements.execute(`${listed} and tenant_id = ? order by d.id`, [id]);
 }
 
-/** As `readStored`, with what is to be done with each. */
+/** Returns the databases of `readStored`, each with its next step. */
 export async function listDatabases(
   control: ControlStatements,
   slug: string | undefined,

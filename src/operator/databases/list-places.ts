@@ -8,7 +8,7 @@ export interface Place {
   server: string;
   /** The source that the database was filled from, in words. */
   origin: string;
-  /** The one before it; null for the first one. */
+  /** The former place; null for the first one. */
   before: { database: string; server: string } | null;
 }
 

@@ -31,7 +31,7 @@ export const fenceMs = 150;
 const maxLastRows = 500;
 const maxRounds = 10;
 
-/** The two databases of a copy, and who copies. */
+/** The two databases of a copy, and the run that copies. */
 interface LiveCopyOptions extends CopyEnds {
   /** The login role of the tenant in the source. */
   readonly role: string;
@@ -104,7 +104,8 @@ export class LiveCopy {
    */
   async copyAhead(): Promise<void> {
     const { source, maxPauseMs } = this.#options;
-    await holdImports(source); // otherwise requests would wait for what one writes meanwhile
+    // Otherwise requests would wait for the rows that an import writes meanwhile.
+    await holdImports(source);
     const copied = this.#present();
     for (let round = 0; round < maxRounds; round++) {
       const before = rowsAhead(copied.prefixes);

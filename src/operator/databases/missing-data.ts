@@ -16,7 +16,7 @@ export interface CopiedTables {
   prefixes: ReadonlyMap<string, CopiedPrefix>;
   /** From before the copy, by table. */
   readonly fingerprints: ReadonlyMap<string, TableFingerprints>;
-  /** How long the tables that were copied whole took to copy and to compare, in ms. */
+  /** The milliseconds that the tables that were copied whole took to copy and to compare. */
   readonly durations: ReadonlyMap<string, number>;
 }
 
@@ -26,16 +26,16 @@ export interface MissingData {
   readonly whole: readonly DataTable[];
   /** Append-only tables of which only the last rows have to be copied. */
   readonly ends: readonly NumberedTable[];
-  /** How long that takes, in ms, by the time that the tables have taken before. */
+  /** The milliseconds that the copy takes, by the time that the tables have taken before. */
   readonly estimatedMs: number;
   /** Sessions of other logins, whose changes may not be counted yet. */
   readonly others: readonly OtherSession[];
 }
 
 /**
- * Returns what would have to be copied if the source were closed now. An append-only table has
- * to be copied whole if rows of it were changed or deleted, as by an operator who has switched
- * its trigger off.
+ * Returns the data that would have to be copied if the source were closed now. An append-only
+ * table has to be copied whole if rows of it were changed or deleted, as by an operator who has
+ * switched its trigger off.
  * @param others the sessions of other logins, from before the counters are read (I2 of
  *   `isProvedUnchanged`)
  */

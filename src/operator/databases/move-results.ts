@@ -52,7 +52,7 @@ export const moveJson = 'print JSON lines on stdout: the steps, and at the end t
 
 export const moveInterrupt = { text: 'the next step at which the tenant is served' };
 
-/** Returns what the fields ask for. */
+/** Returns the move that the fields ask for. */
 export function moveRequest({
   pause,
   keep,
@@ -136,7 +136,7 @@ export function returnMove(output: Output, move: MoveSummary): void {
   );
 }
 
-/** Returns what parses a number above 0, such as 24 or 0.5. */
+/** Returns a function that parses a number above 0, such as 24 or 0.5. */
 export function parseAmount(unit: 'hours' | 'seconds') {
   return (value: string): number => {
     if (!/^\d{1,4}(\.\d{1,3})?$/.test(value) || Number(value) === 0) {

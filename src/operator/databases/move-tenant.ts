@@ -19,9 +19,9 @@ import { withTenant } from './with-tenant.ts';
 export interface MoveRequest {
   /** The name of the server. */
   to: string;
-  /** True if that is the server that it was moved from. */
+  /** True for a move back to the server that the tenant was moved from. */
   isBack?: boolean;
-  /** How long the former database is kept, in seconds. */
+  /** The seconds for which the former database is kept. */
   keepSeconds: number;
   /** Maximum estimated wait of requests, in ms. */
   maxPauseMs: number;
@@ -38,10 +38,10 @@ export interface MoveSummary {
   to: string;
   rows: number;
   bytes: number;
-  /** How long requests waited, in ms. 0 if a killed run has moved it. */
+  /** The milliseconds that requests waited; 0 if a killed run has moved the tenant. */
   pauseMs: number;
   switchedAt: string;
-  /** Until then `--back` is possible. */
+  /** The moment until which `--back` is possible. */
   reversibleUntil: string;
   oldDatabase: string;
   newDatabase: string;
@@ -49,8 +49,8 @@ export interface MoveSummary {
 
 /**
  * Moves a tenant to another server, with everything that is written meanwhile. The former
- * database is kept for some time; those of earlier moves are dropped. What a killed run has
- * moved there is not moved again, but reported.
+ * database is kept for some time; those of earlier moves are dropped. A tenant that a killed
+ * run has moved there is not moved again, but reported.
  * @throws {OperatorError} when the tenant cannot be moved there, or a server refuses or breaks
  *   off a step
  */
@@ -105,7 +105,7 @@ export interface MovedObjects {
 }
 
 /**
- * Returns what a move of a tenant leaves behind, and changes nothing.
+ * Returns the objects that a move of a tenant leaves behind, and changes nothing.
  * @throws {OperatorError} when that are tables, and nobody has agreed: the old database is
  *   dropped sooner or later
  */

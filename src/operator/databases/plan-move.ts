@@ -17,14 +17,18 @@ export interface MovePlan extends MovedObjects {
   to: string;
   /** Size of the database. */
   bytes: number;
-  /** Of these, what is copied before the requests wait: append-only tables. */
+  /** The tables that are copied before the requests wait: append-only ones. */
   aheadBytes: number;
-  /** How long requests would wait, in ms, if all other tables changed during the first copy. */
+  /**
+   * The milliseconds that requests would wait if all other tables changed during the first
+   * copy.
+   */
   maxPauseMs: number;
   /** Sessions in the database of the tenant at the moment. */
   sessions: number;
   /**
-   * Those of others among them. While they last, everything is copied again when requests wait.
+   * The sessions of others among them. While these last, everything is copied again when
+   * requests wait.
    */
   others: readonly string[];
 }
@@ -80,7 +84,7 @@ export async function planMove(
   });
 }
 
-/** As `requireNothingLeft`, which needs a connection to the control database. */
+/** Checks the objects of others as `requireNothingLeft` does, on a connection of its own. */
 export async function planObjects(
   installation: Installation,
   slug: string,

@@ -27,7 +27,7 @@ export interface PrunedDatabase
    * others that end.
    */
   holds: readonly string[];
-  /** Of these, what has rows that are nowhere else. */
+  /** The tables of the database with rows that are nowhere else. */
   onlyHere: readonly string[];
 }
 
@@ -42,7 +42,7 @@ export interface PruneRequest {
 /** Chooses databases of a tenant that are filled or kept. */
 export type Choice = (database: StoredDatabase) => boolean;
 
-/** Returns what `pruneDatabases` may drop, and looks into none of it. */
+/** Returns the databases that `pruneDatabases` may drop, and looks into none of them. */
 async function findPrunable(
   control: ControlStatements,
   slug?: string,
@@ -70,8 +70,8 @@ function isComplete({ state }: Pick<StoredDatabase, 'state'>): boolean {
 }
 
 /**
- * Returns what `pruneDatabases` drops and which databases serve their tenants again, and
- * changes nothing.
+ * Returns the databases that `pruneDatabases` drops and those that serve their tenants again,
+ * and changes nothing.
  */
 export async function planPrune(
   installation: Installation,
@@ -91,8 +91,8 @@ export async function planPrune(
 }
 
 /**
- * Returns which databases `pruneDatabases` drops and which it refuses, with what is in them,
- * and changes nothing.
+ * Returns the databases that `pruneDatabases` drops and those that it refuses, with their
+ * contents, and changes nothing.
  */
 export async function planDrops(
   installation: Installation,
@@ -143,10 +143,10 @@ async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise
 }
 
 /**
- * Drops databases that tenants do not need any more: what killed runs have left, what is
- * condemned, and those whose time has passed. Puts tenants back into service whose run has
- * ended behind the fence, and a tenant that is named also without a fence (`retreatAlways`). A
- * tenant that another command works on is left out, unless it is named.
+ * Drops databases that tenants do not need any more: those that killed runs have left, those
+ * that are condemned, and those whose time has passed. Puts tenants back into service whose run
+ * has ended behind the fence, and a tenant that is named also without a fence
+ * (`retreatAlways`). A tenant that another command works on is left out, unless it is named.
  * @param request with `isChosen`, no database without a fence is opened
  * @returns what was dropped, and what serves its tenant again
  * @throws {OperatorError} when the named tenant is worked on; when a database is not closed,
@@ -214,8 +214,8 @@ async function pruneTenant(
 }
 
 /**
- * Finds those that may be condemned, with what is in them. A complete database that lets the
- * tenant in may have newer data, when the control database is of an earlier time: it stays
+ * Finds the databases that may be condemned, with their contents. A complete database that lets
+ * the tenant in may have newer data, when the control database is of an earlier time: it stays
  * complete, so that a swap can put it in place. One that has rows which are nowhere else stays
  * too.
  */
@@ -235,7 +235,7 @@ async function findClosed(
       if (isComplete(each)) await requireClosed(installation, database, tenant.guid);
       const { all, rows } = await readHoldings(installation, database, current).catch(error => {
         if (isComplete(each) || !connectFailure(error)) throw error;
-        // it is condemned all the same, and looked into before it is dropped
+        // The database is condemned all the same, and looked into before it is dropped.
         return { all: [], rows: [] };
       });
       if (rows.length > 0 && !leaveSchemas) throw notDroppedFor(database, rows);

@@ -79,12 +79,12 @@ export type SwitchKind = 'swap' | 'back';
 
 export interface SwitchResult {
   tenant: string;
-  /** The database that the tenant has now, and what its data is from. */
+  /** The present database of the tenant; `origin` is the source of its data. */
   database: string;
   origin: string;
   /**
-   * How long requests of the tenant waited, at most, in ms. 0 if the tenant had that database
-   * already.
+   * The longest time that requests of the tenant waited, in ms; 0 if the tenant had that
+   * database already.
    */
   pauseMs: number;
 }
@@ -93,7 +93,7 @@ interface SwitchRequest {
   kind: SwitchKind;
   /** The name of the database; needed for a swap if there are several. */
   database?: string | undefined;
-  /** How long the present database is kept, in seconds. */
+  /** The seconds for which the present database is kept. */
   keepSeconds: number;
   /** True to end sessions of others in both databases. */
   endSessions?: boolean;
@@ -135,8 +135,8 @@ export async function switchDatabase(
 }
 
 /**
- * Returns what `switchDatabase` would put in place, and what somebody else has made that stays
- * in the present database. Changes nothing.
+ * Returns the database that `switchDatabase` would put in place, and the objects of others that
+ * stay in the present one. Changes nothing.
  * @throws as `chooseTarget`
  */
 export async function planSwitch(

@@ -21,7 +21,7 @@ export async function retreatTenant(installation: Installation, slug: string): P
 }
 
 /**
- * As `retreatTenant`, for a tenant whose lock is held.
+ * Does the work of `retreatTenant` for a tenant whose lock is held.
  * @returns true if the tenant had a fence
  */
 export async function retreatIfFenced(

@@ -8,7 +8,10 @@ interface Placement {
   readonly origin: string;
   /** The last migration of its data; undefined: that of this build. */
   readonly version?: string | undefined;
-  /** Undefined: a copy of the current database, which is served meanwhile. */
+  /**
+   * The work that fills the database; undefined: a copy of the current database, which is
+   * served meanwhile.
+   */
   readonly fill?: Fill;
 }
 
@@ -18,7 +21,7 @@ export interface RunPlan {
   /** An existing database. */
   readonly target?: TenantDatabase;
   readonly keptBy?: KeptBy | 'lost';
-  /** How long the former database is kept. */
+  /** The seconds for which the former database is kept. */
   readonly keepSeconds?: number;
   /** Maximum estimated wait of requests, in ms. */
   readonly maxPauseMs?: number;
@@ -35,7 +38,7 @@ export interface RunPlan {
  */
 const maxSpareMs = 10_000;
 
-/** How long the requests of a tenant wait behind the fence of a run. */
+/** The time for which the requests of a tenant wait behind the fence of a run. */
 export class RunPause {
   #begunAt: number | undefined;
   #ms: number | undefined;
@@ -65,7 +68,9 @@ export class RunPause {
     clearTimeout(this.#overdue);
   }
 
-  /** How long requests have waited until now, or until the end; 0 if it has not begun. */
+  /**
+   * The time that requests have waited until now, or until the end; 0 before the fence closes.
+   */
   get ms(): number {
     return (
       this.#ms ?? (this.#begunAt === undefined ? 0 : Math.round(performance.now() - this.#begunAt))

@@ -2,7 +2,7 @@
 export const lastReportSql =
   'select report, made_at, made_by from doctor_reports order by id desc limit 1';
 
-/** SQL of what operators have done since the report `last`, and a report does not know. */
+/** SQL for the work of operators since the report `last`, which the report does not know. */
 export const doneSql = `
   select command, slug, arguments from operator_actions, last
    where state = 'done' and finished_at > made_at and command <> 'doctor'`;

@@ -67,8 +67,8 @@ export async function disableKey(
 }
 
 /**
- * By the clock of the database, by which the service counts the retirement; the operator's may
- * differ.
+ * The time is that of the database's clock, by which the service counts the retirement; the
+ * operator's may differ.
  */
 async function retire(
   em: EntityManager,

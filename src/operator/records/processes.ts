@@ -14,15 +14,15 @@ export interface ProcessSummary {
   /** Seconds since the last beat. */
   heartbeatAge: number;
   /**
-   * False if its last beat is too old: it is gone, or paused, or cannot reach the control
-   * database.
+   * False if the last beat is too old: the process is gone, or paused, or cannot reach the
+   * control database.
    */
   isRunning: boolean;
   /** `CONNECTION_BUDGET` of the process. */
   connectionBudget: number | null;
   /**
-   * How far its clock is ahead of that of the control database, in ms; null before its first
-   * beat.
+   * The milliseconds by which the clock of the process is ahead of that of the control
+   * database; null before its first beat.
    */
   clockAheadMs: number | null;
   /**

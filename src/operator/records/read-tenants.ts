@@ -24,13 +24,13 @@ export interface TenantSummary {
   database: string;
   server: string;
   status: TenantStatus;
-  /** True: it sends no mail, and its legacy clients get no access. */
+  /** True for a tenant that sends no mail, and whose legacy clients get no access. */
   isolated: boolean;
   schemaVersion: string | null;
   createdAt: string;
 }
 
-/** A tenant with both of its marks: what was decided (`status`), and whether it is well. */
+/** A tenant with both of its marks: the decision about it (`status`), and its health. */
 export interface TenantWithHealth extends TenantSummary {
   health: Health;
   /** The reasons why the tenant is not well, the worst first. */
@@ -81,7 +81,7 @@ export interface TenantFilter {
   version?: string | undefined;
   /** One of `tenantSorts`, with `-` in front for the other direction. */
   sort?: string | undefined;
-  /** At most so many, after the first ones. */
+  /** The maximum number of tenants after the first ones. */
   limit?: number;
   offset?: number;
 }
@@ -191,22 +191,22 @@ export async function countTenants(
   return row?.count ?? 0;
 }
 
-/** The tenants of a fleet by health, and those that need attention most. */
+/** The tenants of a fleet by health, and the ones that need attention most. */
 interface FleetHealth {
   counts: Record<Health, number>;
   /** When doctor last looked at all of them; null: never. */
   checkedAt: string | null;
   /**
-   * Those that are not well for a reason of their own: the worst first, and of these the ones
-   * that were so first.
+   * Tenants that are not well for a reason of their own: the worst first, and of equals the
+   * ones that were so first.
    */
   troubled: TenantWithHealth[];
-  /** How many such there are, with those that are not listed. */
+  /** The number of such tenants, also of those that are not listed. */
   total: number;
 }
 
 /**
- * Reads how well the fleet is. That a server does not respond is a reason of the server: its
+ * Reads the health of the fleet. That a server does not respond is a reason of the server: its
  * tenants are counted, and not listed. So are those that are only not checked yet.
  * @param limit how many are listed
  */

@@ -25,7 +25,7 @@ export interface TenantUsageSummary {
 }
 
 interface UsageFilter {
-  /** Of one tenant; undefined: of all. */
+  /** The slug of one tenant; undefined: all tenants. */
   slug: string | undefined;
   /**
    * Times in ISO 8601: usage from the hour of `from` until before the hour of `to`, so periods

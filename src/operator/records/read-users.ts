@@ -14,7 +14,7 @@ export interface UserSummary {
   scope: string;
   entityId: number | null;
   state: 'disabled' | 'active' | 'unconfirmed';
-  /** How the last mail is doing, and why; null: there was none in the last weeks. */
+  /** The state of the last mail, and its reason; null: there was none in the last weeks. */
   mail: string | null;
 }
 
@@ -76,7 +76,7 @@ export interface ClientSummary {
   user: string;
   state: 'active' | 'revoked';
   tokens: number;
-  /** How often its tokens were used. */
+  /** The number of uses of the client's tokens. */
   uses: number;
   lastUsedAt: string | null;
 }

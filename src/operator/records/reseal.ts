@@ -16,14 +16,14 @@ type Keys = Pick<Installation, 'control' | 'secrets'>;
  */
 const maxLockWait = '500ms';
 const retryMs = 250;
-/** How long `reseal` tries again while others hold locks. */
+/** The time for which `reseal` tries again while others hold locks. */
 const maxTriesMs = 60_000;
 
-/** A secret of the control database, and what it belongs to. */
+/** A secret of the control database, and its owner. */
 interface StoredSecret {
   id: string;
   sealed: Buffer;
-  /** Of its tenant, or of the installation; null without one. */
+  /** The guid of the owning tenant, or of the installation; null without one. */
   guid: string | null;
   /** The id of a signing key, or the name of a server. */
   name: string;

@@ -30,14 +30,17 @@ export async function runningServices(
   );
 }
 
-/** A running process with what `doctor` checks of it. */
+/** A running process with the facts that `doctor` checks. */
 export interface RegisteredProcess {
   kind: 'service' | 'command';
   host: string;
   pid: number;
-  /** True if it counts the limits of requests in Redis; null for a command. */
+  /** True for a process that counts the limits of requests in Redis; null for a command. */
   sharesLimits: boolean | null;
-  /** How far its clock is ahead of that of the control database, in ms. */
+  /**
+   * The milliseconds by which the clock of the process is ahead of that of the control
+   * database.
+   */
   clockAheadMs: number | null;
 }
 

@@ -7,8 +7,8 @@ import { countText } from '../command/texts.ts';
 import { doneSql, isDoneSql, lastReportSql } from './done-since.ts';
 
 /**
- * How a tenant is, as far as the control database knows it, the best state first. What was
- * decided about it, such as `suspended`, is its status.
+ * The health of a tenant, as far as the control database knows it, the best state first. A
+ * decision about it, such as `suspended`, is its status.
  *
  * `unchecked`: nobody has looked at it since it was made, or since what was wrong was repaired.
  * `unwell`: it is not served, or not safe.
@@ -18,12 +18,12 @@ export type Health = (typeof healthStates)[number];
 
 /** A reason why a tenant is not well. */
 export interface HealthReason {
-  /** `done`: what it says to do was done, and nobody has looked since. */
+  /** `done`: the remedy was carried out, and nobody has checked since. */
   severity: 'error' | 'warning' | 'unchecked' | 'done';
-  /** A check of doctor, or what the control database knows by itself. */
+  /** The name of a check of doctor, or of a fact in the control database. */
   check: string;
   text: string;
-  /** Since when it is so, as ISO 8601; null: nobody knows. */
+  /** The time since which the reason holds, as ISO 8601; null: unknown. */
   since: string | null;
   /** The remedy: an imperative sentence with its command. */
   remedy: string;
@@ -52,10 +52,10 @@ const knownBetter = `('behind', 'webhooks_behind')`;
 
 /**
  * The one place that decides whether a tenant is well: from the last report of doctor, and from
- * what the control database knows by itself. Returns common table expressions, the last of
- * which, `health`, has a row for each tenant of `picked` that is not well. A statement for all
- * tenants leaves out `reasons`, which only those need that are shown: then PostgreSQL does not
- * make them.
+ * the other facts of the control database. Returns common table expressions, the last of which,
+ * `health`, has a row for each tenant of `picked` that is not well. A statement for all tenants
+ * leaves out `reasons`, which only those need that are shown: then PostgreSQL does not make
+ * them.
  * @param picked SQL of the tenants: `select t.* from tenants t …`
  */
 export async function healthSql(picked: string): Promise<string> {
@@ -159,7 +159,7 @@ function wordsOfFinding({
 
 type Words<Detail> = (detail: Detail & { readonly slug: string }) => Wording;
 
-/** The words of what no report of doctor has. */
+/** The words for reasons that no report of doctor has. */
 const wordings: Readonly<Record<string, Words<never>>> = {
   migration_failed: (({ slug, run, error }) => ({
     text: `the last migration failed, in run ${run}: ${error ?? 'nobody knows why'}`,

@@ -19,7 +19,7 @@ const transitions: Record<
 
 export type Transition = 'suspend' | 'resume' | 'delete' | 'restore';
 
-/** Returns what can be decided about a tenant that has a state. */
+/** Returns the decisions that can be made about a tenant that has a state. */
 export function transitionsFrom(status: TenantStatus): Transition[] {
   const names = Object.keys(transitions) as Transition[];
 

@@ -8,7 +8,7 @@ export const minServerVersion = 160_000;
 
 /** The use of a server. */
 export interface ServerUse {
-  /** How sentences begin: `The control database`, `The server second`. */
+  /** The beginning of sentences: `The control database`, `The server second`. */
   readonly subject: string;
   /** The URL of the connection, for a second one. */
   readonly url: string;
@@ -60,7 +60,7 @@ export async function requireUsableServer(client: pg.Client, use: ServerUse): Pr
   await requireOwnSessionOf(client, use.url);
 }
 
-/** Says what is wrong with a server, and what to do; undefined when nothing is. */
+/** Returns the fault of a server, and the next step; undefined when there is none. */
 export function serverFault(
   state: ServerState,
   { isOperator, isControl }: Omit<ServerUse, 'url'>,

@@ -179,7 +179,7 @@ export function generatePassword(): string {
   return Array.from({ length: 20 }, () => alphabet[randomInt(alphabet.length)]).join('');
 }
 
-/** A user, and what ends when the user is removed. */
+/** A user, and the things that end when the user is removed. */
 export interface UserRemoval extends Pick<UserSummary, 'guid' | 'email' | 'role' | 'scope'> {
   /** Open sessions. */
   sessions: number;

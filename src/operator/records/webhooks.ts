@@ -22,7 +22,7 @@ export interface WebhookStatus {
   id: number;
   url: string;
   state: 'enabled' | 'failing' | 'disabled';
-  /** Why it is disabled, or how its last attempt has failed. */
+  /** The reason why the webhook is disabled, or the failure of its last attempt. */
   reason: string | null;
   failures: number;
   failingSince: string | null;

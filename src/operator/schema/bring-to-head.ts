@@ -25,7 +25,7 @@ import {
 } from './tenant-schema.ts';
 import { becomeMember } from './tenant-sessions.ts';
 
-/** A server, and what the databases of its tenants are compared with. */
+/** A server, and the schema that the databases of its tenants are compared with. */
 export interface RunServer {
   server: Server;
   /** The fingerprint at head. */
@@ -40,7 +40,7 @@ export interface Run {
   installation: Installation;
   /** Holds the locks of the run and of its tenants. */
   control: Queryable;
-  /** Writes what becomes of the tenants. */
+  /** The pool through which the outcomes of tenants are written. */
   controlPool: Queryable;
   steps: SchemaStep[];
   head: string;
@@ -118,7 +118,7 @@ async function bringStateToHead(
   } else {
     await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
     const receivedAt = await takeOutOfService(controlPool, database, tenant);
-    // as it is now: other tenants may have been taken out since
+    // Other tenants may have been taken out of service since: the later time counts.
     run.receivedAt = Math.max(run.receivedAt, receivedAt);
     try {
       found = await retryOnLockTimeout(() => apply(run, tenant, database, state));

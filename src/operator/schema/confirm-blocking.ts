@@ -37,7 +37,7 @@ export async function confirmBlocking<P extends NamedProcess>(
   });
 }
 
-/** Returns what a plan says of the processes that block it: see `confirmBlocking`. */
+/** Returns the part of a plan about the processes that block it: see `confirmBlocking`. */
 export function planBlocking<P extends NamedProcess>(
   blockedBy: P[],
   textOf: (blockedBy: P[]) => string,
@@ -51,8 +51,8 @@ export function planBlocking<P extends NamedProcess>(
 }
 
 /**
- * Names the processes that block a change, and what they would lose, as a sentence without its
- * full stop.
+ * Names the processes that block a change, and their losses, as a sentence without its full
+ * stop.
  */
 export function blockingText(blockedBy: BlockingProcess[]): string {
   const tenants = Math.max(...blockedBy.map(process => process.tenants ?? 0));

@@ -162,7 +162,7 @@ export interface TenantRun extends Omit<RunOutcome, 'slug'> {
   at: string;
 }
 
-/** Returns what the newest runs did with a tenant, the newest first. */
+/** Returns the outcomes of a tenant in the newest runs, the newest first. */
 export async function tenantRuns(
   { statements }: ControlStatements,
   tenant: number,

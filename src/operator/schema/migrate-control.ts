@@ -64,9 +64,9 @@ const largeObjectWriters = [
 ];
 
 /**
- * By default every login of the server, also that of a tenant, may connect, and could listen to
- * the change feed. And every login that may connect can fill the disk with large objects. Only
- * a superuser can revoke that: other logins skip it.
+ * Revokes the rights of PUBLIC. By default every login of the server, also that of a tenant,
+ * may connect, and could listen to the change feed. And every login that may connect can fill
+ * the disk with large objects. Only a superuser can revoke that: other logins skip it.
  */
 async function revokePublicRights(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ name: string; superuser: boolean }>(

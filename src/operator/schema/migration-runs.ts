@@ -8,9 +8,9 @@ import type { MigrationFailure } from './migration-failure.ts';
 
 /** The options of a run. */
 export interface RunRequest {
-  /** Only these tenants; without it, all. */
+  /** The slugs of the chosen tenants; undefined: all tenants. */
   slugs?: string[] | undefined;
-  /** Only the tenants that failed in the newest run that reached them. */
+  /** True for the tenants that failed in the newest run that reached them, and no others. */
   retryFailed?: boolean | undefined;
   /** The number of tenants that are migrated at a time on each server. */
   concurrency?: number | undefined;

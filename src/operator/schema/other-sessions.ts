@@ -7,7 +7,7 @@ import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 /** A session of somebody else in a database, such as that of an agent of monitoring. */
 export interface OtherSession {
   readonly pid: number;
-  /** As it calls itself; empty if it does not. */
+  /** The `application_name` of the session; empty if it has none. */
   readonly application: string;
   readonly login: string;
   /** ISO 8601; null if the login of this connection may not see it. */
@@ -51,7 +51,7 @@ export async function readOtherSessions(
 /**
  * Ends those sessions of others in a database that the login may end, and waits at most 5 s
  * until all that were there are gone. An agent that connects again at once is a new session.
- * @returns those that are still there
+ * @returns the sessions that are still there
  */
 export async function endOtherSessions(
   client: pg.Client,

@@ -53,8 +53,8 @@ export async function dropOwned(client: pg.Client, name: string): Promise<void> 
 }
 
 /**
- * Gives a database of ours another name. Sessions in it are ended first: somebody may look into
- * it, and a pooler in session mode keeps those of the own login for the next client.
+ * Gives a database of ours another name. Its sessions are ended first: those of a reader, and
+ * those of the own login that a pooler in session mode keeps for the next client.
  * @param client connected to another database of the server
  * @throws {OperatorError} that names what still uses the database, and what to do
  */

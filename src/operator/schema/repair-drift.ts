@@ -1,12 +1,14 @@
 import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import type { Difference } from '../../lib/postgres/schema-fingerprint.ts';
 
-/** The schema that takes what somebody has made in `public`, so that nothing of it is lost. */
+/**
+ * The schema that takes the objects of others in `public`, so that no data of theirs is lost.
+ */
 const kept = 'kept';
 
 /**
- * Returns the statements that give an object the definition of the template. What the template
- * does not have is dropped if it holds no data, and else put into the schema `kept`.
+ * Returns the statements that give an object the definition of the template. An object that the
+ * template does not have is dropped if it holds no data, and else put into the schema `kept`.
  * @param group the group role of all tenants, which a definition calls `tenants`
  * @returns undefined for an object with data that is missing or has another definition
  */
@@ -48,8 +50,8 @@ function driftRepair({ object, found, wanted }: Difference, group: string): stri
 }
 
 /**
- * A difference that does not go with another one, and what undoes it; undefined: no statement
- * can.
+ * A difference that is not part of another one, and the statements that undo it; undefined: no
+ * statement can.
  */
 interface IndependentDifference {
   readonly difference: Difference;
@@ -80,8 +82,8 @@ export function independentDifferences(
 }
 
 /**
- * Returns what names the parts of an object, which are undone with it; undefined for an object
- * without parts.
+ * Returns the prefix of the names of the parts of an object, which are undone with it;
+ * undefined for an object without parts.
  */
 function partsOf({
   object,

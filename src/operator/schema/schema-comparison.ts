@@ -32,8 +32,8 @@ export function createSchemaComparison(
 }
 
 /**
- * Returns the differences of a database at an earlier version from what that had here;
- * undefined: nobody knows.
+ * Returns the differences of a database at an earlier version from the schema of that version;
+ * undefined when that schema is not known.
  */
 export type EarlierComparison = (
   database: pg.Client,

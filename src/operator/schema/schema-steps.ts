@@ -16,7 +16,7 @@ export interface SchemaStep {
   refusal?: string;
   /** True if the build before it can serve the schema after it. */
   compatible: boolean;
-  /** Of its page of SQL; null: it has none. */
+  /** The digest of the page of SQL of the migration; null: it has no page. */
   digest: string | null;
 }
 
@@ -230,7 +230,7 @@ async function runStatements(
   if (first?.status === 'rejected') throw first.reason;
 }
 
-/** Of a statement, in the report of a failure. */
+/** The maximum characters of a statement in the report of a failure. */
 const maxStatement = 2_000;
 
 /**

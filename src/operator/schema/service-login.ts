@@ -12,7 +12,7 @@ const scramIterations = 4_096;
 const readAndWrite = 'select, insert, update, delete';
 
 /**
- * The privileges of the service in the control database: what its requests need, and nothing
+ * The privileges of the service in the control database: those that its requests need, and none
  * that could give it further rights. It cannot change a tenant or an audit entry, nor read the
  * URLs with which the command line creates databases. It may listen to the change feed, as
  * every login that can connect. A table that is not here is out of reach of the service: its

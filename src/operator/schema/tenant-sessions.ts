@@ -15,8 +15,8 @@ const sessionsOf = (role: string): string =>
      and datid = (select datid from pg_stat_get_activity(pg_backend_pid()))`;
 
 /**
- * Returns the number of sessions of a role in the connected database, and of those that are
- * running a statement or a transaction.
+ * Returns the number of sessions of a role in the connected database, and the number of those
+ * that run a statement or a transaction.
  */
 export async function countSessions(
   database: pg.Client,

@@ -5,7 +5,7 @@ import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
 /** A table of a tenant database or of the control database. */
 export interface DataTable {
   readonly name: string;
-  /** Its stored columns in their order. Generated columns are not among them. */
+  /** The stored columns of the table in their order, without generated ones. */
   readonly columns: readonly string[];
   /** The types of the columns, as PostgreSQL names them, without a length or precision. */
   readonly types: readonly string[];

@@ -30,7 +30,7 @@ export interface ControlAccess {
 /**
  * Opens the target of a lost control database. Nothing of that database is needed: its name,
  * the master key and an identity open its archives.
- * @param withoutMac true: also archives of which nobody knows who has written them
+ * @param withoutMac true: also archives without a proof of their writer
  * @throws {OperatorError} when there is no target, or this host opens no archive
  */
 export async function openControlAccess(

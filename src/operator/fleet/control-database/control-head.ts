@@ -131,7 +131,10 @@ export async function requireUsableControl(
   await requireUsableServer(client, { subject, url, isOperator, isControl: exists });
 }
 
-/** @throws {OperatorError} that says why the control database cannot be used, and what to do */
+/**
+ * @throws {OperatorError} with the reason why the control database cannot be used, and the next
+ *   step
+ */
 export function explainFailure(cause: unknown): never {
   if (cause instanceof OperatorError) throw cause;
   if (sqlState(cause) === '3D000') {
@@ -170,8 +173,8 @@ async function requireNoRestore(control: Statements, controlUrl: string): Promis
 }
 
 /**
- * As `requireNoRestore`, for a control database that does not exist or has no schema. A server
- * that cannot be used is no restore: the caller reports it.
+ * Checks what `requireNoRestore` checks, for a control database that does not exist or has no
+ * schema. A server that cannot be used is no restore: the caller reports it.
  */
 async function requireNoRestoreOnServer(controlUrl: string): Promise<void> {
   const name = restoringName(databaseNameOf(controlUrl));

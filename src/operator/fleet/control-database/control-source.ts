@@ -1,6 +1,6 @@
 /** A state of the control database that can be restored. */
 export interface ControlSource {
-  /** The file of the archive, or what was recovered. */
+  /** The file of the archive, or the recovered server. */
   readonly description: string;
   /** The time of the state. */
   readonly at: Date;

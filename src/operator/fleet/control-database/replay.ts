@@ -33,8 +33,8 @@ export interface Replayed {
 }
 
 /**
- * Reads what a control database, at the version of this build, says about access that was taken
- * away.
+ * Reads the records of a control database, at the version of this build, about access that was
+ * taken away.
  */
 export async function readLaterState(client: pg.Client): Promise<LaterState> {
   const { rows } = await client.query<{ [Field in keyof LaterState]: LaterState[Field] }>(
@@ -126,7 +126,7 @@ async function listDifferences(client: pg.Client, later: LaterState): Promise<st
   ];
 }
 
-/** Says what `replay` did, line by line. */
+/** Formats the result of `replay`, line by line. */
 export function replayedLines(replayed: Replayed): string[] {
   const { usersDisabled, clientsRevoked, tenantsStopped, tenantsPurged, differences } = replayed;
   const counts = `${countText(usersDisabled, 'user')} disabled, ${countText(clientsRevoked, 'API client')} revoked`;

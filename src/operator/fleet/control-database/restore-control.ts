@@ -20,7 +20,7 @@ import {
 } from './restoring-database.ts';
 
 export interface RestoredControl {
-  /** The archive, or what was recovered. */
+  /** The archive, or the recovered server. */
   source: string;
   /** Undefined when an earlier run has done it. */
   report: (AfterRestoreReport<Replayed> & { readonly lost: LostSecrets | undefined }) | undefined;
@@ -30,11 +30,11 @@ export interface RestoredControl {
 export interface RestoreSources {
   readonly source: ControlSource;
   /**
-   * The newest state that is known, if the source is an older one: what it has taken away stays
-   * away.
+   * The newest state that is known, if the source is an older one: access that this state has
+   * taken away stays away.
    */
   readonly later: ControlSource | undefined;
-  /** True: the master key of the source is lost, and `MASTER_KEY` takes its place. */
+  /** True when the master key of the source is lost, and `MASTER_KEY` takes its place. */
   readonly isKeyLost: boolean;
 }
 

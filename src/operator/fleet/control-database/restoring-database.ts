@@ -33,14 +33,17 @@ export function repeatCommand(restoredFrom: string): string {
   return `bin/backoffice control restore ${options}`;
 }
 
-/** Returns from what a control database was restored, by the comment of its table `tenants`. */
+/**
+ * Returns the source from which a control database was restored, by the comment of its table
+ * `tenants`.
+ */
 export function restoredFromOf(comment: string | null | undefined): string | undefined {
   return /^restored from (.+)/.exec(comment ?? '')?.[1];
 }
 
 /**
- * Marks a control database as complete and safe: the comment of its table `tenants` says from
- * what it was restored.
+ * Marks a control database as complete and safe: the comment of its table `tenants` names its
+ * source.
  */
 export async function markReady(url: string, description: string): Promise<void> {
   const comment = quoteLiteral(`restored from ${description}`);
@@ -55,11 +58,11 @@ export async function endRestore({ controlUrl }: { controlUrl: string }): Promis
 /** The state of a database, as far as a restore of the control database must know it. */
 export interface DatabaseState {
   tenants: number;
-  /** From what it was restored; undefined: it was not, or not completely. */
+  /** The source of the restore; undefined: it was not restored, or not completely. */
   restoredFrom: string | undefined;
   /** True if the database has the schema of a control database. */
   hasSchema: boolean;
-  /** Its tables, each with its schema. Those of extensions are not among them. */
+  /** The tables of the database, each with its schema, without those of extensions. */
   tables: readonly string[];
 }
 

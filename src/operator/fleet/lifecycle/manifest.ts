@@ -34,7 +34,7 @@ const description = z.strictObject({
   /** The pages that links in mails lead to; without it, those of `APP_URL`. */
   appUrl: pageAddress.optional(),
   features: z.array(text({ max: lengths.code })).default([]),
-  /** Without it, the server with the most room. */
+  /** The server; without it, the one with the most room. */
   server: name.optional(),
   admin: z.strictObject({
     email: email(),

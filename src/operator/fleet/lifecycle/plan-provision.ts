@@ -17,7 +17,7 @@ interface PlannedTenant {
 }
 
 /**
- * Returns what `provision` would do with a manifest, and changes nothing.
+ * Returns the plan of `provision` for a manifest, and changes nothing.
  * @throws {OperatorError} when it would fail
  */
 export async function planProvision(
@@ -34,7 +34,7 @@ export async function planProvision(
 }
 
 /**
- * Returns what `provision` would do with each manifest of a folder, those that would fail last;
+ * Returns the plan of `provision` for each manifest of a folder, those that would fail last;
  * changes nothing.
  */
 export async function planFolder(

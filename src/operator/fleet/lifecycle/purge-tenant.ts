@@ -33,8 +33,8 @@ export interface PurgedTenant {
 
 interface Options {
   /**
-   * True: its archives stay, as the operator wants; false: they are recorded as left until they
-   * are removed.
+   * True when the archives of the tenant stay, as the operator wants; false: they are recorded
+   * as left until they are removed.
    */
   readonly keepsArchives: boolean;
   /**
@@ -139,12 +139,12 @@ interface PurgePlan {
    * there, each with the name of the database.
    */
   holds: string[];
-  /** Those that the last run saw in the target. */
+  /** The archives that the last run saw in the target. */
   archives: number;
 }
 
 /**
- * Returns what a purge of a tenant removes, and changes nothing.
+ * Returns the things that a purge of a tenant removes, and changes nothing.
  * @throws {OperatorError} when `purgeTenant` would refuse it
  */
 export async function planPurge(installation: Installation, slug: string): Promise<PurgePlan> {

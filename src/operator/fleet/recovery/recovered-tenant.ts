@@ -16,7 +16,7 @@ import { canonicalTextSettings, identityTables } from '../../schema/tenant-table
 import { parseMoment } from './parse-moment.ts';
 
 interface RecoveredOptions {
-  /** Of the server on which a recovered copy of a server of the tenant runs. */
+  /** The URL of the server on which a recovered copy of a server of the tenant runs. */
   readonly url: string;
   /** The names that the database may have there. */
   readonly names: readonly string[];

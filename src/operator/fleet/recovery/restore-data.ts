@@ -16,7 +16,7 @@ export const fromField = optionalSecret(
   { label: 'From a recovered server', isAdvanced: true },
 );
 
-/** How the field appears that names a moment of earlier data. */
+/** The appearance of the field that names a moment of earlier data. */
 export const momentField = {
   label: 'Moment',
   kind: 'time',
@@ -34,19 +34,16 @@ export const withoutMacField = option(
 );
 
 /**
- * Which data of a tenant is restored (that of an archive, of a recovered server, or of a
- * moment), and where.
+ * The earlier data of a tenant that is restored: that of an archive, of a recovered server, or
+ * of a moment; and its place.
  */
 export interface RestoredMoment {
   at: string | undefined;
   archive: string | undefined;
   from: string | undefined;
-  /**
-   * The slug, as the operator typed it: also an archive of which nobody knows who has written
-   * it.
-   */
+  /** The slug, as the operator typed it: also an archive without a proof of its writer. */
   withoutMac?: string | undefined;
-  /** True if it takes the place of a lost database. */
+  /** True if the new database takes the place of a lost one. */
   lost?: boolean;
 }
 
@@ -73,7 +70,7 @@ interface ChosenData {
   restore<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;
 }
 
-/** Takes what the operator is told meanwhile. */
+/** The sink of the lines that the operator reads meanwhile. */
 interface Told {
   readonly onStep: (step: string) => void;
   readonly warn: (text: string) => void;

@@ -27,9 +27,9 @@ export interface LostTenant {
 
 interface Options {
   concurrency: number;
-  /** Only tenants of the server with this name. */
+  /** The server whose tenants are restored; undefined: all servers. */
   server?: string | undefined;
-  /** True: also from archives of which nobody knows who has written them. */
+  /** True to accept archives without a proof of their writer, too. */
   isKeyLost?: boolean;
 }
 
@@ -107,7 +107,7 @@ export async function restoreLostFleet(
   return failed === 0;
 }
 
-/** Returns what `restoreLostFleet` would do, and changes nothing. */
+/** Returns the plan of `restoreLostFleet`, and changes nothing. */
 export async function planLostFleet(
   installation: Installation,
   server: string | undefined,

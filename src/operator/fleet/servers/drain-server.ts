@@ -12,7 +12,7 @@ import { findServer } from '../../records/servers.ts';
 export interface DrainOutcome {
   slug: string;
   to: string;
-  /** How long requests waited, in ms; null when the move has failed. */
+  /** The milliseconds that requests waited; null when the move has failed. */
   pauseMs: number | null;
   error: string | null;
 }
@@ -76,7 +76,10 @@ export async function planDrain(
   });
 }
 
-/** A move of a plan, with what it leaves behind, or why it would be refused. */
+/**
+ * A move of a plan, with the objects that it leaves behind, or the reason why it would be
+ * refused.
+ */
 export interface PlannedDrain {
   slug: string;
   to: string;

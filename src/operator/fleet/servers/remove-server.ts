@@ -11,7 +11,7 @@ import { noSuchServer } from '../../records/read-servers.ts';
 import { findServer } from '../../records/servers.ts';
 import { tenantGroup } from '../../schema/template.ts';
 
-/** A server, and what ends when it is removed. */
+/** A server, and the things that end when it is removed. */
 export interface ServerRemoval {
   name: string;
   /** Databases of tenants on a lost server that are not current: they are forgotten. */
@@ -73,7 +73,7 @@ export async function removeServer(
 
   await withConnection(installation.controlUrl, control =>
     inTransaction(control, async () => {
-      // Of a lost server, what was on it is gone.
+      // The databases of a lost server are gone.
       await control.query(
         `delete from tenant_databases where server_id = $1 and (state = 'gone' or state <> 'current' and $2)`,
         [server.id, lost],
