@@ -14,6 +14,7 @@ import {
   seenStatuses,
   violationsOf,
 } from '../support/contract.ts';
+import { eventually } from '../support/eventually.ts';
 import { useLogin, useWorld, type World } from '../support/world.ts';
 
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
@@ -347,11 +348,7 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
       const response = await client.get(address(path));
       expect(response.status, name).to.equal(200);
       const etag = response.headers.get('etag');
-      if (etag) {
-        expect((await client.get(address(path), { 'If-None-Match': etag })).status, name).to.equal(
-          304,
-        );
-      }
+      if (etag) await expectNotModified(client, address(path), etag);
     }
     if (name.startsWith('PATCH')) {
       expect((await client.patch(address(path), body)).status, name).to.equal(200);
@@ -395,4 +392,23 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
     { 'X-Tenant': world.acme.guid },
   );
   await guest.post('/api/v1/auth/logout');
+}
+
+/**
+ * Reads a representation again, which is 304. The service itself changes some records between
+ * two reads, such as a webhook that it delivers to: the response is then 200 with another ETag,
+ * of which the next read is 304.
+ */
+async function expectNotModified(client: Client, path: string, etag: string): Promise<void> {
+  let tag = etag;
+
+  const response = await eventually(async () => {
+    const again = await client.get(path, { 'If-None-Match': tag });
+    const former = tag;
+    tag = again.headers.get('etag') ?? former;
+
+    return again.status === 200 && tag !== former ? undefined : again;
+  });
+
+  expect(response.status, path).to.equal(304);
 }
