@@ -19,12 +19,27 @@ window.create = createBackOffice;
 export interface AppWindow {
   create: typeof createBackOffice;
   office: BackOffice;
+  /** The refresh token that the application was told of last. */
+  refreshToken: string | undefined;
   /** The number of times that the application was told of the end of a session. */
   ended: number;
+  /** The texts that other tabs have stored, of which the browser has told this one. */
+  storedByOthers: string;
   localStorage: Storage;
   sessionStorage: Storage;
   location: { origin: string };
   open(url: string): void;
+  addEventListener(
+    type: 'storage',
+    listener: (event: StorageEvent & { stopImmediatePropagation(): void }) => void,
+  ): void;
+  dispatchEvent(event: StorageEvent): void;
+  StorageEvent: new (type: 'storage', init: StorageEvent) => StorageEvent;
+}
+
+interface StorageEvent {
+  key: string | null;
+  newValue: string | null;
 }
 
 export type Store = 'localStorage' | 'sessionStorage' | undefined;
@@ -33,23 +48,44 @@ export type Store = 'localStorage' | 'sessionStorage' | undefined;
 export class ApplicationTabs {
   readonly #world: World;
   readonly #browser: Browser;
-  readonly context: BrowserContext;
-  /** The tab of all tests: each further one takes the CPU time of many requests. */
-  readonly first: Page;
+  #context: BrowserContext | undefined;
+  #first: Page | undefined;
 
-  private constructor(world: World, browser: Browser, context: BrowserContext, first: Page) {
+  private constructor(world: World, browser: Browser) {
     this.#world = world;
     this.#browser = browser;
-    this.context = context;
-    this.first = first;
   }
 
   static async open(world: World): Promise<ApplicationTabs> {
-    const browser = await launchBrowser();
-    const context = await browser.newContext();
-    const first = await context.newPage();
-    context.setDefaultTimeout(180_000);
-    await context.route('**/app/**', async route => {
+    return new ApplicationTabs(world, await launchBrowser());
+  }
+
+  get context(): BrowserContext {
+    if (!this.#context) throw new Error('no browser: reset() comes first');
+    return this.#context;
+  }
+
+  /** The tab with which a test begins. */
+  get first(): Page {
+    if (!this.#first) throw new Error('no tab: reset() comes first');
+    return this.#first;
+  }
+
+  close(): Promise<void> {
+    return this.#browser.close();
+  }
+
+  /**
+   * Begins a test with one tab and empty storages. They are those of a new browser context:
+   * what tabs of another test store last may come after a storage is cleared.
+   */
+  async reset(): Promise<void> {
+    await this.#context?.close();
+    this.#context = await this.#browser.newContext();
+    this.#context.setDefaultTimeout(180_000);
+    this.#first = await this.#context.newPage();
+
+    await this.#context.route('**/app/**', async route => {
       const path = new URL(route.request().url()).pathname.replace('/app/', '');
       if (path === '') return route.fulfill({ contentType: 'text/html', body: application });
 
@@ -57,49 +93,72 @@ export class ApplicationTabs {
       const body = stripTypeScriptTypes(await readFile(file, 'utf8'));
       await route.fulfill({ contentType: 'text/javascript', body });
     });
-
-    return new ApplicationTabs(world, browser, context, first);
-  }
-
-  close(): Promise<void> {
-    return this.#browser.close();
-  }
-
-  /** Closes all tabs but the first one, and clears its storage. */
-  async reset(): Promise<void> {
-    await this.context.setOffline(false);
-    await this.context.unroute('**/api/**');
-    for (const page of this.context.pages()) if (page !== this.first) await page.close();
-
-    await this.first.goto(`${this.#world.url}/app/`);
-    await this.first.evaluate(() => {
-      const { localStorage, sessionStorage } = globalThis as unknown as AppWindow;
-      for (const store of [localStorage, sessionStorage]) store.clear();
-    });
   }
 
   /** Loads the application in a tab, with a client that keeps its tokens in a storage. */
   async load(page: Page, store: Store, tokens?: unknown): Promise<Page> {
+    await this.#navigate(page);
+    await this.#create(page, store, tokens);
+    return page;
+  }
+
+  /** Loads the application in a tab that reads all that another tab has stored. */
+  async loadBeside(tab: Page, page: Page, store: Store): Promise<Page> {
+    await this.#navigate(page);
+    await this.passItems(await this.items(tab), page);
+    await this.#create(page, store);
+    return page;
+  }
+
+  /**
+   * Loads the application in a tab to which the browser passes on nothing that others store or
+   * send, until `catchUp` is called.
+   */
+  async loadLate(page: Page, store: Store): Promise<Page> {
+    await page.addInitScript(holdBack);
+    return this.load(page, store);
+  }
+
+  catchUp(page: Page): Promise<void> {
+    return page.evaluate(() => (globalThis as unknown as LateWindow).catchUp());
+  }
+
+  /** Lets timers of the pages of a tab run late: a busy machine responds before they do. */
+  async slowTimers(page: Page): Promise<void> {
+    await page.addInitScript(() => {
+      const { setTimeout: start } = globalThis;
+      const startLate = (run: () => void, ms = 0) => start(run, 60 * ms);
+      Object.assign(globalThis, { setTimeout: startLate });
+    });
+  }
+
+  async #navigate(page: Page): Promise<void> {
     await page.goto(`${this.#world.url}/app/`);
     await page.waitForFunction(() => 'create' in globalThis);
+  }
+
+  async #create(page: Page, store: Store, tokens?: unknown): Promise<void> {
     await page.evaluate(
       ({ tenant, store, tokens }) => {
         const app = globalThis as unknown as AppWindow;
         app.ended = 0;
+        app.storedByOthers = '';
+        app.addEventListener('storage', ({ newValue }) => {
+          app.storedByOthers += newValue;
+        });
         app.office = app.create({
           url: app.location.origin,
           tenant,
           storage: store && (() => app[store]),
           tokens: tokens as never,
           onTokens: received => {
+            app.refreshToken = received?.refreshToken;
             if (!received) app.ended++;
           },
         });
       },
       { tenant: this.#world.acme.guid, store, tokens },
     );
-
-    return page;
   }
 
   /** Opens a second tab as a browser duplicates one: with a copy of its `sessionStorage`. */
@@ -107,7 +166,7 @@ export class ApplicationTabs {
     const opened = this.context.waitForEvent('page');
     await tab.evaluate(() => (globalThis as unknown as AppWindow).open('/app/'));
 
-    return this.load(await opened, store);
+    return this.loadBeside(tab, await opened, store);
   }
 
   logIn(page: Page) {
@@ -140,8 +199,50 @@ export class ApplicationTabs {
     });
   }
 
+  /**
+   * Waits until the browser has passed on the tokens of a tab to another one: a Web Lock, a
+   * message and a storage are each passed on after a while, and in any order.
+   */
+  async passTokens(from: Page, to: Page): Promise<void> {
+    const newest = await from.evaluate(() => (globalThis as unknown as AppWindow).refreshToken);
+    await to.waitForFunction(
+      token => (globalThis as unknown as AppWindow).refreshToken === token,
+      newest,
+    );
+  }
+
+  /** Waits until the browser has told a tab that another one has stored its tokens. */
+  async passStored(from: Page, to: Page): Promise<void> {
+    const newest = await from.evaluate(() => (globalThis as unknown as AppWindow).refreshToken);
+    await to.waitForFunction(
+      token => (globalThis as unknown as AppWindow).storedByOthers.includes(String(token)),
+      newest,
+    );
+  }
+
+  /** Waits until a tab reads these items, whatever else its `localStorage` has. */
+  async passItems(items: Record<string, string>, to: Page): Promise<void> {
+    await to.waitForFunction(expected => {
+      const { localStorage } = globalThis as unknown as AppWindow;
+      return Object.entries(expected).every(([key, value]) => localStorage.getItem(key) === value);
+    }, items);
+  }
+
+  /** The items of the `localStorage` of a tab. */
+  items(page: Page): Promise<Record<string, string>> {
+    return page.evaluate(() => ({ ...(globalThis as unknown as AppWindow).localStorage }));
+  }
+
   ended(page: Page): Promise<number> {
     return page.evaluate(() => (globalThis as unknown as AppWindow).ended);
+  }
+
+  /** Waits until the storages of a tab have nothing, also not of another tab. */
+  async storesNothing(page: Page): Promise<void> {
+    await page.waitForFunction(() => {
+      const { localStorage, sessionStorage } = globalThis as unknown as AppWindow;
+      return localStorage.length + sessionStorage.length === 0;
+    });
   }
 
   /** The texts in the storages of a tab. */
@@ -164,4 +265,55 @@ export class ApplicationTabs {
       `update sessions set refreshed_at = refreshed_at - interval '2 minutes'`,
     );
   }
+}
+
+interface LateWindow extends AppWindow {
+  catchUp(): void;
+}
+
+/**
+ * Runs in the browser. Holds back events of `localStorage` and messages, and lets reads return
+ * what this tab has stored itself, or what there was when it began.
+ */
+function holdBack(): void {
+  const app = globalThis as unknown as LateWindow;
+  const { localStorage } = app;
+  const proto = Object.getPrototypeOf(localStorage) as Storage;
+  const { getItem, setItem, removeItem } = proto;
+  const seen = new Map<string, string>(Object.entries({ ...localStorage }));
+  const held: (() => void)[] = [];
+  let isLate = true;
+
+  proto.getItem = function (key) {
+    return isLate && this === localStorage ? (seen.get(key) ?? null) : getItem.call(this, key);
+  };
+  proto.setItem = function (key, value) {
+    if (this === localStorage) seen.set(key, value);
+    setItem.call(this, key, value);
+  };
+  proto.removeItem = function (key) {
+    if (this === localStorage) seen.delete(key);
+    removeItem.call(this, key);
+  };
+
+  const { onmessage } = Object.getOwnPropertyDescriptors(BroadcastChannel.prototype);
+  Object.defineProperty(BroadcastChannel.prototype, 'onmessage', {
+    set(receive: (event: MessageEvent) => void) {
+      onmessage.set?.call(this, (event: MessageEvent) => {
+        if (isLate) held.push(() => receive(event));
+        else receive(event);
+      });
+    },
+  });
+  app.addEventListener('storage', event => {
+    if (!isLate) return;
+    const { key, newValue } = event;
+    event.stopImmediatePropagation();
+    held.push(() => app.dispatchEvent(new app.StorageEvent('storage', { key, newValue })));
+  });
+
+  app.catchUp = () => {
+    isLate = false;
+    for (const pass of held) pass();
+  };
 }

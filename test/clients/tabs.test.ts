@@ -27,11 +27,13 @@ describe('TypeScript client in two tabs of a browser', () => {
         expect(await Promise.all([tabs.call(one), tabs.call(other)]), 'at once').to.deep.equal([
           200, 200,
         ]);
+        const [first, second] = half % 2 ? [one, other] : [other, one];
         tabs.passTime();
-        for (const tab of half % 2 ? [one, other] : [other, one]) {
-          expect(await tabs.call(tab), 'one after the other').to.equal(200);
-          await tabs.ageRefreshTokens();
-        }
+        expect(await tabs.call(first), 'one after the other').to.equal(200);
+        await tabs.passTokens(first, second);
+        await tabs.ageRefreshTokens();
+        expect(await tabs.call(second), 'one after the other').to.equal(200);
+        await tabs.ageRefreshTokens();
       }
 
       expect([await tabs.ended(one), await tabs.ended(other)]).to.deep.equal([0, 0]);
@@ -63,13 +65,13 @@ describe('TypeScript client in two tabs of a browser', () => {
   it('after a logout, or the end of a session by the service, both tabs get 401, and their pages are notified', async () => {
     const one = await tabs.load(tabs.first, 'localStorage');
     await tabs.logIn(one);
-    const other = await tabs.load(await tabs.context.newPage(), 'localStorage');
+    const other = await tabs.loadBeside(one, await tabs.context.newPage(), 'localStorage');
     await tabs.logOut(one);
     await other.waitForFunction(() => (globalThis as unknown as AppWindow).ended === 1);
     expect(await tabs.call(one)).to.equal(401);
     expect(await tabs.call(other)).to.equal(401);
     expect(await tabs.ended(one)).to.equal(1);
-    expect(await tabs.stored(other)).to.deep.equal([]);
+    await tabs.storesNothing(other);
 
     await tabs.logIn(other);
     await controlSql(world, 'update sessions set revoked_at = now() where revoked_at is null');
@@ -78,17 +80,62 @@ describe('TypeScript client in two tabs of a browser', () => {
       return (await office.GET('/api/v1/auth/me')).response.status === 401;
     });
     expect(await tabs.ended(other)).to.equal(2);
-    expect(await tabs.stored(other)).to.deep.equal([]);
+    await tabs.storesNothing(other);
   });
 
-  it('with localStorage, a login in one tab counts in the others at their next call', async () => {
+  it('with localStorage, a login in one tab counts in the others, also in one that the browser tells late', async () => {
     const one = await tabs.load(tabs.first, 'localStorage');
     const other = await tabs.load(await tabs.context.newPage(), 'localStorage');
+    const late = await tabs.loadLate(await tabs.context.newPage(), 'localStorage');
     expect(await tabs.call(other)).to.equal(401);
 
     await tabs.logIn(one);
 
+    await tabs.passTokens(one, other);
     expect(await tabs.call(other)).to.equal(200);
+    expect(await tabs.call(late)).to.equal(401);
+    await tabs.catchUp(late);
+    await tabs.passTokens(one, late);
+    expect(await tabs.call(late)).to.equal(200);
+  });
+
+  it('a tab that learns late of new tokens exchanges the former ones as well, and both stay logged in', async () => {
+    const one = await tabs.load(tabs.first, 'localStorage');
+    await tabs.logIn(one);
+    const late = await tabs.loadBeside(one, await tabs.context.newPage(), 'localStorage');
+    await tabs.loadLate(late, 'localStorage');
+
+    tabs.passTime();
+    expect(await tabs.call(one)).to.equal(200);
+    expect(await tabs.call(late)).to.equal(200);
+    await tabs.catchUp(late);
+
+    for (const tab of [one, late]) {
+      tabs.passTime();
+      expect(await tabs.call(tab)).to.equal(200);
+    }
+    expect([await tabs.ended(one), await tabs.ended(late)]).to.deep.equal([0, 0]);
+  });
+
+  it('a logout without a network counts, although a tab that learns late of it stores new tokens', async () => {
+    const one = await tabs.load(tabs.first, 'localStorage');
+    await tabs.logIn(one);
+    const late = await tabs.loadBeside(one, await tabs.context.newPage(), 'localStorage');
+    await tabs.loadLate(late, 'localStorage');
+    await tabs.context.route('**/auth/logout', route => route.abort());
+    tabs.passTime();
+
+    expect(await tabs.logOut(one)).to.equal(false);
+    expect(await tabs.call(late), 'before it learns of it').to.equal(200);
+    await tabs.passStored(late, one);
+
+    expect(await tabs.call(one)).to.equal(401);
+    await tabs.catchUp(late);
+    await late.waitForFunction(() => (globalThis as unknown as AppWindow).ended === 1);
+    for (const tab of [one, late]) {
+      expect(await tabs.call(tab)).to.equal(401);
+      expect((await tabs.stored(tab)).join()).not.to.contain('refreshToken');
+    }
   });
 
   for (const store of ['localStorage', 'sessionStorage', undefined] as Store[]) {
@@ -124,13 +171,14 @@ describe('TypeScript client in two tabs of a browser', () => {
     await tabs.logIn(one);
     const other = await tabs.duplicate(one, 'sessionStorage');
     await other.goto('about:blank');
+    await tabs.slowTimers(other);
     for (let refresh = 0; refresh < 2; refresh++) {
       tabs.passTime();
       expect(await tabs.call(one)).to.equal(200);
       await tabs.ageRefreshTokens();
     }
 
-    await tabs.load(other, 'sessionStorage');
+    await tabs.loadBeside(one, other, 'sessionStorage');
     expect(await tabs.call(other)).to.equal(200);
 
     tabs.passTime();
@@ -146,10 +194,10 @@ describe('TypeScript client in two tabs of a browser', () => {
     tabs.passTime();
     expect(await tabs.call(one)).to.equal(200);
     await tabs.ageRefreshTokens();
+    await tabs.loadBeside(one, other, 'sessionStorage');
     await one.goto('about:blank');
     tabs.passTime();
 
-    await tabs.load(other, 'sessionStorage');
     expect(await tabs.call(other)).to.equal(401);
     expect(await tabs.ended(other)).to.equal(1);
 

@@ -51,7 +51,10 @@ export class Session {
       name,
       isBrowser ? attempt(() => globalThis.localStorage) : undefined,
     );
-    this.#tabs = new Tabs(name, message => this.#receive(message));
+    this.#tabs = new Tabs(name, {
+      onMessage: message => this.#receive(message),
+      onStored: () => void this.#catchUp(),
+    });
     this.#tokens = this.#store.read() ?? asSessionTokens(options.tokens);
   }
 
@@ -116,26 +119,25 @@ export class Session {
   async #logIn(email: string, password: string): Promise<LoginResponse> {
     const response = await bodyOf<LoginResponse>(await this.#post('login', { email, password }));
     const tokens: SessionTokens = { ...tokensOf(response), session: randomId(), number: 0 };
-    const former = this.#tokens;
     this.#store.write(tokens);
     this.#ledger.keep(tokens);
-    this.#tabs.send({ kind: 'login', former, tokens });
     await this.#set(tokens);
 
     return response;
   }
 
-  /** Follows what other tabs have done, of which a message may not have arrived. */
+  /** Follows what other tabs have stored, of which a message may not have arrived. */
   async #catchUp(): Promise<void> {
     const own = this.#tokens;
     const stored = this.#store.read();
-    const isOther = stored !== undefined && stored.refreshToken !== own?.refreshToken;
 
-    if (isOther && !(own && isNewer(own, stored)) && !this.#ledger.isEnded(stored)) {
-      await this.#set(stored);
-    } else if (own && this.#ledger.isEnded(own)) {
-      await this.#end();
+    if (stored && this.#ledger.isEnded(stored)) {
+      this.#store.write(undefined);
+    } else if (stored && stored.refreshToken !== own?.refreshToken) {
+      if (!own || !isNewer(own, stored)) return this.#set(stored);
     }
+
+    if (own && this.#ledger.isEnded(own)) await this.#end();
   }
 
   #receive(message: TabMessage): void {
@@ -146,11 +148,6 @@ export class Session {
       if (own && isNewer(own, tokens)) {
         this.#tabs.send({ kind: 'replaced', former: tokens, tokens: own });
       }
-      return;
-    }
-
-    if (kind === 'login') {
-      if (stored?.refreshToken === tokens.refreshToken) void this.#set(tokens);
       return;
     }
 

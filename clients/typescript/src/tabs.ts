@@ -9,14 +9,6 @@ export type TabMessage =
       readonly former: SessionTokens;
       readonly tokens: SessionTokens | undefined;
     }
-  /**
-   * The tokens of a login: the former session goes on in tabs that do not share the storage.
-   */
-  | {
-      readonly kind: 'login';
-      readonly former: SessionTokens | undefined;
-      readonly tokens: SessionTokens;
-    }
   /** Asks for newer tokens of the same session. */
   | { readonly kind: 'ask'; readonly tokens: SessionTokens };
 
@@ -26,10 +18,22 @@ export type TabMessage =
  */
 const maxLockWaitMs = 10_000;
 
+/** What the global object of a page has, and that of Node has not. */
+interface Page {
+  addEventListener(type: 'storage', listener: (event: { key: string | null }) => void): void;
+}
+
+interface TabEvents {
+  readonly onMessage: (message: TabMessage) => void;
+  /** Called when another tab has changed what this tab reads in a storage. */
+  readonly onStored: () => void;
+}
+
 /**
- * The other tabs of a browser, which may have the same tokens, by a BroadcastChannel and Web
- * Locks. Elsewhere there is one client of a session. A part that is missing or blocked does
- * nothing.
+ * The other tabs of a browser, which may have the same tokens, by a BroadcastChannel, the
+ * events of `localStorage` and Web Locks. A browser passes each of them on by itself: after a
+ * while, and in any order. Elsewhere there is one client of a session. A part that is missing
+ * or blocked does nothing.
  */
 export class Tabs {
   readonly #name: string;
@@ -37,12 +41,17 @@ export class Tabs {
   readonly #locks: typeof globalThis.navigator.locks | undefined;
 
   /** @param name what the tabs that share a session have in common */
-  constructor(name: string, onMessage: (message: TabMessage) => void) {
+  constructor(name: string, { onMessage, onStored }: TabEvents) {
     this.#name = name;
     this.#channel = isBrowser ? attempt(() => new BroadcastChannel(name)) : undefined;
     this.#locks = isBrowser ? globalThis.navigator?.locks : undefined; // only in secure contexts
     if (this.#channel) {
       this.#channel.onmessage = ({ data }: { data: unknown }) => onMessage(data as TabMessage);
+    }
+    if (isBrowser) {
+      (globalThis as unknown as Page).addEventListener('storage', ({ key }) => {
+        if (key?.startsWith(name)) onStored();
+      });
     }
   }
 
