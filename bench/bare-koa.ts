@@ -17,6 +17,8 @@ const headers = {
   'RateLimit-Limit': '1000000',
   'RateLimit-Remaining': '999999',
   'RateLimit-Reset': '1',
+  RateLimit: '"global";r=999999;t=1',
+  'RateLimit-Policy': '"global";q=1000000;w=1',
   Vary: 'Authorization, Accept',
   ETag: etag,
 };

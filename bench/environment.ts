@@ -1,12 +1,14 @@
 import { availableParallelism, cpus, loadavg } from 'node:os';
 import { withConnection } from '../src/lib/postgres/connection.ts';
+import { presentBuild } from './build.ts';
 import { loadGenerator } from './load.ts';
 import type { Options } from './options.ts';
 import { serviceSettings } from './targets.ts';
 import type { Testbed } from './testbed.ts';
 
 /**
- * Describes the conditions of the run: time, machine, versions, settings; one sentence each.
+ * Describes the conditions of the run: time, commit, machine, versions, settings; one sentence
+ * each.
  */
 export async function describeEnvironment(
   { serverUrl, postgresSettings, redis }: Testbed,
@@ -28,8 +30,10 @@ export async function describeEnvironment(
   const args = process.argv.slice(2);
   const command = ['npm run -s bench', ...(args.length > 0 ? ['--', ...args] : [])].join(' ');
 
+  const { name: commit } = await presentBuild();
+
   return [
-    `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, \`${command}\``,
+    `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, commit ${commit}, \`${command}\``,
     `${process.platform} ${process.arch}, ${cpu}, shared by all processes of the bench`,
     `Node ${process.versions.node}, PostgreSQL ${postgres} (${postgresSettings.join(', ')}), ${redisText}`,
     `${rounds} rounds of ${seconds} s, ${tenants} tenants, load by ${loadGenerator}; load average after preparation: ${load}`,

@@ -26,7 +26,7 @@ export function ratios(
   results: CaseResult[],
   numerator: string,
   denominator: string,
-  of: 'perSecond' | 'p50' | 'p99' = 'perSecond',
+  of: 'perSecond' | 'p50' | 'p99' | 'cpuServer' = 'perSecond',
 ): number[] {
   const [above, below] = [numerator, denominator].map(name => samplesOf(results, name));
   return (above ?? []).map((sample, round) => sample[of] / (below?.[round]?.[of] ?? Number.NaN));
