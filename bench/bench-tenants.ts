@@ -20,24 +20,35 @@ export interface BenchTenant {
 
 const concurrency = 2; // more concurrent copies of a database are not faster
 
+/** A PostgreSQL server of the installation. */
+export interface BenchServer {
+  readonly name: string;
+  /** Superuser URL of one of its databases. */
+  readonly url: string;
+}
+
 /**
  * Provisions tenants as the command line does; the first one also gets the rows of the
  * workloads.
  * @param withLoginUser the number of tenants that get a user for measured logins
+ * @param servers each has as many of them, one server after the other
  */
 export async function makeTenants(
-  { installation, serverUrl }: BenchInstallation,
+  { installation }: BenchInstallation,
   passwords: Passwords,
   count: number,
   withLoginUser: number,
+  servers: readonly BenchServer[],
 ): Promise<BenchTenant[]> {
   const tenants: BenchTenant[] = [];
 
   const make = async (index: number): Promise<void> => {
     const slug = `bench-${String(index).padStart(4, '0')}`;
     const users = index < withLoginUser ? [{ email: `member@${slug}.test`, scope: 'All' }] : [];
+    const server = servers[Math.floor((index * servers.length) / count)];
+    if (!server) throw new Error(`there is no server for ${slug}`);
     const manifest = checkManifest(
-      { slug, name: slug, admin: { email: `admin@${slug}.test` }, users },
+      { slug, name: slug, server: server.name, admin: { email: `admin@${slug}.test` }, users },
       slug,
     );
 
@@ -53,11 +64,11 @@ export async function makeTenants(
       guid: tenant.guid,
       admin,
       loginUser,
-      url: databaseUrl(serverUrl, tenant.databaseName, login),
+      url: databaseUrl(server.url, tenant.databaseName, login),
     };
 
     if (index === 0) {
-      await withConnection(databaseUrl(serverUrl, tenant.databaseName), client =>
+      await withConnection(databaseUrl(server.url, tenant.databaseName), client =>
         // As an operator whose triggers are off: these rows have no actor. The bench creates
         // more records than a tenant may have.
         client.query(

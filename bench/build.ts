@@ -41,6 +41,16 @@ export async function presentBuild(): Promise<Build> {
   return { name: changes === '' ? commit : `${commit}+`, folder: present };
 }
 
+/** Returns the name of the build of this folder; without a clone of the repository, its version. */
+export async function presentName(): Promise<string> {
+  const { version } = JSON.parse(await readFile(join(present, 'package.json'), 'utf8'));
+
+  return presentBuild().then(
+    ({ name }) => `commit ${name}`,
+    () => `version ${version}`,
+  );
+}
+
 /**
  * Finds the commit of a revision.
  * @throws {Error} with a sentence for the reader, if there is none

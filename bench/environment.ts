@@ -1,6 +1,6 @@
 import { availableParallelism, cpus, loadavg } from 'node:os';
 import { withConnection } from '../src/lib/postgres/connection.ts';
-import { presentBuild } from './build.ts';
+import { presentName } from './build.ts';
 import { loadGenerator } from './load.ts';
 import type { Options } from './options.ts';
 import { serviceSettings } from './targets.ts';
@@ -12,7 +12,7 @@ import type { Testbed } from './testbed.ts';
  */
 export async function describeEnvironment(
   { serverUrl, postgresSettings, redis }: Testbed,
-  options: Options,
+  options: Pick<Options, 'rounds' | 'seconds' | 'tenants'>,
 ): Promise<string[]> {
   const { rounds, seconds, tenants } = options;
   const postgres = await withConnection(serverUrl, async client => {
@@ -30,10 +30,10 @@ export async function describeEnvironment(
   const args = process.argv.slice(2);
   const command = ['npm run -s bench', ...(args.length > 0 ? ['--', ...args] : [])].join(' ');
 
-  const { name: commit } = await presentBuild();
+  const build = await presentName();
 
   return [
-    `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, commit ${commit}, \`${command}\``,
+    `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, ${build}, \`${command}\``,
     `${process.platform} ${process.arch}, ${cpu}, shared by all processes of the bench`,
     `Node ${process.versions.node}, PostgreSQL ${postgres} (${postgresSettings.join(', ')}), ${redisText}`,
     `${rounds} rounds of ${seconds} s, ${tenants} tenants, load by ${loadGenerator}; load average after preparation: ${load}`,

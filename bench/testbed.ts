@@ -2,12 +2,18 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createPasswords } from '../src/accounts/auth/passwords.ts';
+import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
+import { addServer } from '../src/operator/records/servers.ts';
 import { generatePassword } from '../src/operator/records/users.ts';
 import { type Credentials, createBaselineDatabase } from './baseline.ts';
-import { changeSetting, openBenchInstallation } from './bench-installation.ts';
+import {
+  type BenchInstallation,
+  changeSetting,
+  openBenchInstallation,
+} from './bench-installation.ts';
 import { progress } from './bench-progress.ts';
-import { type BenchTenant, makeTenants } from './bench-tenants.ts';
+import { type BenchServer, type BenchTenant, makeTenants } from './bench-tenants.ts';
 import { Children } from './children.ts';
 import { startRedis } from './redis.ts';
 
@@ -61,6 +67,8 @@ const loginUserCount = 10;
 
 export interface TestbedOptions {
   tenantCount: number;
+  /** Half of the tenants are on a second server of PostgreSQL. */
+  hasSecondServer?: boolean;
   /** Tunes PostgreSQL, which has its own defaults otherwise. */
   isTuned: boolean;
   /** Receives the function that closes everything, before anything can fail. */
@@ -69,13 +77,16 @@ export interface TestbedOptions {
 
 export async function openTestbed({
   tenantCount,
+  hasSecondServer = false,
   isTuned,
   onOpen,
 }: TestbedOptions): Promise<Testbed> {
   const children = new Children();
   let opening: ReturnType<typeof openBenchInstallation> | undefined;
+  let second: Awaited<ReturnType<typeof addSecondServer>> | undefined;
   const close = async (): Promise<void> => {
     await children.stop();
+    await second?.leave();
     // an installation that fails to open closes itself
     const opened = await opening?.catch(() => undefined);
     await opened?.close();
@@ -99,10 +110,14 @@ export async function openTestbed({
   const passwordHash = await passwords.hash(password);
   const rawPgUrl = await createBaselineDatabase(serverUrl, 'bench_raw_pg', users, passwordHash);
   const fastifyUrl = await createBaselineDatabase(serverUrl, 'bench_fastify', users, passwordHash);
-  const tenants = await makeTenants(opened, passwords, tenantCount, loginUserCount);
+  if (hasSecondServer) second = await addSecondServer(opened, postgresSettings);
+  const servers = [{ name: 'default', url: serverUrl }, ...(second ? [second] : [])];
+  const tenants = await makeTenants(opened, passwords, tenantCount, loginUserCount, servers);
   await opened.disconnect();
-  // so that none runs during a workload
-  await withConnection(serverUrl, client => client.query('checkpoint'));
+  for (const { url } of servers) {
+    // so that none runs during a workload
+    await withConnection(url, client => client.query('checkpoint'));
+  }
 
   const setIdle = (isIdle: boolean): Promise<void> =>
     changeSetting(serverUrl, isIdle ? 'set autovacuum to off' : 'reset autovacuum');
@@ -121,6 +136,16 @@ export async function openTestbed({
     setIdle,
     close,
   };
+}
+
+async function addSecondServer(
+  { installation, folder }: BenchInstallation,
+  settings: string[],
+): Promise<BenchServer & { leave(): Promise<void> }> {
+  const name = 'second';
+  const { url, leave } = await startEmbeddedPostgres(join(folder, name), { settings });
+  await addServer(installation, name, url, null, false);
+  return { name, url, leave };
 }
 
 /**

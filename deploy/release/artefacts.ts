@@ -71,11 +71,41 @@ export async function writeSbom({ made, source }: Workshop, { version }: Release
   return name;
 }
 
-/** @returns the name of the notes */
-export async function writeNotes({ made }: Workshop, { notes }: Release): Promise<string> {
-  const name = 'RELEASE-NOTES.md';
-  await writeFile(join(made, name), notes);
-  return name;
+/** The names of the files that a release hands out; without Docker, it has no image. */
+export interface MadeFiles {
+  readonly archive: string;
+  readonly client: string;
+  readonly sbom: string;
+  readonly image: string | undefined;
+}
+
+/** Writes what the release has, and what each of its files is for. */
+export async function writeNotes(
+  { made, source }: Workshop,
+  release: Release,
+  { archive, client, sbom, image }: MadeFiles,
+): Promise<void> {
+  const platform = image && platformOf(source, imageName(release));
+  const lines = [
+    `- \`${archive}\`: the source, which runs without a build. In the unpacked folder, \`npm ci && npm start\` starts it; \`README.md\` says what else there is, and \`docs/operate.md\` is the handbook.`,
+    ...(image
+      ? [
+          `- \`${image}\`: the image, for ${platform}. After \`docker load -i ${image}\`, \`docker compose up --wait\` in the unpacked source starts it with one PostgreSQL. \`docs/deploy.md\` has what production needs.`,
+        ]
+      : []),
+    `- \`${client}\`: the client for TypeScript and JavaScript. In a project of yours: \`npm install ./${client}\`.`,
+    `- \`${sbom}\`: the packages of npm that the service runs with, with versions, licences and digests (CycloneDX). What the base image has is in the list of its maker.`,
+    `- \`${checksumFile}\`: \`sha256sum --check ${checksumFile}\` compares all of them.`,
+  ];
+  await writeFile(
+    join(made, 'RELEASE-NOTES.md'),
+    `${release.notes}\n### Files\n\n${lines.join('\n')}\n`,
+  );
+}
+
+function platformOf(folder: string, image: string): string {
+  const format = '{{.Os}}/{{.Architecture}}';
+  return run(folder, 'docker', 'image', 'inspect', '--format', format, image).trim();
 }
 
 /** The name of the image in its archive. */

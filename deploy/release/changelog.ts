@@ -49,5 +49,8 @@ export function releaseNotes(changelog: string, version: string): ReleaseNotes {
  * page.
  */
 function withoutLinks(text: string): string {
-  return text.replaceAll(/\[([^\]]+)\]\((?!https?:)([^)]+)\)/g, '$1 (`$2`)');
+  return text.replaceAll(/\[([^\]]+)\]\((?!https?:)([^)]+)\)/g, (_, name: string, path: string) => {
+    const isPath = name.replaceAll('`', '') === path;
+    return isPath ? `\`${path}\`` : `${name} (\`${path}\`)`;
+  });
 }

@@ -39,9 +39,8 @@ async function makeRelease(workshop: Workshop, release: Release): Promise<void> 
   const { source, work, made } = workshop;
 
   say('source');
-  await makeSource(workshop, release);
+  const archive = await makeSource(workshop, release);
   await checkSource(workshop, release);
-  await writeNotes(workshop, release);
 
   say('SBOM');
   const sbom = await writeSbom(workshop, release);
@@ -58,17 +57,19 @@ async function makeRelease(workshop: Workshop, release: Release): Promise<void> 
     await service.stop();
   }
 
+  let image: string | undefined;
   const reason = whyNoImage();
   if (reason) {
     say(`no image: ${reason}. On a machine with Docker, the same command adds it`);
   } else {
     say('image');
-    const archive = await makeImage(workshop, release);
+    image = await makeImage(workshop, release);
     say('compose.yaml with the image');
-    await checkImage(workshop, release, { archive, sbom });
+    await checkImage(workshop, release, { archive: image, sbom });
   }
 
-  say('checksums');
+  say('notes and checksums');
+  await writeNotes(workshop, release, { archive, client, sbom, image });
   await writeChecksums(workshop);
   await checkChecksums(workshop);
 

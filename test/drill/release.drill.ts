@@ -48,9 +48,11 @@ describe('drill: a release', function () {
       `sales-back-office-${version}.tar.gz`,
       `sales-back-office-client-${version}.tgz`,
     ]);
-    expect(await readFile(join(made, 'RELEASE-NOTES.md'), 'utf8')).to.equal(
-      `# ${version}\n\n- Everything.\n`,
-    );
+    const notes = await readFile(join(made, 'RELEASE-NOTES.md'), 'utf8');
+    expect(notes).to.match(new RegExp(`^# ${version}\\n\\n- Everything\\.\\n\\n### Files\\n`));
+    for (const name of (await readdir(made)).filter(each => each !== 'RELEASE-NOTES.md')) {
+      expect(notes, name).to.include(`\n- \`${name}\`: `);
+    }
     execFileSync('sha256sum', ['--check', '--quiet', 'SHA256SUMS'], { cwd: made });
   });
 });

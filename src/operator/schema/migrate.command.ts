@@ -51,7 +51,7 @@ running build; all other tenants are served. A tenant whose migration fails stay
 with the others. A tenant that is already at the version of this build costs no connection.
 
 The run is refused while a running process serves a tenant that it could not serve afterwards: the process has an
-older build, and a migration is not compatible with it. A process that has sent no heartbeat for 10 s does not count.
+older build, and a migration is not compatible with it. A process whose last beat is 5 s old does not count.
 
 Run the command again after an interruption of any kind: it does what is left, and nothing twice. Two runs at the
 same time share the work. Ctrl-C starts no further tenant and waits for the running migrations.
