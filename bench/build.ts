@@ -41,7 +41,9 @@ export async function presentBuild(): Promise<Build> {
   return { name: changes === '' ? commit : `${commit}+`, folder: present };
 }
 
-/** Returns the name of the build of this folder; without a clone of the repository, its version. */
+/**
+ * Returns the name of the build of this folder; without a clone of the repository, its version.
+ */
 export async function presentName(): Promise<string> {
   const { version } = JSON.parse(await readFile(join(present, 'package.json'), 'utf8'));
 

@@ -20,7 +20,7 @@ import { loginRequest } from './tokens.ts';
 /**
  * The life of many tenants on one machine, timed as its operator has it: each step is a command
  * that an operator types, in a process of its own, while the service serves one of the tenants.
- * PostgreSQL has its own defaults. Prints Markdown, which is bench/LIFE.md.
+ * PostgreSQL has its own defaults. Prints a page of the handbook, docs/operate/times.md.
  */
 const usage = {
   command: 'bench:life',
@@ -279,12 +279,12 @@ async function reportOf(table: LifeTable): Promise<string> {
   const cpu = `${availableParallelism()} cores (${cpus()[0]?.model ?? 'unknown'})`;
   const time = new Date().toISOString().slice(0, 16).replace('T', ' ');
 
-  return `# The life of ${count} tenants
+  return `# How long commands take
 
-What an operator does with ${count} tenants, timed on one machine: each line is a command in a process of its own, its start included, while the service runs beside it. \`npm run -s bench:life > bench/LIFE.md\` makes this page.
+The life of ${count} tenants on one machine: each line is a command in a process of its own, its start included, while the service runs beside it. \`npm run -s bench:life > docs/operate/times.md\` measures it anew, in a PostgreSQL of its own, and makes this page.
 
-- ${time} UTC, ${build}, one run
-- ${process.platform} ${process.arch}, ${cpu}, Node ${process.versions.node}, PostgreSQL 18 with its own defaults, archives in a folder
+- Measured on ${time}, UTC, of ${build}, in one run
+- ${process.platform} ${process.arch}, ${cpu}, Node ${process.versions.node}, the embedded PostgreSQL with its own defaults, archives in a folder
 - Tenants as \`provision\` makes them: no records but those of their own, some 9 MB of disk each
 
 ${table.markdown()}`;

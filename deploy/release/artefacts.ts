@@ -57,9 +57,11 @@ export async function makeSource(
 export async function makeClient({ made, source }: Workshop): Promise<string> {
   const folder = join(source, 'clients/typescript');
 
-  run(folder, 'npm', 'ci');
+  // Without the script `prepare`, whose npm would print JSON of its own.
+  run(folder, 'npm', 'ci', '--ignore-scripts');
   run(folder, 'npm', 'run', 'build');
-  const packed = JSON.parse(run(folder, 'npm', 'pack', '--json', '--pack-destination', made));
+  const pack = ['pack', '--ignore-scripts', '--json', '--pack-destination', made];
+  const packed = JSON.parse(run(folder, 'npm', ...pack));
   // npm 11 prints a list, and npm 12 an object with the names of packages.
   return (Object.values(packed)[0] as { filename: string }).filename;
 }

@@ -61,6 +61,7 @@ const operatorPages: readonly Document[] = [
   operatePage('incidents', 'Incidents'),
   operatePage('errors', 'Errors and next steps'),
   operatePage('capacity', 'Capacity'),
+  operatePage('times', 'How long commands take'),
   operatePage('monitoring', 'Monitoring'),
   operatePage('reference', 'Reference'),
   { file: 'docs/deploy.md', path: '/docs/deploy', title: 'Run it in production' },
