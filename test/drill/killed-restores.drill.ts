@@ -135,7 +135,7 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
     await controlSql(
       world,
       `insert into processes (id, kind, host, pid, build, seen_at, control_head)
-       values (gen_random_uuid(), 'service', 'silent', 1, 'x', now() + interval '1 hour', '9999')`,
+       values (gen_random_uuid(), 'service', 'silent', 1, 'x', now() + interval '1 minute', '9999')`,
     );
 
     const { code, stderr } = await command('restore', 'acme', '--lost');

@@ -1,4 +1,4 @@
-import { rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
@@ -67,6 +67,8 @@ describe('drill: loss of a whole machine', function () {
   let machine: OwnServer | undefined;
   /** Settings of commands on the new machine. */
   let environment: Record<string, string>;
+  /** The id of the installation that was lost. */
+  let installation: string;
 
   beforeEach(async () => {
     archives = await makeServerFolder('archives');
@@ -91,6 +93,7 @@ describe('drill: loss of a whole machine', function () {
     }
     environment = { ...lost.environment, ...(await backupSettings(archives)) };
     await backUp(environment);
+    installation = (await readdir(archives)).find(name => /^[0-9a-f-]{36}$/.test(name)) ?? '';
     await lost.close(); // deletes its data folder
     return admins;
   }
@@ -179,7 +182,13 @@ describe('drill: loss of a whole machine', function () {
         }
       }
 
-      await succeed(environment, 'control', ['restore', '--all']);
+      const restore = ['restore', '--all'];
+      if (second) {
+        const refused = await runCommand('scripts/control.ts', restore, environment);
+        expect(refused.stderr).to.include(`--installation ${installation} (1 archive`);
+        restore.push('--installation', installation);
+      }
+      await succeed(environment, 'control', restore);
 
       const found = await query<{ slug: string; status: string; database: string }>(
         'select slug, status, database_name as database from tenants order by slug',
