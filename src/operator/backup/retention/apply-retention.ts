@@ -99,12 +99,8 @@ export async function applyRetention(
   const startedAt = performance.now();
 
   return withBackupLock(installation.controlUrl, 'retention', async control => {
-    const tenants = await findDueTenants(
-      installation,
-      control,
-      request.slugs,
-      await readSafeTime(control),
-    );
+    const now = await readSafeTime(control);
+    const tenants = await findDueTenants(installation, control, request.slugs, now);
     const archives =
       target && tenants.length > 0
         ? {
@@ -112,7 +108,7 @@ export async function applyRetention(
             proofs: await readProofs(control),
           }
         : undefined;
-    const run = new RetentionRun(control, request, archives, observers.signal);
+    const run = new RetentionRun({ installation, control, request, now, archives, observers });
     const outcomes = await runFleet(tenants, fleetTasks(request.concurrency), observers, each =>
       run.apply(each),
     );
@@ -129,39 +125,39 @@ export async function applyRetention(
   });
 }
 
-/** One run over tenants. */
-class RetentionRun {
-  readonly #control: Queryable;
-  readonly #request: RetentionRequest;
-  readonly #archives:
+interface RunContext {
+  readonly installation: Installation;
+  readonly control: Queryable;
+  readonly request: RetentionRequest;
+  /** From which ages are counted. */
+  readonly now: Date;
+  /** Undefined: no archive is asked for. */
+  readonly archives:
     | { readonly listing: Listing; readonly proofs: ReadonlyMap<string, ArchiveProof> }
     | undefined;
-  readonly #signal: AbortSignal | undefined;
+  readonly observers: FleetObservers<RetentionOutcome>;
+}
+
+/** One run over tenants. */
+class RetentionRun {
+  readonly #context: RunContext;
   readonly #requestedBy = operatorName();
 
-  constructor(
-    control: Queryable,
-    request: RetentionRequest,
-    archives:
-      | { readonly listing: Listing; readonly proofs: ReadonlyMap<string, ArchiveProof> }
-      | undefined,
-    signal: AbortSignal | undefined,
-  ) {
-    this.#control = control;
-    this.#request = request;
-    this.#archives = archives;
-    this.#signal = signal;
+  constructor(context: RunContext) {
+    this.#context = context;
   }
 
   /**
    * Applies the retention of one tenant, under a lock with which no migration, move or purge
-   * changes its database.
+   * changes its database. Under it, everything is looked up once more: since the run began, the
+   * tenant can have got another database, or an operator can have said that its rows are kept.
    */
-  async apply(tenant: DueTenant): Promise<RetentionOutcome> {
+  async apply({ tenantId, slug }: DueTenant): Promise<RetentionOutcome> {
+    const { installation, control, request, now, observers } = this.#context;
     const startedAt = performance.now();
     const removed: RemovedRows[] = [];
     const outcome = (state: RetentionOutcome['state'], error: string | null): RetentionOutcome => ({
-      slug: tenant.slug,
+      slug,
       state,
       removed,
       ms: Math.round(performance.now() - startedAt),
@@ -169,20 +165,19 @@ class RetentionRun {
     });
 
     try {
-      if (this.#signal?.aborted) throw new Error('the run was interrupted before this tenant');
-      await withTenantUnchanged(this.#control, tenant.tenantId, async () => {
-        const present = await readPresentTenant(this.#control, tenant.tenantId);
-        if (present?.database !== tenant.database) {
-          throw new Error(
-            'it has got another database meanwhile, or is being purged: run this again',
-          );
-        }
+      if (observers.signal?.aborted) throw new Error('the run was interrupted before this tenant');
+      await withTenantUnchanged(control, tenantId, async () => {
+        const present = await readPresentTenant(control, tenantId);
+        if (!present) return;
+        const [due] = await findDueTenants(installation, control, [slug], now);
+        if (!due) return;
 
-        const work = (client: pg.Client) => this.#removeDue(tenant, present, client, removed);
-        await withConnection(tenant.url, work, { settings: canonicalTextSettings });
+        const work = (client: pg.Client) => this.#removeDue(due, present, client, removed);
+        await withConnection(due.url, work, { settings: canonicalTextSettings });
       });
+
       return outcome(
-        removed.length === 0 ? 'nothing' : this.#request.dryRun ? 'planned' : 'removed',
+        removed.length === 0 ? 'nothing' : request.dryRun ? 'planned' : 'removed',
         null,
       );
     } catch (error) {
@@ -196,22 +191,23 @@ class RetentionRun {
     client: pg.Client,
     removed: RemovedRows[],
   ): Promise<void> {
+    const { control, request } = this.#context;
     const facts = await readDatabaseFacts(client, tenant);
 
     for (const due of tenant.due) {
       const old = await countOldRows(client, due.kind, due.cutoff, facts.now);
       if (old.rows === 0) {
-        if (!this.#request.dryRun) {
-          await recordNothingToRemove(this.#control, tenant, due, this.#requestedBy);
+        if (!request.dryRun) {
+          await recordNothingToRemove(control, tenant, due, this.#requestedBy);
         }
         continue;
       }
 
-      const archive = this.#request.withoutArchive
+      const archive = request.withoutArchive
         ? null
         : this.#findProved(tenant, present, old, facts).name;
-      if (!this.#request.confirmed) requireSmallShare(tenant, due, old);
-      if (!this.#request.dryRun) await this.#remove(tenant, due, old, archive, client);
+      if (!request.confirmed) requireSmallShare(tenant, due, old);
+      if (!request.dryRun) await this.#remove(tenant, due, old, archive, client);
       removed.push({
         kind: due.kind,
         rows: old.rows,
@@ -234,8 +230,9 @@ class RetentionRun {
     { newest }: OldRows,
     { schemaVersion }: DatabaseFacts,
   ): StoredArchive {
-    const proofOf = ({ name }: StoredArchive) => this.#archives?.proofs.get(name);
-    const proved = this.#archives?.listing
+    const { archives } = this.#context;
+    const proofOf = ({ name }: StoredArchive) => archives?.proofs.get(name);
+    const proved = archives?.listing
       .of(guid)
       .find(archive => proofOf(archive)?.provedAt != null && proofOf(archive)?.fault === null);
     const remedy = `Archive and prove it: bin/backoffice backup run ${slug}, then bin/backoffice backup drill`;
@@ -269,7 +266,8 @@ class RetentionRun {
     archive: string | null,
     client: pg.Client,
   ): Promise<void> {
-    const id = await beginRemoval(this.#control, tenant, due, {
+    const { control, observers } = this.#context;
+    const id = await beginRemoval(control, tenant, due, {
       ...old,
       archive,
       requestedBy: this.#requestedBy,
@@ -277,12 +275,12 @@ class RetentionRun {
 
     try {
       await removeOldRows(client, due.kind, due.cutoff, {
-        signal: this.#signal,
-        onProgress: rows => recordProgress(this.#control, id, rows),
+        signal: observers.signal,
+        onProgress: rows => recordProgress(control, id, rows),
       });
-      await endRemoval(this.#control, id, null);
+      await endRemoval(control, id, null);
     } catch (error) {
-      await endRemoval(this.#control, id, errorText(error));
+      await endRemoval(control, id, errorText(error));
       throw error;
     }
   }
