@@ -22,7 +22,8 @@ const markLength = 6;
  * Returns a mark of what a caller sees of the feed: all resources whose records they may read,
  * and the entity that a scope `Self` is limited to. It is neither secret nor signed: the
  * caller's rights alone decide which changes are sent.
- */ export function accessMark(reader: Reader): string {
+ */
+export function accessMark(reader: Reader): string {
   const { resources, ownEntity } = visibleChanges(reader);
   const digest = hash('sha256', JSON.stringify([resources, ownEntity ?? null]), 'hex');
 
