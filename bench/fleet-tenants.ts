@@ -37,7 +37,10 @@ export async function makeFleet(
       slug,
     );
 
-    const { tenant } = await provision(installation, passwords, manifest, async () => []);
+    const { tenant } = await provision(installation, passwords, manifest, {
+      logins: [],
+      populate: async () => {},
+    });
     return { slug, url: databaseUrl(serverUrl, tenant.databaseName) };
   });
   await changeSetting(serverUrl, 'set fsync = on');

@@ -37,8 +37,9 @@ export async function cloneTenant(
   if (data) await requireKnownVersion(data.schemaVersion);
   const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
     const copied = data ?? (await presentData(installation, source));
-    const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone, copied);
-    return provision(installation, passwords, manifest, fill, {
+    return provision(installation, passwords, manifest, {
+      logins: [],
+      populate: clone => populate(installation, source, clone, copied),
       isIsolated: true,
       version: data?.schemaVersion,
     });
@@ -94,7 +95,7 @@ async function populate(
   source: Tenant,
   clone: Tenant,
   data: EarlierData,
-): Promise<[]> {
+): Promise<void> {
   const users = await copyUsers(installation, source, clone);
   await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
   await connectTenant(installation, clone, client =>
@@ -103,7 +104,6 @@ async function populate(
       await beginOwnFeed(client);
     }),
   );
-  return [];
 }
 
 /** The data that a tenant has when it is copied. */

@@ -5,7 +5,7 @@ import type { Installation } from '../../../control/installation.ts';
 import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
 import { connectTenant } from '../../records/tenants.ts';
 import type { Manifest } from './manifest.ts';
-import { type Provisioned, populateFrom, provision } from './provision.ts';
+import { firstDataOf, type Provisioned, provision } from './provision.ts';
 
 /**
  * Provisions the demo tenant with the records of `tenants/demo.sql`, so that every list shows
@@ -16,10 +16,14 @@ export async function provisionDemoTenant(
   passwords: Passwords,
   manifest: Manifest,
 ): Promise<Provisioned> {
-  return provision(installation, passwords, manifest, async tenant => {
-    const logins = await populateFrom(installation, passwords, manifest, tenant);
-    await addDemoRecords(installation, tenant, manifest);
-    return logins;
+  const first = firstDataOf(installation, passwords, manifest);
+
+  return provision(installation, passwords, manifest, {
+    ...first,
+    async populate(tenant) {
+      await first.populate(tenant);
+      await addDemoRecords(installation, tenant, manifest);
+    },
   });
 }
 

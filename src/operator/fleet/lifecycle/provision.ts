@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type pg from 'pg';
 import type { Passwords } from '../../../accounts/auth/passwords.ts';
-import { Role, type Server, Tenant } from '../../../control/control-entities.ts';
+import { Role, Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
 import { initialRoles } from '../../../control/permissions.ts';
 import { owners } from '../../../control/secret-box.ts';
@@ -20,123 +20,109 @@ import { applyPacks } from './apply-packs.ts';
 import type { Manifest } from './manifest.ts';
 import { readPack } from './read-pack.ts';
 
+/** A user with a new password, which is not stored anywhere. */
+export interface Login {
+  email: string;
+  password: string;
+}
+
 export interface Provisioned {
   tenant: Tenant;
   /** False when the tenant existed already; nothing was changed then. */
   created: boolean;
-  /**
-   * The users that were added, the first administrator first. Their passwords are not stored
-   * anywhere.
-   */
-  logins: { email: string; password: string }[];
+  /** The users that were added, the first administrator first. */
+  logins: Login[];
 }
 
-interface FirstDatabase {
-  /** True: it sends no mail, and its legacy clients get no access. */
-  isIsolated?: boolean;
+/** The contents of the first database of a tenant. */
+export interface FirstData {
+  /** The users that `populate` adds, with their passwords. */
+  readonly logins: Login[];
+  /** Adds the users and the data of the tenant, also where a run that was killed has begun. */
+  populate(tenant: Tenant): Promise<void>;
+  /** True: the tenant sends no mail, and its legacy clients get no access. */
+  readonly isIsolated?: boolean;
   /**
-   * The last migration that its first database gets before it is filled; undefined: that of
-   * this build.
+   * The last migration that the database gets before it is filled; undefined: that of this
+   * build.
    */
-  version?: string | undefined;
+  readonly version?: string | undefined;
+}
+
+/** A tenant that is being provisioned, and the connection that holds its locks. */
+interface Provisioning {
+  readonly installation: Installation;
+  /** Connected to the control database. */
+  readonly control: pg.Client;
+  readonly manifest: Manifest;
+  readonly first: FirstData;
 }
 
 /**
  * Provisions a tenant: its row, roles and key; its login role and database, which is a copy of
- * the template, with the data of the manifest; then lets it be served. The next run completes
- * one that was killed at any point, with another database, and an incomplete tenant is never
- * served. An existing tenant is not changed.
+ * the template, with the data of the manifest; then lets it be served. An existing tenant is
+ * not changed.
+ *
+ * Its steps follow in this order, and so do the functions below. A step that fails ends the
+ * run. When the process is killed instead, the locks end with its connection. Either way the
+ * tenant stays `provisioning`, and nobody is served: the next run with the slug takes the same
+ * steps, and completes it.
+ *
+ * 1. Lock the slug: another run with the slug waits until this one has ended.
+ * 2. `enterTenant` writes the row in one transaction, all of it or nothing. The next run finds
+ *    it, and keeps its guid, roles and signing key.
+ * 3. Lock the tenant: a migration, a move and a purge of it refuse meanwhile.
+ * 4. `renewTenant`, for a row of an earlier run: the manifest may say something else now.
+ * 5. `makeDatabase` makes the database, fills it, and lets the tenant be served.
+ * @throws {OperatorError} when the slug is being purged, or a step fails
  */
 export async function provision(
   installation: Installation,
   passwords: Passwords,
   manifest: Manifest,
-  populate = (tenant: Tenant) => populateFrom(installation, passwords, manifest, tenant),
-  { isIsolated = false, version }: FirstDatabase = {},
+  first: FirstData = firstDataOf(installation, passwords, manifest),
 ): Promise<Provisioned> {
   const { controlUrl } = installation;
-  return withLock(controlUrl, lockSpaces.slug, lockKey(manifest.slug), async control => {
-    const em = (await installation.control()).em.fork();
-    const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });
-    if (found) await requireNotPurging(installation, found.slug);
+  const { slug } = manifest;
+
+  return withLock(controlUrl, lockSpaces.slug, lockKey(slug), async control => {
+    const run: Provisioning = { installation, control, manifest, first };
+
+    const found = await findBySlug(run);
     if (found && found.status !== 'provisioning') {
       return { tenant: found, created: false, logins: [] };
     }
 
-    const server = found?.server ?? (await placeTenant(installation, manifest.server));
-    const tenant =
-      found ?? (await insertTenant(em, installation, manifest, { server, isIsolated }));
-    const { id, guid, slug } = tenant;
-    await lockTenant(control, id, slug);
-    if (found) await renewTenant(control, found, manifest, isIsolated);
+    const tenant = found ?? (await enterTenant(run));
+    await lockTenant(control, tenant.id, slug);
+    if (found) await renewTenant(run, found);
+    await makeDatabase(run, tenant);
 
-    let logins: Provisioned['logins'] = [];
-    const fill = async ({ server, database: databaseName }: FillTarget): Promise<void> => {
-      logins = await populate(Object.assign(tenant, { server, databaseName }));
-    };
-    const placement = { server, origin: 'template', version, fill };
-    await runDatabases({ installation, control, tenant: { id, guid, slug } }, 'provision', {
-      placement,
-    });
-
-    return { tenant: await findTenant(installation, slug), created: true, logins };
+    return { tenant: await findTenant(installation, slug), created: true, logins: first.logins };
   });
 }
 
 /**
- * Adds the packs, entities and users of the manifest. Replaces the users that a killed run has
- * added, because their passwords are lost. A user keeps the id, to which records of the tenant
- * may refer.
+ * Returns the tenant that has the slug, in any state.
+ * @throws {OperatorError} when one with the slug is being purged
  */
-export async function populateFrom(
-  installation: Installation,
-  passwords: Passwords,
-  manifest: Manifest,
-  tenant: Tenant,
-): Promise<Provisioned['logins']> {
-  await addPacks(installation, tenant, manifest);
-  const entityIds = await makeEntities(installation, tenant, manifest);
-  const admin = {
-    ...manifest.admin,
-    role: 'Administrator',
-    scope: 'All' as const,
-    entity: undefined,
-  };
+async function findBySlug({ installation, manifest }: Provisioning): Promise<Tenant | null> {
+  const { slug } = manifest;
   const { em } = await installation.control();
+  const found = await em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
+  if (found) await requireNotPurging(installation, slug);
 
-  return em.fork().transactional(async em => {
-    await lockProvisioning(em, tenant);
-    const earlier = await em.execute<{ id: string; email: string }[]>(
-      'delete from users where tenant_id = ? returning id, email',
-      [tenant.id],
-    );
-    const ids = new Map(earlier.map(({ id, email }) => [email, Number(id)]));
-    const logins: Provisioned['logins'] = [];
-    for (const { entity, ...person } of [admin, ...manifest.users]) {
-      const entityId = entity === undefined ? null : (entityIds.get(entity) ?? null);
-      const password = generatePassword();
-      const id = ids.get(person.email);
-      const { email } = await insertUser(em, passwords, {
-        id,
-        tenant,
-        ...person,
-        entityId,
-        password,
-      });
-      logins.push({ email, password });
-    }
-    return logins;
-  });
+  return found;
 }
 
 /** Inserts the tenant's row with its roles and first signing key. It has no database yet. */
-async function insertTenant(
-  em: EntityManager,
-  { secrets }: Installation,
-  { slug, name, appId = slug, appUrl, features }: Manifest,
-  { server, isIsolated }: { server: Server; isIsolated: boolean },
-): Promise<Tenant> {
-  return em.transactional(async tx => {
+async function enterTenant({ installation, manifest, first }: Provisioning): Promise<Tenant> {
+  const { secrets } = installation;
+  const { slug, name, appId = slug, appUrl, features } = manifest;
+  const server = await placeTenant(installation, manifest.server);
+  const { em } = await installation.control();
+
+  return em.fork().transactional(async tx => {
     const guid = randomUUID();
     const tenant = tx.create(Tenant, {
       guid,
@@ -145,27 +131,33 @@ async function insertTenant(
       appId,
       appUrl: appUrl ?? null,
       features,
-      isIsolated,
+      isIsolated: first.isIsolated ?? false,
       server: tx.merge(server),
       databaseName: noDatabase(guid),
       roleName: noDatabase(guid),
       rolePassword: secrets.seal('', owners.rolePassword(guid)),
     });
     await tx.flush();
+
     for (const role of initialRoles) tx.create(Role, { tenant, ...role });
     addSigningKey(tx, tenant, secrets);
     await tx.flush();
+
     return tenant;
   });
 }
 
-/** Gives a tenant whose provision was killed what the manifest says now. */
+/** Stands for the name of its database until the tenant has one. */
+const noDatabase = (guid: string): string => `none of ${guid}`;
+
+/** Gives a tenant whose provision has not ended what the manifest says now. */
 async function renewTenant(
-  control: pg.Client,
+  { control, manifest, first }: Provisioning,
   tenant: Tenant,
-  { name, appId = tenant.slug, appUrl, features }: Manifest,
-  isIsolated: boolean,
 ): Promise<void> {
+  const { name, appId = tenant.slug, appUrl, features } = manifest;
+  const { isIsolated = false } = first;
+
   await control.query(
     `update tenants set name = $2, app_id = $3, app_url = $4, features = $5, isolated = $6
       where id = $1 and status = 'provisioning'`,
@@ -174,21 +166,61 @@ async function renewTenant(
   Object.assign(tenant, { name, appId, appUrl: appUrl ?? null, features, isIsolated });
 }
 
-/** Stands for the name of its database until the tenant has one. */
-const noDatabase = (guid: string): string => `none of ${guid}`;
-
 /**
- * Holds a tenant in its provisioning until the transaction ends.
- * @throws {OperatorError} when it is served already
+ * Makes the database of a tenant, fills it, and lets the tenant be served, in the steps of the
+ * goal `provision` (`database-protocol.ts`), which `database-run.ts` takes:
+ *
+ * 1. `condemn leftovers`: what an earlier run has reserved, or even exchanged, is not used.
+ * 2. `drop leftovers`: the databases and login roles of earlier runs.
+ * 3. `reserve`: records a name that was never used, and a password.
+ * 4. `create`: the login role, which cannot log in, and the database, a copy of the template
+ *    with the seeds, such as its entity statuses; then its stamp, which names no tenant.
+ * 5. `fill`: `first.populate` adds users and data.
+ * 6. `exchange`: in one transaction, the row of the tenant names the database and its version.
+ * 7. `open current`: the stamp names the tenant, and the role can log in.
+ * 8. `serve`: the tenant is `active`.
+ *
+ * When a step fails, what was reserved is condemned, and dropped if its server is there. After
+ * a kill, the next run does that in steps 1 and 2. So a killed run leaves a database of its
+ * tenant that nobody uses, from step 4 on, and users without a password that anybody knows,
+ * from step 5 on, which `addUsers` of the next run replaces.
+ * @throws {OperatorError} when a step fails
  */
-export async function lockProvisioning(em: EntityManager, { id, slug }: Tenant): Promise<void> {
-  const rows = await em.execute<object[]>(
-    `select from tenants where id = ? and status = 'provisioning' for update`,
-    [id],
-  );
-  if (rows.length === 0) {
-    throw new OperatorError(`another run has provisioned ${slug} meanwhile: this one has stopped`);
-  }
+async function makeDatabase(
+  { installation, control, first }: Provisioning,
+  tenant: Tenant,
+): Promise<void> {
+  const { id, guid, slug } = tenant;
+  const placement = {
+    server: tenant.server,
+    origin: 'template',
+    version: first.version,
+    fill: ({ server, database }: FillTarget) =>
+      first.populate(Object.assign(tenant, { server, databaseName: database })),
+  };
+
+  await runDatabases({ installation, control, tenant: { id, guid, slug } }, 'provision', {
+    placement,
+  });
+}
+
+/** Returns what a manifest says of the first database: packs, entities and users. */
+export function firstDataOf(
+  installation: Installation,
+  passwords: Passwords,
+  manifest: Manifest,
+): FirstData {
+  const people = peopleOf(manifest);
+
+  return {
+    logins: people.map(({ email, password }) => ({ email, password })),
+
+    async populate(tenant) {
+      await addPacks(installation, tenant, manifest);
+      const entityIds = await makeEntities(installation, tenant, manifest);
+      await addUsers(installation, passwords, tenant, people, entityIds);
+    },
+  };
 }
 
 /** Applies the packs of the manifest. */
@@ -198,6 +230,7 @@ async function addPacks(
   { packs: names }: Manifest,
 ): Promise<void> {
   if (names.length === 0) return;
+
   const packs = await Promise.all(names.map(readPack));
   await connectTenant(installation, tenant, client => applyPacks(client, packs));
 }
@@ -212,6 +245,7 @@ async function makeEntities(
   { entities }: Manifest,
 ): Promise<Map<string, number>> {
   if (entities.length === 0) return new Map();
+
   return connectTenant(installation, tenant, async client => {
     for (const { name, entityType } of entities) {
       await client.query(
@@ -220,9 +254,67 @@ async function makeEntities(
         [name, entityType],
       );
     }
+
     const { rows } = await client.query<{ id: string; name: string }>(
       'select id, name from entities',
     );
     return new Map(rows.map(row => [row.name, Number(row.id)]));
   });
+}
+
+/** A user of the manifest, with a new password. */
+type Person = ReturnType<typeof peopleOf>[number];
+
+/** Returns the users of a manifest with new passwords, the first administrator first. */
+function peopleOf({ admin, users }: Manifest) {
+  const administrator = {
+    ...admin,
+    role: 'Administrator',
+    scope: 'All' as const,
+    entity: undefined,
+  };
+
+  return [administrator, ...users].map(person => ({ ...person, password: generatePassword() }));
+}
+
+/**
+ * Adds users in one transaction. Replaces those that a killed run has added, because their
+ * passwords are lost. A user keeps the id, to which records of the tenant may refer.
+ */
+async function addUsers(
+  installation: Installation,
+  passwords: Passwords,
+  tenant: Tenant,
+  people: readonly Person[],
+  entityIds: ReadonlyMap<string, number>,
+): Promise<void> {
+  const { em } = await installation.control();
+
+  await em.fork().transactional(async tx => {
+    await lockProvisioning(tx, tenant);
+    const earlier = await tx.execute<{ id: string; email: string }[]>(
+      'delete from users where tenant_id = ? returning id, email',
+      [tenant.id],
+    );
+    const ids = new Map(earlier.map(({ id, email }) => [email, Number(id)]));
+
+    for (const { entity, ...person } of people) {
+      const entityId = entity === undefined ? null : (entityIds.get(entity) ?? null);
+      await insertUser(tx, passwords, { id: ids.get(person.email), tenant, ...person, entityId });
+    }
+  });
+}
+
+/**
+ * Holds a tenant in its provisioning until the transaction ends.
+ * @throws {OperatorError} when it is served already
+ */
+export async function lockProvisioning(em: EntityManager, { id, slug }: Tenant): Promise<void> {
+  const rows = await em.execute<object[]>(
+    `select from tenants where id = ? and status = 'provisioning' for update`,
+    [id],
+  );
+  if (rows.length === 0) {
+    throw new OperatorError(`another run has provisioned ${slug} meanwhile: this one has stopped`);
+  }
 }
