@@ -38,8 +38,14 @@ import { LiveCopy } from './live-copy.ts';
 import { closeLost, unlessLost } from './lost-database.ts';
 import { RunPause, type RunPlan } from './run-plan.ts';
 
-/** Takes the steps of one run on PostgreSQL. */
-export class DatabaseRun {
+/** A function for each step, under its name. */
+type Steps = Readonly<Record<DatabaseStep, () => Promise<void>>>;
+
+/**
+ * One run: the steps of `database-protocol.ts` as they are taken on PostgreSQL. A method bears
+ * the name of its step, which `runDatabases` calls.
+ */
+export class DatabaseRun implements Steps {
   readonly pause = new RunPause();
   target: TenantDatabase | undefined;
   current: TenantDatabase | undefined;
@@ -68,66 +74,28 @@ export class DatabaseRun {
     this.target = plan.target;
   }
 
-  async take(step: DatabaseStep): Promise<void> {
-    await this.#steps[step]();
-  }
-
   close(): Promise<void> {
     this.pause.stopTimer();
     return this.#connections.close();
   }
 
-  readonly #steps: Readonly<Record<DatabaseStep, () => Promise<void>>> = {
-    'condemn leftovers': () => this.#condemnLeftovers(),
-    'drop leftovers': () => dropCondemned(this.#installation, this.#control, this.#tenant),
-    reserve: () => this.#reserve(),
-    create: () => this.#create(),
-    fill: () => this.#fill(),
-    complete: () => this.#complete(),
-    'claim current': () => this.#unlessLost(() => this.#claim(this.#present())),
-    'claim target': () => this.#claim(this.#chosen()),
-    'upgrade target': async () => {
-      const target = this.#chosen();
-      const client = await this.#connect(target);
-      // an earlier control database may not know that it is open
-      await closeDatabase(client, this.#run, target.role);
-      await endSessions(client, target.role);
-      await upgradeDatabase(this.#installation, this.#control, client, {
-        target,
-        epoch: this.#run.epoch,
-      });
-      await beginFeedEra(client, this.#run);
-    },
-    'announce fence': () => announceFence(this.#control, this.#tenant.guid),
-    'copy ahead': () => required(this.#copy).copyAhead(),
-    'close fence': () => this.#closeFence(),
-    'wait for processes': () => drainProcesses(this.#control, this.#tenant.guid),
-    'close current': () =>
-      this.#inCurrent((client, role) => closeDatabase(client, this.#run, role)),
-    'require lost': () =>
-      closeLost(this.#installation, this.#present(), () => this.#requireLastRun()),
-    'end sessions': () => this.#inCurrent((client, role) => this.#endSessions(client, role)),
-    'keep webhooks': () => this.#keepWebhooks(),
-    'copy changes': () => required(this.#copy).copyChanges(),
-    exchange: () => this.#exchange(),
-    'open current': () => this.#unlessLost(() => this.#openCurrent()),
-    serve: () => this.#serve(),
-    condemn: () => condemnDatabase(this.#control, this.#tenant, this.#chosen()),
-    drop: () => this.#drop(),
-    forget: () => forgetDatabase(this.#control, this.#chosen().id),
-  };
+  // The steps, in the order of `DatabaseStep`, which says what each does.
 
   /**
    * Also drops them where that is possible, so that runs that fail again and again do not fill
    * a server.
    */
-  async #condemnLeftovers(): Promise<void> {
+  async 'condemn leftovers'(): Promise<void> {
     await condemnLeftovers(this.#control, this.#tenant.id);
     await dropCondemned(this.#installation, this.#control, this.#tenant).catch(() => {});
     this.current = await readCurrent(this.#control, this.#tenant.id);
   }
 
-  async #reserve(): Promise<void> {
+  async 'drop leftovers'(): Promise<void> {
+    await dropCondemned(this.#installation, this.#control, this.#tenant);
+  }
+
+  async reserve(): Promise<void> {
     const { server, origin } = required(this.#plan.placement);
     const reservation = { server, origin, epoch: this.#run.epoch };
     this.target = await reserveDatabase(
@@ -138,60 +106,161 @@ export class DatabaseRun {
     );
   }
 
-  async #create(): Promise<void> {
+  async create(): Promise<void> {
     const target = this.#chosen();
-    await requireReserved(this.#control, target.id, this.#run.epoch);
     const { guid } = this.#tenant;
-    await createDatabase(
-      this.#installation,
-      target,
-      guid,
-      required(this.#plan.placement).version,
-    ).catch(async error => {
+    const { version } = required(this.#plan.placement);
+    await requireReserved(this.#control, target.id, this.#run.epoch);
+
+    await createDatabase(this.#installation, target, guid, version).catch(async error => {
       if (error instanceof NameTakenError) await forgetReserved(this.#control, target.id);
       throw error;
     });
     await stampNew(await this.#connect(target), guid);
+
     this.#schema = await readHeadSchema(this.#installation, target.server);
   }
 
-  async #fill(): Promise<void> {
+  async fill(): Promise<void> {
     const target = this.#chosen();
-    await requireReserved(this.#control, target.id, this.#run.epoch);
     const { fill } = required(this.#plan.placement);
+    await requireReserved(this.#control, target.id, this.#run.epoch);
+
     if (fill) await fill(target);
     else await recordFacts(this.#control, target.id, await this.#copyCurrent());
+
     const source = fill ? undefined : await this.#connect(this.#present());
     await beginFeedEra(await this.#connect(target), this.#run, source);
   }
 
-  async #copyCurrent() {
-    const { role } = this.#present();
-    const [source, target] = [
-      await this.#connect(this.#present()),
-      await this.#connect(this.#chosen()),
-    ];
-    await becomeMember(source, role);
-    const { maxPauseMs = 0, endSessions = false } = this.#plan;
-    this.#copy = new LiveCopy({ source, target, run: this.#run, role, maxPauseMs, endSessions });
-    return this.#copy.copyAll();
-  }
-
-  async #keepWebhooks(): Promise<void> {
-    const [source, target] = [
-      await this.#connect(this.#present()),
-      await this.#connect(this.#chosen()),
-    ];
-    await keepWebhooks({ source, target, run: this.#run });
-  }
-
-  async #complete(): Promise<void> {
+  async complete(): Promise<void> {
     if (this.#schema && (await recordSchema(this.#control, this.#chosen().id, this.#schema))) {
       return;
     }
     throw new OperatorError(
       `another run has condemned the database of ${this.#tenant.slug} that this one has filled`,
     );
+  }
+
+  async 'claim current'(): Promise<void> {
+    await this.#unlessLost(() => this.#claim(this.#present()));
+  }
+
+  async 'claim target'(): Promise<void> {
+    await this.#claim(this.#chosen());
+  }
+
+  async 'upgrade target'(): Promise<void> {
+    const target = this.#chosen();
+    const client = await this.#connect(target);
+    // an earlier control database may not know that it is open
+    await closeDatabase(client, this.#run, target.role);
+    await endSessions(client, target.role);
+
+    const { epoch } = this.#run;
+    await upgradeDatabase(this.#installation, this.#control, client, { target, epoch });
+    await beginFeedEra(client, this.#run);
+  }
+
+  async 'announce fence'(): Promise<void> {
+    await announceFence(this.#control, this.#tenant.guid);
+  }
+
+  async 'copy ahead'(): Promise<void> {
+    await required(this.#copy).copyAhead();
+  }
+
+  async 'close fence'(): Promise<void> {
+    await this.#unlessLost(() => this.#inCurrent(holdImports));
+    this.pause.begin(this.#plan.maxPauseMs, () => this.#connections.breakOff());
+    await closeFence(this.#control, this.#tenant.guid);
+  }
+
+  async 'wait for processes'(): Promise<void> {
+    await drainProcesses(this.#control, this.#tenant.guid);
+  }
+
+  async 'close current'(): Promise<void> {
+    await this.#inCurrent((client, role) => closeDatabase(client, this.#run, role));
+  }
+
+  async 'require lost'(): Promise<void> {
+    await closeLost(this.#installation, this.#present(), () => this.#requireLastRun());
+  }
+
+  async 'end sessions'(): Promise<void> {
+    await this.#inCurrent(async (client, role) => {
+      await endSessions(client, role);
+      if (this.#plan.endSessions) await endOtherSessions(client, this.#present().database);
+    });
+  }
+
+  async 'keep webhooks'(): Promise<void> {
+    const source = await this.#connect(this.#present());
+    const target = await this.#connect(this.#chosen());
+    await keepWebhooks({ source, target, run: this.#run });
+  }
+
+  async 'copy changes'(): Promise<void> {
+    await required(this.#copy).copyChanges();
+  }
+
+  async exchange(): Promise<void> {
+    const { keptBy = 'move', keepSeconds = 0 } = this.#plan;
+    const former = this.current && { id: this.current.id, keptBy, keepSeconds };
+    await exchangeDatabases(this.#control, this.#tenant, former, {
+      id: this.#chosen().id,
+      schema: this.#schema,
+    });
+    this.current = this.#chosen();
+  }
+
+  async 'open current'(): Promise<void> {
+    await this.#unlessLost(() =>
+      this.#inCurrent((client, role) =>
+        openDatabase(client, this.#run, role, () => this.#requireLastRun()),
+      ),
+    );
+  }
+
+  async serve(): Promise<void> {
+    await serveTenant(this.#control, this.#tenant);
+    const pauseMs = this.pause.end();
+    if (pauseMs && this.target) await recordFacts(this.#control, this.target.id, { pauseMs });
+  }
+
+  async condemn(): Promise<void> {
+    await condemnDatabase(this.#control, this.#tenant, this.#chosen());
+  }
+
+  /** A purge names what somebody else has made in it before, and goes on. */
+  async drop(): Promise<void> {
+    const options = { mayBeOpen: true, leaveSchemas: true };
+    await dropDatabase(this.#installation, this.#chosen(), this.#tenant.guid, options);
+  }
+
+  async forget(): Promise<void> {
+    await forgetDatabase(this.#control, this.#chosen().id);
+  }
+
+  // What several steps have in common.
+
+  async #copyCurrent() {
+    const current = this.#present();
+    const source = await this.#connect(current);
+    const target = await this.#connect(this.#chosen());
+    await becomeMember(source, current.role);
+
+    const { maxPauseMs = 0, endSessions = false } = this.#plan;
+    this.#copy = new LiveCopy({
+      source,
+      target,
+      run: this.#run,
+      role: current.role,
+      maxPauseMs,
+      endSessions,
+    });
+    return this.#copy.copyAll();
   }
 
   async #claim(database: TenantDatabase): Promise<void> {
@@ -212,33 +281,6 @@ export class DatabaseRun {
     if (left.length > 0) throw sessionsLeft(client, `Database ${database} is not free`, left);
   }
 
-  async #endSessions(client: pg.Client, role: string): Promise<void> {
-    await endSessions(client, role);
-    if (this.#plan.endSessions) await endOtherSessions(client, this.#present().database);
-  }
-
-  async #closeFence(): Promise<void> {
-    await this.#unlessLost(() => this.#inCurrent(holdImports));
-    this.pause.begin(this.#plan.maxPauseMs, () => this.#connections.breakOff());
-    await closeFence(this.#control, this.#tenant.guid);
-  }
-
-  async #exchange(): Promise<void> {
-    const { keptBy = 'move', keepSeconds = 0 } = this.#plan;
-    const former = this.current && { id: this.current.id, keptBy, keepSeconds };
-    await exchangeDatabases(this.#control, this.#tenant, former, {
-      id: this.#chosen().id,
-      schema: this.#schema,
-    });
-    this.current = this.#chosen();
-  }
-
-  async #serve(): Promise<void> {
-    await serveTenant(this.#control, this.#tenant);
-    const pauseMs = this.pause.end();
-    if (pauseMs && this.target) await recordFacts(this.#control, this.target.id, { pauseMs });
-  }
-
   async #unlessLost(work: () => Promise<void>): Promise<void> {
     if (this.current) await unlessLost(this.#installation, this.current, work);
   }
@@ -246,18 +288,6 @@ export class DatabaseRun {
   async #inCurrent(work: (client: pg.Client, role: string) => Promise<unknown>): Promise<void> {
     const current = this.#present();
     await work(await this.#connect(current), current.role);
-  }
-
-  /** A purge names what somebody else has made in it before, and goes on. */
-  #drop(): Promise<void> {
-    const options = { mayBeOpen: true, leaveSchemas: true };
-    return dropDatabase(this.#installation, this.#chosen(), this.#tenant.guid, options);
-  }
-
-  #openCurrent(): Promise<void> {
-    return this.#inCurrent((client, role) =>
-      openDatabase(client, this.#run, role, () => this.#requireLastRun()),
-    );
   }
 
   #requireLastRun(): Promise<void> {

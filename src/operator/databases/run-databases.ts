@@ -83,7 +83,7 @@ export async function runDatabases(
           throw new OperatorError('the command was interrupted');
         }
         onStep?.(tenant.slug, step);
-        await run.take(step).catch(error => failStep(control, run, error));
+        await run[step]().catch(error => failStep(control, run, error));
       }
       return run;
     } finally {
