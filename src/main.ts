@@ -24,19 +24,23 @@ async function main(): Promise<void> {
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
   const restarts = config.processes > 1 ? new RestartSignal(log) : undefined;
+
   for (const warning of [...settingWarnings(), ...mailWarnings(config)]) {
     log.warn({ event: 'setting' }, warning);
   }
   if (config.processesNote) log.info({ event: 'processes' }, config.processesNote);
+
   const opening = openInstallation(config, 'service', { log });
   const ignoreEarlySignals = exitOnSignals(restarts?.stopSignals ?? stopSignals, async () => {
     killWorkers();
     await (await opening).close();
   });
+
   let installation = await opening;
   try {
     const prepared = await prepareInstallation(installation, config, log);
     ({ installation } = prepared);
+
     const options = { config, prepared, log, output, ignoreEarlySignals };
     await (restarts ? runWorkers(options, restarts) : runService(options));
   } finally {

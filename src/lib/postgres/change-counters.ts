@@ -24,9 +24,9 @@ export interface DatabaseCounters extends ChangeCounters {
  * with the assumption that it depends on:
  *
  *   I1 (counting) A committed change of rows raises a counter of its table, and of its
- *   database. The session that
- *      commits it adds it to the counters some time after the commit, but before it disappears.
- *      That holds also for the session that commits what another one has prepared.
+ *      database. The session that commits it adds it to the counters some time after the
+ *      commit, but before it disappears. That holds also for the session that commits what
+ *      another one has prepared.
  *      Assumes: PostgreSQL counts the rows of the catalogs, so that DDL and `truncate` raise
  *      the counters of the database; `truncate` and a rewrite give a table another file, which
  *      its fingerprint names. Not counted are statistics and flags that are set in place, and
@@ -42,7 +42,7 @@ export interface DatabaseCounters extends ChangeCounters {
  *      or it is the first in its transaction that reads them.
  *
  *   I3 (fingerprint) Two polls return equal fingerprints only if no counter was raised from the
- *   first to the second.
+ *      first to the second.
  *      Assumes: counters never decrease in one run of a server, except by a reset, which
  *      changes `stats_reset` of the database (also if it is one of a single table), or by a
  *      crash, which loses the counters and changes `stats_reset` of `pg_stat_bgwriter`. The

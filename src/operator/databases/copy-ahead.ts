@@ -81,10 +81,10 @@ export async function findNumberedTables(
  * will ever appear:
  *
  *   I1 (draw) The number of a row is drawn from the sequence by the transaction that inserts
- *   the row. From before the
- *      draw until its end, the transaction has a lock on the sequence (`RowExclusiveLock`).
+ *      the row. From before the draw until its end, the transaction has a lock on the sequence
+ *      (`RowExclusiveLock`).
  *   I2 (end) A transaction releases its locks after its changes have become visible to new
- *   snapshots.
+ *      snapshots.
  *
  *   1. `last` is the last number that was drawn. A transaction that draws later draws a greater
  *      one.

@@ -91,44 +91,40 @@ export type DatabaseStep =
  * that has lost its lock without noticing, because it was paused, must not do harm either:
  *
  * I1 (control) Which database is current is known by the control database alone. `exchange`
- * changes it in one
- *     transaction; like every step in the control database, it uses the connection that holds
- *     the lock of the tenant, and so it fails in a run that has lost the lock.
+ *     changes it in one transaction; like every step in the control database, it uses the
+ *     connection that holds the lock of the tenant, and so it fails in a run that has lost the
+ *     lock.
  * I2 (epoch) Each change inside a tenant database compares the epoch of the run in the same
- * transaction. A run gets an
- *     epoch above all earlier ones when it gets the lock, and claims a database that others may
- *     know before it changes it. So an earlier run that wakes up later changes nothing there.
+ *     transaction. A run gets an epoch above all earlier ones when it gets the lock, and claims
+ *     a database that others may know before it changes it. So an earlier run that wakes up
+ *     later changes nothing there.
  * I3 (one open) At most one database lets the tenant in. A new one is closed. `open current`
- * comes after `exchange`,
- *     which comes after `close current` of the same run. A run between the two that was
- *     replaced: the next run has opened the former one before it closed it again, having
- *     claimed it; so by I1 the first run does not exchange, and by I2 it opens nothing. A lost
- *     database cannot be closed or claimed itself: `require lost` closes its role, which is
- *     still there, should the database come back; and `open current` looks, while its session
- *     is in the database, whether the run still holds the lock: only a run with the lock finds
- *     a database lost. Of a new tenant, whose databases have no fence, what an earlier run has
- *     exchanged is dropped before another one is placed.
+ *     comes after `exchange`, which comes after `close current` of the same run. A run between
+ *     the two that was replaced: the next run has opened the former one before it closed it
+ *     again, having claimed it; so by I1 the first run does not exchange, and by I2 it opens
+ *     nothing. A lost database cannot be closed or claimed itself: `require lost` closes its
+ *     role, which is still there, should the database come back; and `open current` looks,
+ *     while its session is in the database, whether the run still holds the lock: only a run
+ *     with the lock finds a database lost. Of a new tenant, whose databases have no fence, what
+ *     an earlier run has exchanged is dropped before another one is placed.
  * I4 (writes) What was acknowledged before `exchange` is in the former database: it was closed,
- * and its sessions had
- *     ended. In a move it is in the new one too: `copy changes` follows, and fails unless the
- *     two are equal.
+ *     and its sessions had ended. In a move it is in the new one too: `copy changes` follows,
+ *     and fails unless the two are equal.
  * I5 (fence) A closed fence stays closed until a run has opened the database that the control
- * database says. A retreat
- *     needs the server of that one only: the other one was never opened, or is closed. The next
- *     run lifts also a fence that was only announced.
+ *     database says. A retreat needs the server of that one only: the other one was never
+ *     opened, or is closed. The next run lifts also a fence that was only announced.
  * I6 (drop) Only what is condemned is dropped. The database of a tenant is condemned only to
- * purge it, when it is lost,
- *     or while it is new. No step leads from there back to another state, and by I1 a run that
- *     has lost its lock condemns nothing. Nobody else has its names (`database-names.ts`).
+ *     purge it, when it is lost, or while it is new. No step leads from there back to another
+ *     state, and by I1 a run that has lost its lock condemns nothing. Nobody else has its names
+ *     (`database-names.ts`).
  * I7 (data) A reserved database is used by the run that has reserved it, or by none: other runs
- * condemn it. `exchange`
- *     takes one that this run has filled, or that is complete.
+ *     condemn it. `exchange` takes one that this run has filled, or that is complete.
  * I8 (names) The names of a database are never used again. So a paused run creates or fills
- * what nobody uses. I9 (remainder) `create` and `fill` begin with a look, in the control
- * database, whether the run has still reserved the
- *     target. A run that condemns it afterwards drops it after `create`, or before: then `fill`
- *     does not begin, and what a paused run has created has no data. After a purge, doctor
- *     finds it by its stamp.
+ *     what nobody uses.
+ * I9 (remainder) `create` and `fill` begin with a look, in the control database, whether the
+ *     run has still reserved the target. A run that condemns it afterwards drops it after
+ *     `create`, or before: then `fill` does not begin, and what a paused run has created has no
+ *     data. After a purge, doctor finds it by its stamp.
  * @param hasFence true if the tenant has a fence, which a run has announced or closed, and not
  *   lifted. This run holds the lock of the tenant, so that no other one changes that
  */

@@ -53,30 +53,28 @@ const maxParsedInTurn = 32 * 1024;
  * later. Invariants, each with the assumption that it depends on:
  *
  *   I1 (position) A row has the era of its database and the top-level transaction id of its
- *   transaction.
- *      Assumes: the defaults of the columns say so, and no login of a tenant changes rows or
- *      their defaults (section 6 of the tenant schema). Savepoints have ids of their own, which
- *      `pg_current_xact_id` does not return.
+ *      transaction. Assumes: the defaults of the columns say so, and no login of a tenant
+ *      changes rows or their defaults (section 6 of the tenant schema). Savepoints have ids of
+ *      their own, which `pg_current_xact_id` does not return.
  *
  *   I2 (era) While a transaction can still write to a database, its era does not change, and
- *   each database that becomes
- *      the current one has an era above those of all earlier ones. Assumes: `beginFeedEra` sets
- *      the epoch of the run as era when a new database was filled, or one that was current
- *      before is about to be: both are closed, and the second has no session since `end
- *      sessions` of the run that has closed it (I3 of `database-protocol.ts`). A retreat opens
- *      the database that was current, and changes no era.
+ *      each database that becomes the current one has an era above those of all earlier ones.
+ *      Assumes: `beginFeedEra` sets the epoch of the run as era when a new database was filled,
+ *      or one that was current before is about to be: both are closed, and the second has no
+ *      session since `end sessions` of the run that has closed it (I3 of
+ *      `database-protocol.ts`). A retreat opens the database that was current, and changes no
+ *      era.
  *
  *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of
- *   this database with an id
- *      below H had ended before S. Assumes: `current_feed` gets S, and returns the smallest id
- *      that S calls in progress, but for those that it proves to be of another database; or,
- *      without any, the first id that S calls not yet assigned. A transaction is proved to be
- *      of another database if a session with its process id was connected there (query 1), and
- *      afterwards a session with this process id had its id (query 2). Suppose that it were of
- *      this database: its session had the id since before S, hence before query 1, and until
- *      query 2. So it was connected to this database at query 1, and had that process id alone:
- *      a contradiction. A prepared transaction has no process id, and is never proved to be
- *      elsewhere.
+ *      this database with an id below H had ended before S. Assumes: `current_feed` gets S, and
+ *      returns the smallest id that S calls in progress, but for those that it proves to be of
+ *      another database; or, without any, the first id that S calls not yet assigned. A
+ *      transaction is proved to be of another database if a session with its process id was
+ *      connected there (query 1), and afterwards a session with this process id had its id
+ *      (query 2). Suppose that it were of this database: its session had the id since before S,
+ *      hence before query 1, and until query 2. So it was connected to this database at query
+ *      1, and had that process id alone: a contradiction. A prepared transaction has no process
+ *      id, and is never proved to be elsewhere.
  *
  * Proof that a row R of a transaction T, which commits at any time, is read once by a reader
  * that goes on from `last`:
@@ -103,12 +101,10 @@ const maxParsedInTurn = 32 * 1024;
  * Invariants:
  *
  *   I4 (proof) No two changes have the same place and time. Assumes: the clock of the server
- *   does not return to the
- *      same microsecond.
+ *      does not return to the same microsecond.
  *
  *   I5 (bound) The place of a cursor is not after the first id that follows its last change and
- *   what was removed
- *      (`endOf`), as long as there is a change.
+ *      what was removed (`endOf`), as long as there is a change.
  *
  * Proof that a cursor that is accepted after a loss skips no new change: by I4, its last change
  * is one that both histories have, and so committed before they parted. The server gives ids

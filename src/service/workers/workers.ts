@@ -52,11 +52,13 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
   const supervision = new Supervision(processes);
   const running = new Map<number, WorkerProcess>();
   const pings = new Pings();
+
   const serving = () => supervision.serving.flatMap(number => running.get(number) ?? []);
   const metrics = new WorkerMetrics(() => ({
     serving: supervision.serving.length,
     died: supervision.died,
   }));
+
   const started = Promise.withResolvers<Workers>();
   const ended = Promise.withResolvers<0 | 1>();
   let port = 0;
@@ -83,9 +85,11 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
       },
       onClosed: () => metrics.end(number),
     });
+
     running.set(number, worker);
     worker.send({ type: 'start', databaseUrl });
   };
+
   const perform = (action: Action): void => {
     switch (action.kind) {
       case 'fork':
@@ -112,21 +116,26 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
         break;
     }
   };
+
   const run = (actions: Action[]): void => {
     for (const action of actions) perform(action);
+
     clearTimeout(timer);
     const { nextAt } = supervision;
     if (nextAt === Number.POSITIVE_INFINITY) return;
     const delayMs = Math.max(0, Math.ceil(nextAt - performance.now()));
     timer = setTimeout(() => run(supervision.tick(performance.now())), delayMs);
   };
+
   const pingAll = (): void => {
     for (const worker of pings.count(supervision.serving)) {
       logReport(log, { what: 'hung', worker }, number => running.get(number)?.pid);
       running.get(worker)?.kill(); // its end follows
     }
+
     for (const worker of serving()) worker.ping();
   };
+
   const readMetrics = async (): Promise<void> => {
     const [first] = supervision.serving;
     await Promise.all(
@@ -136,6 +145,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
       }),
     );
   };
+
   const workers: Workers = {
     get port() {
       return port;
@@ -151,6 +161,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
         reasons.push(reason);
         throw new Error(reason);
       });
+
       return Promise.any(ready).catch(() => reasons[0] ?? 'starting');
     },
     metrics: {
@@ -165,8 +176,10 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
     kill: killWorkers,
     ended: ended.promise,
   };
+
   run(supervision.start(performance.now()));
   const pinging = setInterval(pingAll, pingMs);
   void ended.promise.then(() => clearInterval(pinging));
+
   return started.promise;
 }
