@@ -14,7 +14,7 @@ export interface FleetObservers<Outcome> {
 /**
  * Runs `attempt` for each tenant or archive, at most `concurrency` at a time, and reports each
  * outcome as soon as it is known. An attempt that fails is an outcome, and does not stop the
- * others (`timed`).
+ * others (`measure`).
  * @returns the outcomes in the order of the items
  * @throws the first error of an attempt, when the running ones have ended: no further attempt
  *   begins
@@ -37,7 +37,7 @@ export async function runFleet<Item, Outcome>(
  * Runs the work of an attempt.
  * @returns how long it took, in ms, and its error as one line; null: it has succeeded
  */
-export async function timed(
+export async function measure(
   work: () => Promise<unknown>,
 ): Promise<{ ms: number; error: string | null }> {
   const startedAt = performance.now();

@@ -14,7 +14,7 @@ import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './c
 import { changeInEpoch } from './database-stamp.ts';
 import type { RunFacts } from './database-store.ts';
 import { addMissingColumns } from './fill-tables.ts';
-import { type CopiedTables, describe, findMissing } from './missing-data.ts';
+import { type CopiedTables, describe, findMissingData } from './missing-data.ts';
 import {
   type CopyEnds,
   compareRows,
@@ -112,7 +112,7 @@ export class LiveCopy {
       copied.prefixes = await copyAhead(this.#options, copied.numbered, copied.prefixes);
       if (rowsAhead(copied.prefixes) - before <= maxLastRows) break;
     }
-    const missing = await findMissing(source, copied, await this.#othersLeft());
+    const missing = await findMissingData(source, copied, await this.#othersLeft());
     const pauseMs = fenceMs + missing.estimatedMs;
     if (pauseMs > maxPauseMs) {
       throw new OperatorError(
@@ -144,7 +144,7 @@ export class LiveCopy {
       role,
     ]);
 
-    const missing = await findMissing(source, copied, others);
+    const missing = await findMissingData(source, copied, others);
     if (missing.estimatedMs > maxPauseMs) {
       throw new OperatorError(`much has changed since the first copy: ${describe(missing)}`);
     }

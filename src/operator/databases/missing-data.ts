@@ -39,7 +39,7 @@ export interface MissingData {
  * @param others the sessions of other logins, from before the counters are read (I2 of
  *   `isProvedUnchanged`)
  */
-export async function findMissing(
+export async function findMissingData(
   source: pg.Client,
   copied: CopiedTables,
   others: readonly OtherSession[],

@@ -4,7 +4,7 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { sqlState } from '../../../lib/postgres/database-error.ts';
 import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
-import { type FleetObservers, runFleet, timed } from '../../command/run-fleet.ts';
+import { type FleetObservers, measure, runFleet } from '../../command/run-fleet.ts';
 import { errorText } from '../../command/texts.ts';
 import { createAtVersion } from '../../databases/create-database.ts';
 import { fillWith, requireKnownVersion } from '../../databases/fill-database.ts';
@@ -116,7 +116,7 @@ class Drill {
     let rows = 0;
     let members: string[] = [];
 
-    const { ms, error } = await timed(async () => {
+    const { ms, error } = await measure(async () => {
       try {
         const opened = await openArchive(this.#target, archive, this.#keys);
         rows = countRows(opened.manifest);

@@ -7,7 +7,7 @@ import { readTenantKeys } from '../../backup/restore/open-keys.ts';
 import { type FoundArchive, restoreArchive } from '../../backup/restore/restore-archive.ts';
 import { fleetTasks } from '../../command/fleet-tasks.ts';
 import type { Context, Plan } from '../../command/operation.ts';
-import { hasFailed, reportOutcomes, runFleet, timed } from '../../command/run-fleet.ts';
+import { hasFailed, measure, reportOutcomes, runFleet } from '../../command/run-fleet.ts';
 import { tableText } from '../../command/text-table.ts';
 import { countText } from '../../command/texts.ts';
 import { restoreDatabase } from '../../databases/restored-databases.ts';
@@ -57,7 +57,7 @@ export async function restoreLostTenants(
     warn: (text: string) => context.output.warn(text),
   };
   const restore = async ({ tenant, found }: Lost): Promise<LostTenant> => {
-    const { ms, error } = await timed(async () => {
+    const { ms, error } = await measure(async () => {
       if (!found) throw new OperatorError('it has no archive');
       return restoreArchive(tenant, found, options, data =>
         restoreDatabase(installation, tenant.slug, data, 'replace'),
