@@ -5,7 +5,7 @@ import { fieldOf } from '../../src/operator/cli/command-fields.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';
 import {
   groups,
-  isConfirmed,
+  needsConfirmation,
   type Operation,
   operationsOf,
 } from '../../src/operator/command/operation.ts';
@@ -55,7 +55,7 @@ function settingRows(example: string): Row[] {
 
 /** Returns the row of a command: with what it needs, its other options, and what it does. */
 function commandRow(program: Command, operation: Operation): Row {
-  const { name, description, plan } = operation;
+  const { name, help, plan } = operation;
   const command = name
     .split(' ')
     .reduce((at, word) => at.commands.find(each => each.name() === word) ?? at, program);
@@ -68,10 +68,10 @@ function commandRow(program: Command, operation: Operation): Row {
   const others = own.filter(({ mandatory }) => !mandatory).map(({ long }) => long ?? '');
   return [
     code([name, ...given, ...needed].join(' ')),
-    [...others, ...(isConfirmed(operation) ? ['--yes'] : []), ...(plan ? ['--dry-run'] : [])]
+    [...others, ...(needsConfirmation(operation) ? ['--yes'] : []), ...(plan ? ['--dry-run'] : [])]
       .map(code)
       .join(' '),
-    `${description[0]?.toUpperCase()}${description.slice(1)}`,
+    `${help.description[0]?.toUpperCase()}${help.description.slice(1)}`,
   ];
 }
 

@@ -5,24 +5,26 @@ import type { InitResult } from './writer.ts';
 
 export const initOperation = defineOperation({
   name: 'backup init',
-  description:
-    'make BACKUP_TARGET the place of the archives of this installation: once, before the first run',
+  help: {
+    description:
+      'make BACKUP_TARGET the place of the archives of this installation: once, before the first run',
+    examples: [
+      'backup init # after BACKUP_TARGET is mounted',
+      'backup init --take-over # after control restore',
+    ],
+    more: `Writes into a folder the file without which it is taken for a disk that is not mounted, and into the target which control
+database of this installation writes there. A copy of the control database, such as that of a cloned machine, is refused:
+it needs a BACKUP_TARGET of its own. After a control database was lost and restored, --take-over gives the new one its place.
+
+Says whether the store refuses to replace objects under a condition. Nothing depends on it but how soon two control databases
+that write at the same time are noticed.`,
+  },
   fields: {
     takeOver: flag('the control database that writes there is gone: take its place', {
       label: 'Take the target over',
       isAdvanced: true,
     }),
   },
-  examples: [
-    'backup init # after BACKUP_TARGET is mounted',
-    'backup init --take-over # after control restore',
-  ],
-  help: `Writes into a folder the file without which it is taken for a disk that is not mounted, and into the target which control
-database of this installation writes there. A copy of the control database, such as that of a cloned machine, is refused:
-it needs a BACKUP_TARGET of its own. After a control database was lost and restored, --take-over gives the new one its place.
-
-Says whether the store refuses to replace objects under a condition. Nothing depends on it but how soon two control databases
-that write at the same time are noticed.`,
   effect: 'changes',
   async plan({ takeOver }, { installation: { controlUrl } }) {
     const { withConnection } = await import('../../lib/postgres/connection.ts');

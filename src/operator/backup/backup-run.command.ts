@@ -8,7 +8,19 @@ import type { BackupOutcome } from './run-backup.ts';
 
 export const runOperation = defineOperation({
   name: 'backup run',
-  description: 'archive the tenants that have changed, and the control database',
+  help: {
+    description: 'archive the tenants that have changed, and the control database',
+    examples: ['backup run --all', 'backup run acme globex'],
+    more: `Archives each tenant that has changed since its last archive, in a snapshot of its own, while it is served; then the
+control database. The counters of PostgreSQL prove which tenants have not changed, and the target must list their archive.
+Each archive is compressed, and sealed for BACKUP_RECIPIENTS: this host cannot open it. Afterwards removes
+the archives that BACKUP_KEEP does not keep.
+
+Run it again after an interruption of any kind. Only one run is in progress at a time.`,
+    exitCodes:
+      '0 when every database is archived and nothing was refused to be removed, 1 when one failed, 2 for wrong usage',
+    json: 'print JSON lines on stdout, the last one with the totals',
+  },
   fields: {
     slug: argumentList('slug', {
       label: 'Tenants',
@@ -22,20 +34,8 @@ export const runOperation = defineOperation({
       isAdvanced: true,
     }),
   },
-  examples: ['backup run --all', 'backup run acme globex'],
-  help: `Archives each tenant that has changed since its last archive, in a snapshot of its own, while it is served; then the
-control database. The counters of PostgreSQL prove which tenants have not changed, and the target must list their archive.
-Each archive is compressed, and sealed for BACKUP_RECIPIENTS: this host cannot open it. Afterwards removes
-the archives that BACKUP_KEEP does not keep.
-
-Run it again after an interruption of any kind. Only one run is in progress at a time.`,
-  exitCodes:
-    '0 when every database is archived and nothing was refused to be removed, 1 when one failed, 2 for wrong usage',
   effect: 'changes',
-  isRoutine: true,
-  isTraced: true,
-  json: 'print JSON lines on stdout, the last one with the totals',
-  interrupt: { text: 'the running archives' },
+  handling: { isRoutine: true, isTraced: true, interrupt: { text: 'the running archives' } },
   async plan(values, { installation }) {
     const slugs = chosenSlugs(values.slug, values.all);
     const { planBackup } = await import('./run-backup.ts');

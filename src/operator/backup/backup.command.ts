@@ -12,11 +12,13 @@ import { openBackupTarget } from './target/open-target.ts';
 
 const list = defineOperation({
   name: 'backup list',
-  description: 'list the archives in the target, the newest first',
+  help: {
+    description: 'list the archives in the target, the newest first',
+    examples: ['backup list', 'backup list acme -o wide'],
+  },
   fields: { slug: optionalArgument('slug', { description: 'only those of one tenant' }) },
-  examples: ['backup list', 'backup list acme -o wide'],
   effect: 'reads',
-  isList: true,
+  handling: { result: 'list' },
   async run({ slug }, { installation, output }) {
     const target = await openBackupTarget();
     const { listArchives } = await import('./list-archives.ts');
@@ -38,11 +40,13 @@ const list = defineOperation({
 
 const prune = defineOperation({
   name: 'backup prune',
-  description:
-    'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of purged tenants',
-  examples: ['backup prune --dry-run', 'backup prune'],
+  help: {
+    description:
+      'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of purged tenants',
+    examples: ['backup prune --dry-run', 'backup prune'],
+  },
   effect: 'changes',
-  isRoutine: true,
+  handling: { isRoutine: true },
   async plan(_, { installation }) {
     const { planPrune } = await import('./prune-archives.ts');
     const { readConfig } = await import('../../lib/config/config.ts');

@@ -6,22 +6,23 @@ const shells = ['bash', 'zsh', 'fish'] as const;
 
 const completion = defineOperation({
   name: 'completion',
-  description:
-    'print the script with which a shell completes commands, options, tenants, users and servers',
-  fields: { shell: argument('text', { choices: shells }) },
-  examples: [
-    'completion bash > ~/.local/share/bash-completion/completions/backoffice',
-    'completion fish > ~/.config/fish/completions/backoffice.fish',
-  ],
-  help: `The program must be in PATH under the name backoffice: ln -s "$PWD/bin/backoffice" ~/.local/bin/
+  help: {
+    description:
+      'print the script with which a shell completes commands, options, tenants, users and servers',
+    examples: [
+      'completion bash > ~/.local/share/bash-completion/completions/backoffice',
+      'completion fish > ~/.config/fish/completions/backoffice.fish',
+    ],
+    more: `The program must be in PATH under the name backoffice: ln -s "$PWD/bin/backoffice" ~/.local/bin/
 Then the start file of the shell loads the script:
 
   source <(backoffice completion bash)        in ~/.bashrc
   source <(backoffice completion zsh)         in ~/.zshrc, after compinit
   backoffice completion fish | source         in ~/.config/fish/config.fish`,
-  isOffline: true,
+  },
+  fields: { shell: argument('text', { choices: shells }) },
   effect: 'reads',
-  json: false,
+  handling: { control: 'unused', result: 'text' },
   async run({ shell }, { output }) {
     const script = await readFile(
       new URL(`./completion/backoffice.${shell}`, import.meta.url),

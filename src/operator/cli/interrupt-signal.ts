@@ -16,7 +16,7 @@ const maxCloseMs = 1_000;
  * cannot end early, or has not begun anything yet.
  */
 export function interruptSignal(
-  { interrupt }: Operation,
+  { handling: { interrupt } }: Operation,
   progress: CommandProgress,
   installation: Installation | undefined,
 ): AbortSignal {

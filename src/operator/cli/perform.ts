@@ -3,8 +3,9 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import type { Trace } from '../../lib/tracing/trace.ts';
 import {
   type Context,
-  isConfirmed,
+  changingFields,
   isRecorded,
+  needsConfirmation,
   type Operation,
   type RecordBirth,
 } from '../command/operation.ts';
@@ -53,15 +54,15 @@ export async function perform(call: Call, frontEnd: FrontEnd): Promise<void> {
 
 /** Opens the installation for an operation, if it uses one, and runs it. */
 async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<unknown> {
-  const { isOffline, makesControl } = call.operation;
-  if (isOffline) return performOn(call, frontEnd, undefined);
+  const { control } = call.operation.handling;
+  if (control === 'unused') return performOn(call, frontEnd, undefined);
 
   const isReading = call.dryRun || call.operation.effect === 'reads';
   const { openInstallation } = await import('../../control/installation.ts');
   const installation = await openInstallation(await readSettings(), 'command', { isReading });
   const work: Work = recordBirth => performOn(call, frontEnd, installation, recordBirth);
   try {
-    return await (makesControl ? makingControl : onControlHead)(installation, call, work);
+    return await (control === 'made' ? makingControl : onControlHead)(installation, call, work);
   } finally {
     await installation.close();
   }
@@ -77,9 +78,11 @@ type Work = (recordBirth?: RecordBirth) => Promise<unknown>;
 async function onControlHead(installation: Installation, call: Call, work: Work): Promise<unknown> {
   const { requireControlHead } = await import('../fleet/control-database/control-head.ts');
   const { beating } = await import('../command/beating.ts');
-  const { effect, changesRowsOnly } = call.operation;
+  const { effect, handling } = call.operation;
 
-  await requireControlHead(installation, { isOperator: effect !== 'reads' && !changesRowsOnly });
+  await requireControlHead(installation, {
+    isOperator: effect !== 'reads' && handling.control !== 'rows',
+  });
   return beating(installation, () => recorded(installation, call, work));
 }
 
@@ -124,7 +127,8 @@ async function performOn(
   const { operation, dryRun, yes } = call;
   const { progress, agree } = frontEnd;
 
-  const isRepeated = call.watch || operation.repeats === 'always';
+  const { repeats } = operation.handling;
+  const isRepeated = call.watch || repeats === 'always';
   const untraced: Context = {
     installation: installation as Installation, // an operation without one does not use it
     output: frontEnd.output(isRepeated),
@@ -140,7 +144,7 @@ async function performOn(
   try {
     const values = withDefaults(operation.fields, await withSecrets(operation.fields, call.given));
 
-    if (operation.plan && (dryRun || frontEnd.isPlanned || isConfirmed(operation))) {
+    if (operation.plan && (dryRun || frontEnd.isPlanned || needsConfirmation(operation))) {
       const plan = await operation.plan(values, untraced);
       if (dryRun) {
         frontEnd.showPlan(plan, untraced.output);
@@ -153,7 +157,7 @@ async function performOn(
 
     return await traced(operation, async trace => {
       const run = () => operation.run(values, { ...untraced, trace }, catalogue);
-      return isRepeated ? watch(run, operation.repeats === 'always') : run();
+      return isRepeated ? watch(run, repeats === 'always') : run();
     });
   } finally {
     progress.end();
@@ -179,9 +183,12 @@ function actionOf(
   given: Readonly<Record<string, unknown>>,
   reason: string | undefined,
 ): RecordedAction | undefined {
-  const { name, fields, effect, changingFields = [], isRoutine = false } = operation;
+  const { name, fields, effect, handling } = operation;
+  const { isRoutine = false } = handling;
   const isChange =
-    isRoutine || effect !== 'reads' || changingFields.some(field => given[field] !== undefined);
+    isRoutine ||
+    effect !== 'reads' ||
+    changingFields(operation).some(field => given[field] !== undefined);
   if (!isRecorded(operation) || !isChange) return undefined;
 
   const {
@@ -212,10 +219,10 @@ function actionOf(
  * a collector. Loads nothing of OpenTelemetry otherwise.
  */
 async function traced<T>(
-  { name, isTraced }: Operation,
+  { name, handling }: Operation,
   work: (trace?: Trace) => Promise<T>,
 ): Promise<T> {
-  if (!isTraced) return work();
+  if (!handling.isTraced) return work();
   const { readConfig } = await import('../../lib/config/config.ts');
   const settings = readConfig().tracing;
   if (!settings) return work();

@@ -2,7 +2,7 @@ import { Command, Help, Option } from 'commander';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import {
   groups,
-  isConfirmed,
+  needsConfirmation,
   type Operation,
   operationsOf,
   type Topic,
@@ -40,7 +40,7 @@ function addTopic(
   if (operations.every(operation => operation.name !== name)) {
     addExamples(
       topic,
-      operations.flatMap(({ examples }) => examples.slice(0, 1)),
+      operations.flatMap(({ help }) => help.examples.slice(0, 1)),
     );
   }
 }
@@ -51,31 +51,29 @@ function addOperation(
   operation: Operation,
   frontEnd: () => Promise<FrontEnd>,
 ): void {
-  const { description, fields, help, exitCodes, examples, plan, repeats, json } = operation;
+  const { fields, help, handling, plan } = operation;
 
   const prompt = Object.values(fields).find(
     field => field.kind === 'secret' && field.isRequired,
   )?.prompt;
   command.description(
-    prompt === undefined ? description : `${description}; reads from stdin: ${prompt}`,
+    prompt === undefined ? help.description : `${help.description}; reads from stdin: ${prompt}`,
   );
 
   addFields(command, fields);
   if (plan) {
-    command.option(
-      '--dry-run',
-      operation.dryRun ?? 'show what would be changed, and change nothing',
-    );
+    command.option('--dry-run', help.dryRun ?? 'show what would be changed, and change nothing');
   }
-  if (isConfirmed(operation)) command.option('--yes', 'do not ask for confirmation');
-  if (repeats === 'sometimes') {
+  if (needsConfirmation(operation)) command.option('--yes', 'do not ask for confirmation');
+  if (handling.repeats === 'sometimes') {
     command.option('--watch', 'show it again every 2 seconds, until Ctrl-C');
   }
-  if (json !== false) addOutputOptions(command, operation);
+  if (handling.result !== 'text') addOutputOptions(command, operation);
 
-  if (help) command.addHelpText('after', () => paragraphsText(help));
+  const { more, exitCodes } = help;
+  if (more) command.addHelpText('after', () => paragraphsText(more));
   if (exitCodes) command.addHelpText('after', () => paragraphsText(`Exit code: ${exitCodes}.`));
-  addExamples(command, examples);
+  addExamples(command, help.examples);
 
   command.action(async () => {
     const { perform } = await import('./perform.ts');
@@ -87,13 +85,16 @@ function addOperation(
 
 /** Adds the options that all commands have which print documents. */
 function addOutputOptions(command: Command, operation: Operation): void {
-  command.option('--json', operation.json || 'print one JSON document on stdout');
-  const { isList = false, makesUrl = false } = operation;
+  const { help, handling } = operation;
+  const isList = handling.result === 'list';
+  const isUrl = handling.result === 'url';
   const choices = formats.filter(format => {
-    if (format === 'url') return makesUrl;
+    if (format === 'url') return isUrl;
     return isList || format === 'json' || format === 'yaml';
   });
-  const more = isList ? ', or the list in another way' : makesUrl ? ', or only the URL' : '';
+  const more = isList ? ', or the list in another way' : isUrl ? ', or only the URL' : '';
+
+  command.option('--json', help.json ?? 'print one JSON document on stdout');
   command.addOption(
     new Option('-o, --output <format>', `print a document${more}`).choices(choices),
   );

@@ -9,7 +9,7 @@ import {
 import type { Fields, Values } from './operation-fields.ts';
 
 interface ListDefinition<F extends Fields, Item extends object>
-  extends Omit<Definition<F>, 'effect' | 'isList' | 'plan' | 'run'>,
+  extends Omit<Definition<F>, 'effect' | 'plan' | 'run'>,
     Pick<ListText<Item>, 'wide'> {
   items(values: Values<F>, context: Context): Promise<readonly Item[]>;
   /** The columns of an item. Without it, all of its fields. */
@@ -30,12 +30,13 @@ export function defineList<const F extends Fields = NoFields, Item extends objec
   isWide,
   nameOf,
   empty,
+  handling,
   ...definition
 }: ListDefinition<F, Item>): Operation {
   return defineOperation<F>({
     ...definition,
     effect: 'reads',
-    isList: true,
+    handling: { ...handling, result: 'list' },
     async run(values, context) {
       const text = typeof empty === 'string' ? empty : empty(values);
       const found = await items(values, context);

@@ -40,6 +40,8 @@ export interface Field<Value = unknown> {
   readonly otherwise?: string | undefined;
   /** True for several names in one text, with commas between them. */
   readonly isNames?: boolean | undefined;
+  /** True if its value makes a change of an operation that reads: `doctor --fix`. */
+  readonly isChange?: boolean | undefined;
   /** The setting without which no value is of use. */
   readonly needs?: 'RECOVERY_COMMAND' | undefined;
   readonly choices?: readonly string[] | undefined;
@@ -64,7 +66,10 @@ export type Values<F extends Fields> = {
 };
 
 /** The appearance of a field, beside its description. */
-type Appearance = Pick<Field, 'label' | 'unit' | 'isAdvanced' | 'unless' | 'otherwise' | 'needs'>;
+type Appearance = Pick<
+  Field,
+  'label' | 'unit' | 'isAdvanced' | 'unless' | 'otherwise' | 'isChange' | 'needs'
+>;
 
 interface More<Value> extends Appearance {
   readonly kind?: FieldKind;

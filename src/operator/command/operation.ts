@@ -39,34 +39,39 @@ export interface Confirmation {
   readonly consequence: string;
 }
 
-/**
- * One thing that an operator can do. The command line makes a command of it. An operation
- * knows neither the terminal nor the arguments of the process, and imports what it needs when
- * it runs: a short command spends most of its time loading modules.
- */
-export interface Operation<F extends Fields = Fields> {
-  /** The words of the command, such as `user add`. */
-  readonly name: string;
+/** The texts of an operation for the operators who run it. */
+export interface Help {
+  /** A line: what the operation does. */
   readonly description: string;
-  readonly fields: F;
   /**
    * Command lines as they follow the name of the program. Text that begins with `#` is a
    * comment of the shell.
    */
   readonly examples: readonly string[];
-  /** Further help, which follows the options: paragraphs. */
-  readonly help?: string;
+  /** Paragraphs that follow the options. */
+  readonly more?: string;
   /** The meanings of the exit code, if they are more than done, failed and wrong usage. */
   readonly exitCodes?: string;
-  /** True if it uses no installation. */
-  readonly isOffline?: boolean;
-  /** True if it makes the control database, which may be missing or at any version. */
-  readonly makesControl?: boolean;
-  /** True if it changes rows of the control database only: the rights of its owner suffice. */
-  readonly changesRowsOnly?: boolean;
-  readonly effect: Effect;
-  /** Fields that make a change of an operation that reads: `doctor --fix`. */
-  readonly changingFields?: readonly (keyof F & string)[];
+  /** The help of `--dry-run`, if the general sentence is not enough. */
+  readonly dryRun?: string;
+  /** The output of `--json`, if that is not one document. */
+  readonly json?: string;
+}
+
+/** What a front end must know of an operation before it runs it. Most operations have none. */
+export interface Handling<F extends Fields = Fields> {
+  /**
+   * The control database, if not one at the version of this build: `unused`, it uses no
+   * installation; `made`, it makes the control database, which may be missing or at any
+   * version. `rows`: it changes rows of the control database only, so that the rights of its
+   * owner suffice.
+   */
+  readonly control?: 'unused' | 'made' | 'rows';
+  /**
+   * The result, if not one document or several: a `list`; a `url`, which `-o url` prints alone;
+   * `text` without any document.
+   */
+  readonly result?: 'list' | 'url' | 'text';
   /**
    * True if a timer runs it: of its runs, the log of operators keeps the last one of each day
    * and outcome.
@@ -74,24 +79,11 @@ export interface Operation<F extends Fields = Fields> {
   readonly isRoutine?: boolean;
   /** True if its run is traced, when the settings name a collector of OpenTelemetry. */
   readonly isTraced?: boolean;
-  /** True if it returns a list. */
-  readonly isList?: boolean;
-  /** True if its result is a URL, which `-o url` prints alone. */
-  readonly makesUrl?: boolean;
-  /** The output of `--json`, if that is not one document; false without documents. */
-  readonly json?: string | false;
-  /** The help of `--dry-run`, if the general sentence is not enough. */
-  readonly dryRun?: string;
   /**
    * `sometimes`: it can be repeated, to watch it. `always`: it is repeated until it does not
    * return `again`.
    */
   readonly repeats?: 'sometimes' | 'always';
-  /**
-   * Returns whether it opens archives, for which the host needs an identity. A console without
-   * one shows the command to run on the recovery host.
-   */
-  readonly opensArchives?: (fields: Values<F>) => boolean;
   /** The way in which an operation that looks at `signal` ends early. */
   readonly interrupt?: {
     /** The work whose end the operation waits for: `the running migrations`. */
@@ -99,6 +91,26 @@ export interface Operation<F extends Fields = Fields> {
     /** True if it can be ended at once as long as its progress does not count. */
     readonly isIdleBeforeCount?: boolean;
   };
+  /**
+   * Returns whether it opens archives, for which the host needs an identity. A console without
+   * one shows the command to run on the recovery host.
+   */
+  readonly opensArchives?: (fields: Values<F>) => boolean;
+}
+
+/**
+ * One thing that an operator can do. The command line makes a command of it, and the console a
+ * form. An operation knows neither the terminal nor the arguments of the process, and imports
+ * what it needs when it runs: a short command spends most of its time loading modules.
+ */
+export interface Operation<F extends Fields = Fields> {
+  /** The words of the command, such as `user add`. */
+  readonly name: string;
+  readonly help: Help;
+  /** The values that it takes: arguments and options of a command, inputs of a form. */
+  readonly fields: F;
+  readonly effect: Effect;
+  readonly handling: Handling<F>;
   /**
    * Returns what `run` would do, and changes nothing. An operation that has to be confirmed has
    * one.
@@ -137,13 +149,19 @@ export async function operationsOf({ name, load }: Topic): Promise<readonly Oper
  * Returns whether an operator confirms an operation, or gives `--yes`: what it does hurts
  * somebody.
  */
-export function isConfirmed({ effect }: Pick<Operation, 'effect'>): boolean {
+export function needsConfirmation({ effect }: Pick<Operation, 'effect'>): boolean {
   return effect === 'locks out' || effect === 'destroys';
 }
 
+/** Returns the names of the fields that make a change of an operation that reads. */
+export function changingFields({ fields }: Pick<Operation, 'fields'>): string[] {
+  return Object.keys(fields).filter(name => fields[name]?.isChange);
+}
+
 /** Returns whether the log of operators can have an entry of an operation. */
-export function isRecorded({ effect, changingFields, isRoutine }: Operation): boolean {
-  return isRoutine === true || effect !== 'reads' || changingFields !== undefined;
+export function isRecorded(operation: Operation): boolean {
+  const { effect, handling } = operation;
+  return handling.isRoutine === true || effect !== 'reads' || changingFields(operation).length > 0;
 }
 
 /**
@@ -154,9 +172,13 @@ export function takesReason(operation: Operation): boolean {
   return isRecorded(operation) && operation.fields.reason === undefined;
 }
 
-/** The definition of an operation: one without fields, unless it says so. */
-export interface Definition<F extends Fields> extends Omit<Operation<F>, 'fields'> {
+/**
+ * The definition of an operation: one without fields, and with the usual handling, unless it
+ * says so.
+ */
+export interface Definition<F extends Fields> extends Omit<Operation<F>, 'fields' | 'handling'> {
   readonly fields?: F;
+  readonly handling?: Handling<F>;
 }
 
 export type NoFields = Readonly<Record<never, never>>;
@@ -165,7 +187,7 @@ export type NoFields = Readonly<Record<never, never>>;
 export function defineOperation<const F extends Fields = NoFields>(
   definition: Definition<F>,
 ): Operation {
-  return { fields: {}, ...definition } as unknown as Operation;
+  return { fields: {}, handling: {}, ...definition } as unknown as Operation;
 }
 
 /** The appearance of a list as text. */
@@ -236,7 +258,7 @@ export interface Context {
   readonly installation: Installation;
   readonly output: Output;
   readonly progress: Progress;
-  /** Aborts when the operation is to end early: see `Operation.interrupt`. */
+  /** Aborts when the operation is to end early: see `Handling.interrupt`. */
   readonly signal: AbortSignal;
   /** The span of the operation, if it is traced. */
   readonly trace?: Trace | undefined;

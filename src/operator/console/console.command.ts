@@ -35,10 +35,10 @@ const fields = {
 
 const consoleOperation = defineOperation({
   name: 'console',
-  description: 'show the fleet in a browser, and run commands there, until Ctrl-C',
-  fields,
-  examples: ['console', 'console --port 7070 --read-only', 'console --allow support,resume'],
-  help: `It listens on this machine only, and prints an address that works once. From another machine, log in to this one with
+  help: {
+    description: 'show the fleet in a browser, and run commands there, until Ctrl-C',
+    examples: ['console', 'console --port 7070 --read-only', 'console --allow support,resume'],
+    more: `It listens on this machine only, and prints an address that works once. From another machine, log in to this one with
   ssh -L 7070:127.0.0.1:7070 <host>, start console --port 7070 there, and open the address here.
 
 The sets: view runs the commands that only read; support user, session and key; migrate runs migrate, rollback and runs.
@@ -48,9 +48,11 @@ For a team, put it behind a proxy that knows who somebody is, and removes the he
 Each change then needs a reason, and the log of operators has the name of the user.
 
 Ctrl-C ends it; commands that it runs end as on the command line.`,
+    json: 'print one JSON line on stdout, with the address',
+  },
+  fields,
   effect: 'reads',
-  json: 'print one JSON line on stdout, with the address',
-  interrupt: { text: 'the commands that run' },
+  handling: { interrupt: { text: 'the commands that run' } },
   async run(values, context, catalogue) {
     const { runConsole } = await import('./run-console.ts');
     return runConsole(optionsOf(values), context, catalogue);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { readConfig } from '../../lib/config/config.ts';
 import { type Html, html } from '../../lib/html/html.ts';
-import { isConfirmed } from '../command/operation.ts';
+import { changingFields, needsConfirmation } from '../command/operation.ts';
 import type { Field } from '../command/operation-fields.ts';
 import type { Candidate } from '../command/stored-values.ts';
 import { fieldLabel, unwrapped } from '../command/texts.ts';
@@ -23,7 +23,7 @@ export async function formPage(
   showsCommand = false,
 ): Promise<ConsolePage> {
   const { control, tokenOf } = request;
-  const { name, description, fields, plan, effect, changingFields = [] } = operation;
+  const { name, help, fields, plan, effect } = operation;
   const shown: Html[] = [];
   const folded: { label: string; view: Html }[] = [];
   for (const [each, field] of Object.entries(fields)) {
@@ -48,17 +48,18 @@ export async function formPage(
 
   const changes =
     plan !== undefined &&
-    (effect !== 'reads' || changingFields.some(field => form.texts[field]?.length));
+    (effect !== 'reads' || changingFields(operation).some(field => form.texts[field]?.length));
   const button = (step: string, text: string, isMain: boolean): Html =>
     html`<button name="step" value="${step}"${isMain ? html` class="main"` : ''}>${text}</button>`;
   const planButton = plan ? button('plan', 'Show the plan', changes) : '';
-  const runButton = isAllowed && !isConfirmed(operation) ? button('run', 'Run it', !changes) : '';
+  const runButton =
+    isAllowed && !needsConfirmation(operation) ? button('run', 'Run it', !changes) : '';
   const fillButton = Object.values(fields).some(dependsOnTenant)
     ? button('fill', 'Show what the tenant has', false)
     : '';
 
-  const main = html`<p>${inWords(description, fields)}</p>
-<p class="note${isConfirmed(operation) ? ' bad' : ''}">${effectText(operation)}${isAllowed ? '' : ` This console does not run it (--read-only or --allow): ${plan ? 'see its plan, or ' : ''}copy the command.`}</p>
+  const main = html`<p>${inWords(help.description, fields)}</p>
+<p class="note${needsConfirmation(operation) ? ' bad' : ''}">${effectText(operation)}${isAllowed ? '' : ` This console does not run it (--read-only or --allow): ${plan ? 'see its plan, or ' : ''}copy the command.`}</p>
 ${errorSummary(errors)}
 ${showsCommand ? commandView(form) : ''}
 <form method="post" action="${operationPath(name)}" id="${formId}" novalidate>
@@ -112,19 +113,21 @@ function hintOf(
 
 /** The help of a command, in the words of a form. */
 function helpView({ help, fields }: Offered['operation']): Html {
-  if (help === undefined) return html``;
+  if (help.more === undefined) return html``;
 
   const paragraph = (text: string): Html =>
     text.startsWith(' ')
       ? textBlock(text.trim(), 'A command')
       : html`<p>${inWords(text, fields)}</p>`;
 
-  return html`<details><summary>How it works</summary>${help.split('\n\n').flatMap(unwrapped).map(paragraph)}</details>`;
+  return html`<details><summary>How it works</summary>${help.more.split('\n\n').flatMap(unwrapped).map(paragraph)}</details>`;
 }
 
-function effectText({ effect, changingFields, fields }: Offered['operation']): string {
-  if (changingFields) {
-    const labels = changingFields.map(name => `“${fieldLabel(name, fields[name])}”`);
+function effectText(operation: Offered['operation']): string {
+  const { effect, fields } = operation;
+  const changing = changingFields(operation);
+  if (changing.length > 0) {
+    const labels = changing.map(name => `“${fieldLabel(name, fields[name])}”`);
     return `It changes something if you give ${labels.join(' or ')}.`;
   }
   const planFirst = 'The plan comes first, and wants a name typed.';

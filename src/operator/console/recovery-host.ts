@@ -11,7 +11,8 @@ export const recoveryHostText =
  * same, if its operation has one: a plan opens no archive.
  */
 export function needsRecoveryHost({ operation, texts }: FilledForm): boolean {
-  if (!operation.opensArchives || readConfig().backup.identityFile !== undefined) return false;
+  const { opensArchives } = operation.handling;
+  if (!opensArchives || readConfig().backup.identityFile !== undefined) return false;
 
-  return operation.opensArchives(valuesOf({ operation, texts }));
+  return opensArchives(valuesOf({ operation, texts }));
 }

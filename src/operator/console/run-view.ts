@@ -174,7 +174,7 @@ function hiddenNote(run: Run, count: number, what: string): Html {
 
 function cancelForm({ tokenOf }: PageRequest, run: Run): Html {
   const path = `${runPath(run)}/cancel`;
-  const text = run.form.operation.interrupt
+  const text = run.form.operation.handling.interrupt
     ? 'Ends it early: it begins nothing further, and finishes what it has begun.'
     : 'Ends it at once, as Ctrl-C does.';
   return html`<form method="post" action="${path}">${hiddenInputs({ token: tokenOf(path) })}

@@ -8,10 +8,12 @@ import { holdingLines, prunedText } from './pruned-text.ts';
 
 const list = defineList({
   name: 'databases',
-  description:
-    'list the databases of a tenant, or all that are not simply that of their tenant, and why they are there',
+  help: {
+    description:
+      'list the databases of a tenant, or all that are not simply that of their tenant, and why they are there',
+    examples: ['databases', 'databases acme'],
+  },
   fields: { slug: optionalArgument('slug') },
-  examples: ['databases', 'databases acme'],
   async items({ slug }, { installation }) {
     const { listDatabases } = await import('./list-databases.ts');
     return listDatabases(installation, slug);
@@ -36,12 +38,14 @@ const list = defineList({
 
 const prune = defineChange({
   name: 'databases prune',
-  description:
-    'drop databases whose time has passed, and what killed commands have left; put tenants back into service',
+  help: {
+    description:
+      'drop databases whose time has passed, and what killed commands have left; put tenants back into service',
+    examples: ['databases prune # of all tenants, for a timer', 'databases prune acme'],
+  },
   fields: { slug: optionalArgument('slug'), leaveSchemas },
-  examples: ['databases prune # of all tenants, for a timer', 'databases prune acme'],
   effect: 'changes',
-  isRoutine: true,
+  handling: { isRoutine: true },
   async change({ slug, leaveSchemas }, context, isDryRun) {
     const { planPrune, pruneDatabases } = await import('./prune-databases.ts');
     const { installation } = context;
@@ -58,9 +62,11 @@ const prune = defineChange({
 
 const drop = defineChange({
   name: 'databases drop',
-  description: 'drop a restored or a kept database of a tenant for good',
+  help: {
+    description: 'drop a restored or a kept database of a tenant for good',
+    examples: ['databases drop acme backoffice_tenant_17_3f9a1c0b7d2e'],
+  },
   fields: { slug: argument('slug'), database: argument('database'), leaveSchemas },
-  examples: ['databases drop acme backoffice_tenant_17_3f9a1c0b7d2e'],
   effect: 'destroys',
   async change({ slug, database, leaveSchemas }, context, isDryRun) {
     const { planDrops, pruneDatabases, requireNoRefusal } = await import('./prune-databases.ts');

@@ -19,8 +19,21 @@ import { prunedText } from './pruned-text.ts';
 
 const move = defineOperation({
   name: 'move',
-  description:
-    'move a tenant to another PostgreSQL server; its requests wait meanwhile, and do not fail',
+  help: {
+    description:
+      'move a tenant to another PostgreSQL server; its requests wait meanwhile, and do not fail',
+    examples: [
+      'move acme --to second --dry-run # show what would be moved',
+      'move acme --to second # move a tenant',
+      'move acme --back # move it back, with everything that was written since',
+    ],
+    more: `The data is copied while the tenant is served. Then its requests wait while what has changed meanwhile is copied and
+compared; cached responses are served all the time. At the end every process uses the new database. Requests do not
+fail as long as the pause is shorter than ACQUIRE_TIMEOUT_MS. The old database is kept, closed, for --keep hours.
+
+A move that fails or is killed leaves the tenant in the database that it had. Run the command again: it begins anew.`,
+    json: moveJson,
+  },
   fields: {
     slug: argument('slug'),
     to: option('<server>', 'the name of the server', {
@@ -31,20 +44,8 @@ const move = defineOperation({
     back: flag('to the server that it was moved from', { label: 'Move it back', unless: ['to'] }),
     ...moveFields,
   },
-  examples: [
-    'move acme --to second --dry-run # show what would be moved',
-    'move acme --to second # move a tenant',
-    'move acme --back # move it back, with everything that was written since',
-  ],
-  help: `The data is copied while the tenant is served. Then its requests wait while what has changed meanwhile is copied and
-compared; cached responses are served all the time. At the end every process uses the new database. Requests do not
-fail as long as the pause is shorter than ACQUIRE_TIMEOUT_MS. The old database is kept, closed, for --keep hours.
-
-A move that fails or is killed leaves the tenant in the database that it had. Run the command again: it begins anew.`,
   effect: 'changes',
-  isTraced: true,
-  json: moveJson,
-  interrupt: moveInterrupt,
+  handling: { isTraced: true, interrupt: moveInterrupt },
   async plan(values, { installation }) {
     const { slug, to } = direction(values);
     const { planMove } = await import('./plan-move.ts');
@@ -76,9 +77,12 @@ A move that fails or is killed leaves the tenant in the database that it had. Ru
 
 const settle = defineChange({
   name: 'move settle',
-  description: 'drop the old database of a moved tenant at once; it cannot be moved back any more',
+  help: {
+    description:
+      'drop the old database of a moved tenant at once; it cannot be moved back any more',
+    examples: ['move settle acme'],
+  },
   fields: { slug: argument('slug'), leaveSchemas },
-  examples: ['move settle acme'],
   effect: 'destroys',
   async change({ slug, leaveSchemas }, context, isDryRun) {
     const { planDrops, pruneDatabases, requireNoRefusal } = await import('./prune-databases.ts');

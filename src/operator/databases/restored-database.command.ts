@@ -1,4 +1,4 @@
-import { defineOperation, type Operation } from '../command/operation.ts';
+import { defineOperation, type Help, type Operation } from '../command/operation.ts';
 import { amount, argument, option } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
 import { endSessions, moveInterrupt, observeRun, parseAmount } from './move-results.ts';
@@ -14,10 +14,12 @@ const chosen = {
 
 const diff = defineOperation({
   name: 'restore diff',
-  description:
-    'count the rows of each table that a tenant has added, changed and removed since its restored data',
+  help: {
+    description:
+      'count the rows of each table that a tenant has added, changed and removed since its restored data',
+    examples: ['restore diff acme'],
+  },
   fields: chosen,
-  examples: ['restore diff acme'],
   effect: 'reads',
   async run({ slug, database }, { installation, output, progress }) {
     const { diffDatabases } = await import('./diff-databases.ts');
@@ -38,13 +40,10 @@ const diff = defineOperation({
   },
 });
 
-const defineSwitch = (
-  kind: SwitchKind,
-  more: Pick<Operation, 'description' | 'examples'>,
-): Operation =>
+const defineSwitch = (kind: SwitchKind, help: Help): Operation =>
   defineOperation({
-    ...more,
     name: `restore ${kind}`,
+    help,
     fields: {
       ...chosen,
       keep: amount('hours', 'how long the present data is kept', {
@@ -55,7 +54,7 @@ const defineSwitch = (
       endSessions,
     },
     effect: 'destroys',
-    interrupt: moveInterrupt,
+    handling: { interrupt: moveInterrupt },
     async plan({ slug, database }, { installation }) {
       const { planSwitch } = await import('./restored-databases.ts');
       const { target, isCurrent, stays } = await planSwitch(installation, slug, kind, database);

@@ -10,7 +10,7 @@ const fields = {
   }),
   fix: flag(
     'make repairs without risk: correct login roles and privileges, drop what purges have left, and old templates; with findings, also those that only their operator can decide',
-    { label: 'Repair' },
+    { label: 'Repair', isChange: true },
   ),
   control: flag(
     'look at the control database and the catalogs of the servers alone; opens no tenant database',
@@ -23,14 +23,15 @@ const fields = {
 
 const doctor = defineOperation({
   name: 'doctor',
-  description: 'find orphans, stuck states, wrong privileges, bad keys and secrets, schema drift',
+  help: {
+    description: 'find orphans, stuck states, wrong privileges, bad keys and secrets, schema drift',
+    examples: ['doctor', 'doctor --fix', 'doctor --fix 3f2a9c1b # repair one finding'],
+    exitCodes:
+      '0 when nothing is wrong, everything was fixed, or only warnings are left; otherwise 1',
+    dryRun: 'show what --fix would repair of the findings of the last report; checks nothing',
+  },
   fields,
-  examples: ['doctor', 'doctor --fix', 'doctor --fix 3f2a9c1b # repair one finding'],
-  exitCodes:
-    '0 when nothing is wrong, everything was fixed, or only warnings are left; otherwise 1',
   effect: 'reads',
-  changingFields: ['fix'],
-  dryRun: 'show what --fix would repair of the findings of the last report; checks nothing',
   async plan(values, { installation }) {
     const { listRepairs } = await import('./read-findings.ts');
     const { findingText } = await import('./report-text.ts');

@@ -6,14 +6,16 @@ import { countText } from '../command/texts.ts';
 
 const add = defineChange({
   name: 'client add',
-  description:
-    'add a program that acts for a user with legacy tokens; its secret is shown only once',
+  help: {
+    description:
+      'add a program that acts for a user with legacy tokens; its secret is shown only once',
+    examples: ['client add acme till@acme.test --name "Till in Graz"'],
+  },
   fields: {
     slug: argument('slug'),
     email: argument('email'),
     name: requiredOption('<name>', 'name of the program', { label: 'Name of the program' }),
   },
-  examples: ['client add acme till@acme.test --name "Till in Graz"'],
   effect: 'changes',
   async change({ slug, email, name }, { installation }, isDryRun) {
     const { addClient } = await import('./clients.ts');
@@ -28,9 +30,11 @@ const add = defineChange({
 
 const list = defineList({
   name: 'client list',
-  description: 'list the API clients of a tenant, with the number of their tokens and uses',
+  help: {
+    description: 'list the API clients of a tenant, with the number of their tokens and uses',
+    examples: ['client list acme'],
+  },
   fields: { slug: argument('slug') },
-  examples: ['client list acme'],
   async items({ slug }, { installation }) {
     const { listClients } = await import('./read-users.ts');
     return listClients(installation, slug);
@@ -41,9 +45,11 @@ const list = defineList({
 
 const revoke = defineChange({
   name: 'client revoke',
-  description: 'refuse an API client and every token that was issued to it',
+  help: {
+    description: 'refuse an API client and every token that was issued to it',
+    examples: ['client revoke acme client-3f2a9c0d1b4e5f60 --reason "secret was stolen"'],
+  },
   fields: { slug: argument('slug'), id: argument('client', { label: 'Program' }) },
-  examples: ['client revoke acme client-3f2a9c0d1b4e5f60 --reason "secret was stolen"'],
   effect: 'locks out',
   async change({ slug, id }, { installation }, isDryRun) {
     const { revokeClient } = await import('./clients.ts');

@@ -4,9 +4,11 @@ import { argument } from '../command/operation-fields.ts';
 
 const list = defineList({
   name: 'key list',
-  description: 'list the signing keys of a tenant',
+  help: {
+    description: 'list the signing keys of a tenant',
+    examples: ['key list acme'],
+  },
   fields: { slug: argument('slug') },
-  examples: ['key list acme'],
   async items({ slug }, { installation }) {
     const { listKeys } = await import('./read-tenants.ts');
     return listKeys(installation, slug);
@@ -17,12 +19,14 @@ const list = defineList({
 
 const rotate = defineChange({
   name: 'key rotate',
-  description:
-    'sign with a new key; tokens signed with the previous key stay valid until they expire',
+  help: {
+    description:
+      'sign with a new key; tokens signed with the previous key stay valid until they expire',
+    examples: ['key rotate acme --reason "yearly rotation"'],
+  },
   fields: { slug: argument('slug') },
-  examples: ['key rotate acme --reason "yearly rotation"'],
   effect: 'changes',
-  changesRowsOnly: true,
+  handling: { control: 'rows' },
   async change({ slug }, { installation }, isDryRun) {
     const { rotateKey } = await import('./keys.ts');
     const { kid, previous } = await rotateKey(installation, slug, isDryRun);
@@ -38,12 +42,14 @@ const rotate = defineChange({
 
 const disable = defineChange({
   name: 'key disable',
-  description:
-    'refuse every token of a key at once; if the key is the active one, a new key replaces it',
+  help: {
+    description:
+      'refuse every token of a key at once; if the key is the active one, a new key replaces it',
+    examples: ['key disable acme 5f0a6c1e-9d1b-4f5e-8f3b-0a4c8d2e7b61 --reason "key was stolen"'],
+  },
   fields: { slug: argument('slug'), kid: argument('kid') },
-  examples: ['key disable acme 5f0a6c1e-9d1b-4f5e-8f3b-0a4c8d2e7b61 --reason "key was stolen"'],
   effect: 'locks out',
-  changesRowsOnly: true,
+  handling: { control: 'rows' },
   async change({ slug, kid }, { installation }, isDryRun) {
     const { disableKey } = await import('./keys.ts');
     const { isReplaced } = await disableKey(installation, slug, kid, isDryRun);

@@ -5,8 +5,19 @@ import type { ActionSummary } from './list-actions.ts';
 
 const logs = defineOperation({
   name: 'logs',
-  description:
-    'list what operators changed with this command line, and what timers ran: who, what, when and why; the newest first',
+  help: {
+    description:
+      'list what operators changed with this command line, and what timers ran: who, what, when and why; the newest first',
+    examples: [
+      'logs acme',
+      'logs --since 2026-11-21 --until 2026-11-22 # who did what that day (UTC)',
+      'logs --command purge --since 30d -o wide',
+    ],
+    more: `Of what a timer runs (backup run, backup drill, backup prune, retention apply, databases prune), the last run of
+each day and outcome is listed, for a year: the last one that succeeded, and the last one that failed. Runs with a reason
+stay, as all changes do.`,
+    json: 'print one JSON document on stdout: the changes, how many there are, and where the older ones begin',
+  },
   fields: {
     slug: optionalArgument('slug', { description: 'only those of one tenant' }),
     operator: option('<text>', 'only those of this login or host', { kind: 'operator' }),
@@ -29,17 +40,8 @@ const logs = defineOperation({
     }),
     ...pageFields('changes', 50),
   },
-  examples: [
-    'logs acme',
-    'logs --since 2026-11-21 --until 2026-11-22 # who did what that day (UTC)',
-    'logs --command purge --since 30d -o wide',
-  ],
-  help: `Of what a timer runs (backup run, backup drill, backup prune, retention apply, databases prune), the last run of
-each day and outcome is listed, for a year: the last one that succeeded, and the last one that failed. Runs with a reason
-stay, as all changes do.`,
   effect: 'reads',
-  isList: true,
-  json: 'print one JSON document on stdout: the changes, how many there are, and where the older ones begin',
+  handling: { result: 'list' },
   async run(filter, { installation, output }) {
     const { pageActions } = await import('./list-actions.ts');
     output.page(await pageActions(installation, filter), {

@@ -3,12 +3,14 @@ import type { ProcessSummary } from './processes.ts';
 
 const processes = defineList({
   name: 'processes',
-  description: 'list the running processes, and how many connections each may open to a server',
-  examples: ['processes', 'processes --watch'],
-  help: `A process beats once a second, and runs while its last beat is younger than five seconds. The share is how many
+  help: {
+    description: 'list the running processes, and how many connections each may open to a server',
+    examples: ['processes', 'processes --watch'],
+    more: `A process beats once a second, and runs while its last beat is younger than five seconds. The share is how many
 connections each process of the service may open to each server: CONNECTION_BUDGET, less a reserve for commands, divided
 by the number of these processes.`,
-  repeats: 'sometimes',
+  },
+  handling: { repeats: 'sometimes' },
   async items(_, { installation }) {
     const { listProcesses } = await import('./processes.ts');
     return listProcesses(installation);

@@ -6,9 +6,11 @@ import { countText } from '../command/texts.ts';
 
 const list = defineList({
   name: 'session list',
-  description: 'list the open sessions of a tenant, or of one user',
+  help: {
+    description: 'list the open sessions of a tenant, or of one user',
+    examples: ['session list acme', 'session list acme bob@acme.test'],
+  },
   fields: { slug: argument('slug'), email: optionalArgument('email') },
-  examples: ['session list acme', 'session list acme bob@acme.test'],
   async items({ slug, email }, { installation }) {
     const { listSessions } = await import('./user-sessions.ts');
     return listSessions(installation, slug, email);
@@ -19,15 +21,17 @@ const list = defineList({
 
 const revoke = defineChange({
   name: 'session revoke',
-  description: 'revoke one session, or all sessions of a user',
+  help: {
+    description: 'revoke one session, or all sessions of a user',
+    examples: ['session revoke acme --user bob@acme.test --reason "lost laptop"'],
+  },
   fields: {
     slug: argument('slug'),
     id: optionalArgument('session', { label: 'Session', unless: ['user'] }),
     user: option('<email>', 'revoke all sessions of this user', { kind: 'email', unless: ['id'] }),
   },
-  examples: ['session revoke acme --user bob@acme.test --reason "lost laptop"'],
   effect: 'locks out',
-  changesRowsOnly: true,
+  handling: { control: 'rows' },
   async change({ slug, id, user }, { installation }, isDryRun) {
     const { revokeSessions } = await import('./user-sessions.ts');
     const sessions = await revokeSessions(installation, slug, chosen({ id, user }), isDryRun);

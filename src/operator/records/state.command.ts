@@ -8,14 +8,14 @@ import type { Transition } from './transitions.ts';
 /** `restore` does more than this: see `restore.command.ts`. */
 function defineTransition(
   name: Exclude<Transition, 'restore'>,
-  more: Pick<Operation, 'description' | 'examples' | 'effect'> & { consequence: string },
+  more: Pick<Operation, 'help' | 'effect'> & { consequence: string },
 ): Operation {
   const { consequence, ...rest } = more;
   return defineChange({
     ...rest,
     name,
     fields: { slug: argument('slug') },
-    changesRowsOnly: true,
+    handling: { control: 'rows' },
     async change({ slug }, { installation }, isDryRun) {
       const { changeState } = await import('./transitions.ts');
       const { guid, from, to } = await changeState(installation, slug, name, isDryRun);
@@ -32,14 +32,16 @@ function defineTransition(
 
 const isolate = defineChange({
   name: 'isolate',
-  description: 'send no mail of a tenant, and refuse its legacy clients, as with every clone',
+  help: {
+    description: 'send no mail of a tenant, and refuse its legacy clients, as with every clone',
+    examples: ['isolate acme-test', 'isolate acme-test --off'],
+  },
   fields: {
     slug: argument('slug'),
     off: flag('send mail again, and accept its legacy clients', { label: 'End the isolation' }),
   },
-  examples: ['isolate acme-test', 'isolate acme-test --off'],
   effect: 'locks out',
-  changesRowsOnly: true,
+  handling: { control: 'rows' },
   async change({ slug, off }, { installation }, isDryRun) {
     const { isolate } = await import('./transitions.ts');
     const { guid, isolated } = await isolate(installation, slug, !off, isDryRun);
@@ -63,12 +65,14 @@ const isolate = defineChange({
 
 const refresh = defineChange({
   name: 'refresh',
-  description:
-    'make every process read the data of a tenant again, after a change outside the service (psql …)',
+  help: {
+    description:
+      'make every process read the data of a tenant again, after a change outside the service (psql …)',
+    examples: ['refresh acme'],
+  },
   fields: { slug: argument('slug') },
-  examples: ['refresh acme'],
   effect: 'changes',
-  changesRowsOnly: true,
+  handling: { control: 'rows' },
   async change({ slug }, { installation }, isDryRun) {
     const { guid } = await readTenant(installation, slug);
     const topic = `${changeTopics.responses}:${guid}`;
@@ -85,20 +89,26 @@ const refresh = defineChange({
 
 export const operations = [
   defineTransition('suspend', {
-    description: 'stop serving a tenant, in every process within a second',
-    examples: ['suspend acme --reason "unpaid bill"'],
+    help: {
+      description: 'stop serving a tenant, in every process within a second',
+      examples: ['suspend acme --reason "unpaid bill"'],
+    },
     effect: 'locks out',
     consequence: 'will not be served until it is resumed',
   }),
   defineTransition('resume', {
-    description: 'serve a suspended tenant again',
-    examples: ['resume acme --reason "bill is paid"'],
+    help: {
+      description: 'serve a suspended tenant again',
+      examples: ['resume acme --reason "bill is paid"'],
+    },
     effect: 'changes',
     consequence: 'will be served again',
   }),
   defineTransition('delete', {
-    description: 'take a tenant out of service and keep its data until it is purged',
-    examples: ['delete acme --reason "contract ended"'],
+    help: {
+      description: 'take a tenant out of service and keep its data until it is purged',
+      examples: ['delete acme --reason "contract ended"'],
+    },
     effect: 'destroys',
     consequence: 'will not be served any more',
   }),

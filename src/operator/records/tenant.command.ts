@@ -14,9 +14,11 @@ import { type HealthReason, healthStates } from './tenant-health.ts';
 
 const show = defineOperation({
   name: 'show',
-  description: 'show one tenant: what was decided about it, whether it is well, and why not',
+  help: {
+    description: 'show one tenant: what was decided about it, whether it is well, and why not',
+    examples: ['show acme'],
+  },
   fields: { slug: argument('slug') },
-  examples: ['show acme'],
   effect: 'reads',
   async run({ slug }, { installation, output }) {
     const { showTenant } = await import('./read-tenants.ts');
@@ -57,7 +59,14 @@ function countStates(databases: readonly { readonly state: string }[]): string {
 
 const edit = defineChange({
   name: 'edit',
-  description: 'change the name, the application or the features of a tenant',
+  help: {
+    description: 'change the name, the application or the features of a tenant',
+    examples: [
+      'edit acme --name "Acme International Ltd" --reason "renamed"',
+      "edit acme --app-url 'https://acme.example.com/{action}#token={token}'",
+      'edit acme --enable legacyTokens --dry-run',
+    ],
+  },
   fields: {
     slug: argument('slug'),
     name: option('<name>', 'name of the company'),
@@ -76,13 +85,8 @@ const edit = defineChange({
     }),
     disable: optionList('<feature>', 'a feature to disable', { kind: 'feature', isAdvanced: true }),
   },
-  examples: [
-    'edit acme --name "Acme International Ltd" --reason "renamed"',
-    "edit acme --app-url 'https://acme.example.com/{action}#token={token}'",
-    'edit acme --enable legacyTokens --dry-run',
-  ],
   effect: 'changes',
-  changesRowsOnly: true,
+  handling: { control: 'rows' },
   async change({ slug, ...values }, { installation }, isDryRun) {
     const { editTenant } = await import('./edit-tenant.ts');
     const { guid, changes } = await editTenant(installation, slug, values, isDryRun);
@@ -93,7 +97,16 @@ const edit = defineChange({
 
 const list = defineList({
   name: 'list',
-  description: 'list the tenants, or those that have all of the given properties',
+  help: {
+    description: 'list the tenants, or those that have all of the given properties',
+    examples: [
+      'list',
+      'list north --status active --sort -created',
+      'list --health unwell',
+      'list -o name',
+    ],
+    more: 'Health is what doctor found when it looked last, and what the control database knows by itself: a failed migration, a webhook that fails, a faulty archive.',
+  },
   fields: {
     text: optionalArgument('text', { description: 'a part of the slug, the name or the guid' }),
     status: option('<status>', 'only tenants in this state', { choices: tenantStates }),
@@ -112,13 +125,6 @@ const list = defineList({
     }),
     wide: flag('all columns at full width', { label: 'All columns', isAdvanced: true }),
   },
-  examples: [
-    'list',
-    'list north --status active --sort -created',
-    'list --health unwell',
-    'list -o name',
-  ],
-  help: 'Health is what doctor found when it looked last, and what the control database knows by itself: a failed migration, a webhook that fails, a faulty archive.',
   async items({ text: search, ...filter }, { installation }) {
     const { listTenants } = await import('./read-tenants.ts');
     return listTenants(installation, { search, ...filter });

@@ -10,8 +10,18 @@ const hourMs = 3_600_000;
 
 const usage = defineOperation({
   name: 'usage',
-  description:
-    'show what tenants used: requests, writes, bytes sent, time and size of their databases',
+  help: {
+    description:
+      'show what tenants used: requests, writes, bytes sent, time and size of their databases',
+    examples: [
+      'usage # all tenants, this month',
+      'usage acme --from 7d --by hour',
+      'usage --from 2026-10-01 --to 2026-11-01 --csv # a month, for invoices',
+    ],
+    more: `Hours, days and months are those of UTC, and are kept for 100 days. Requests are those of authenticated users and
+clients, refused ones with status 429 or 503 included. The newest requests are missing for up to a minute, and those of
+the last minute of a killed process for good. doctor measures the databases.`,
+  },
   fields: {
     slug: optionalArgument('slug', { description: 'only one tenant' }),
     from: option('<time>', 'from this hour on', {
@@ -31,16 +41,8 @@ const usage = defineOperation({
     }),
     csv: flag('print CSV, with exact numbers', { label: 'CSV', isAdvanced: true }),
   },
-  examples: [
-    'usage # all tenants, this month',
-    'usage acme --from 7d --by hour',
-    'usage --from 2026-10-01 --to 2026-11-01 --csv # a month, for invoices',
-  ],
-  help: `Hours, days and months are those of UTC, and are kept for 100 days. Requests are those of authenticated users and
-clients, refused ones with status 429 or 503 included. The newest requests are missing for up to a minute, and those of
-the last minute of a killed process for good. doctor measures the databases.`,
   effect: 'reads',
-  isList: true,
+  handling: { result: 'list' },
   async run({ slug, csv, ...values }, { installation, output }) {
     if (csv && output.wantsDocuments) {
       throw new OperatorError('Give either --csv or --json', { usage: true });

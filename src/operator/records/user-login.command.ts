@@ -14,11 +14,13 @@ export const password = optionalSecret(
 
 const disable = defineChange({
   name: 'user disable',
-  description: 'refuse the logins of a user and end all their sessions',
+  help: {
+    description: 'refuse the logins of a user and end all their sessions',
+    examples: ['user disable acme bob@acme.test --reason "left the company"'],
+  },
   fields: user,
-  examples: ['user disable acme bob@acme.test --reason "left the company"'],
   effect: 'locks out',
-  changesRowsOnly: true,
+  handling: { control: 'rows' },
   async change(values, { installation }, isDryRun) {
     const ending = await endingSessions(installation, values, 'The logins of', 'are refused');
     return { ...ending, ...(await setState(installation, values, 'disabled', isDryRun)) };
@@ -27,9 +29,11 @@ const disable = defineChange({
 
 const enable = defineChange({
   name: 'user enable',
-  description: 'allow the logins of a disabled user again',
+  help: {
+    description: 'allow the logins of a disabled user again',
+    examples: ['user enable acme bob@acme.test'],
+  },
   fields: user,
-  examples: ['user enable acme bob@acme.test'],
   effect: 'changes',
   async change(values, { installation }, isDryRun) {
     const enabled = await setState(installation, values, 'enabled', isDryRun);
@@ -39,10 +43,12 @@ const enable = defineChange({
 
 const setPassword = defineChange({
   name: 'user password',
-  description:
-    'set a new password and end all sessions of the user; it is generated and shown only once',
+  help: {
+    description:
+      'set a new password and end all sessions of the user; it is generated and shown only once',
+    examples: ['user password acme bob@acme.test'],
+  },
   fields: { ...user, password },
-  examples: ['user password acme bob@acme.test'],
   effect: 'locks out',
   async change({ password: given, ...values }, { installation, output }, isDryRun) {
     const { generatePassword, setPassword } = await import('./users.ts');

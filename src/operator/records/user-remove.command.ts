@@ -5,13 +5,15 @@ import type { UserRemoval } from './users.ts';
 
 export const removeUserOperation = defineChange({
   name: 'user remove',
-  description:
-    'remove a user with all sessions and legacy clients; to refuse the logins only: user disable',
+  help: {
+    description:
+      'remove a user with all sessions and legacy clients; to refuse the logins only: user disable',
+    examples: [
+      'user remove acme bob@acme.test --dry-run',
+      'user remove acme bob@acme.test --reason "asked for it"',
+    ],
+  },
   fields: { slug: argument('slug'), email: argument('email') },
-  examples: [
-    'user remove acme bob@acme.test --dry-run',
-    'user remove acme bob@acme.test --reason "asked for it"',
-  ],
   effect: 'destroys',
   async change({ slug, email: address }, { installation }, isDryRun) {
     const { removeUser } = await import('./users.ts');

@@ -9,9 +9,11 @@ import { removeUserOperation } from './user-remove.command.ts';
 
 const findUserOperation = defineList({
   name: 'user find',
-  description: 'find the users with an e-mail address, in all tenants',
+  help: {
+    description: 'find the users with an e-mail address, in all tenants',
+    examples: ['user find bob@acme.test'],
+  },
   fields: { email: argument('text') },
-  examples: ['user find bob@acme.test'],
   async items({ email }, { installation }) {
     const { requireEmail } = await import('./required-values.ts');
     const { findUsers } = await import('./read-users.ts');
@@ -39,7 +41,13 @@ const remedy = 'An administrator of the tenant gives the user an entity, or the 
 
 const add = defineChange({
   name: 'user add',
-  description: 'add a user; the password is generated and shown only once',
+  help: {
+    description: 'add a user; the password is generated and shown only once',
+    examples: [
+      'user add acme bob@acme.test --first-name Bob --last-name Miller --role Member --scope All',
+      'user add acme bob@acme.test --password-stdin < password-file',
+    ],
+  },
   fields: {
     slug: argument('slug'),
     email: argument('text', { label: 'E-mail address' }),
@@ -54,10 +62,6 @@ const add = defineChange({
     }),
     password,
   },
-  examples: [
-    'user add acme bob@acme.test --first-name Bob --last-name Miller --role Member --scope All',
-    'user add acme bob@acme.test --password-stdin < password-file',
-  ],
   effect: 'changes',
   async change(
     { slug, entity: entityId = null, password: given, ...fields },
@@ -91,9 +95,11 @@ const add = defineChange({
 
 const list = defineList({
   name: 'user list',
-  description: 'list the users of a tenant',
+  help: {
+    description: 'list the users of a tenant',
+    examples: ['user list acme', 'user list acme -o name'],
+  },
   fields: { slug: argument('slug') },
-  examples: ['user list acme', 'user list acme -o name'],
   async items({ slug }, { installation }) {
     const { listUsers } = await import('./read-users.ts');
     return listUsers(installation, slug);
@@ -105,14 +111,18 @@ const list = defineList({
 
 const role = defineChange({
   name: 'user role',
-  description: 'show the role of a user and its permissions, or give the user another role',
+  help: {
+    description: 'show the role of a user and its permissions, or give the user another role',
+    examples: ['user role acme bob@acme.test', 'user role acme bob@acme.test Administrator'],
+  },
   fields: {
     ...user,
-    role: optionalArgument('role', { description: 'the new role; every user has exactly one' }),
+    role: optionalArgument('role', {
+      description: 'the new role; every user has exactly one',
+      isChange: true,
+    }),
   },
-  examples: ['user role acme bob@acme.test', 'user role acme bob@acme.test Administrator'],
   effect: 'reads',
-  changingFields: ['role'],
   async change({ slug, email, role }, { installation }, isDryRun) {
     const { readUserRole, setUserRole } = await import('./user-role.ts');
     const changed =

@@ -5,12 +5,15 @@ import { argument, optionalArgument, parseId } from '../command/operation-fields
 
 const list = defineOperation({
   name: 'webhooks',
-  description: 'list the tenants with webhooks, or the webhooks of one: failing, disabled, waiting',
+  help: {
+    description:
+      'list the tenants with webhooks, or the webhooks of one: failing, disabled, waiting',
+    examples: ['webhooks', 'webhooks acme'],
+    more: 'The numbers of all tenants are those of the last time at which their webhooks were served.',
+  },
   fields: { slug: optionalArgument('slug') },
-  examples: ['webhooks', 'webhooks acme'],
-  help: 'The numbers of all tenants are those of the last time at which their webhooks were served.',
   effect: 'reads',
-  isList: true,
+  handling: { result: 'list' },
   async run({ slug }, { installation, output }) {
     const { readHolder, readTenantWebhooks, readWebhooks } = await import('./webhooks.ts');
 
@@ -58,9 +61,11 @@ const webhook = {
 
 const disable = defineChange({
   name: 'webhooks disable',
-  description: 'send nothing more to a webhook until its tenant enables it again',
+  help: {
+    description: 'send nothing more to a webhook until its tenant enables it again',
+    examples: ['webhooks disable acme 3 --reason "the receiver is a stranger\'s"'],
+  },
   fields: webhook,
-  examples: ['webhooks disable acme 3 --reason "the receiver is a stranger\'s"'],
   effect: 'locks out',
   async change({ slug, id }, { installation }, isDryRun) {
     const { disableWebhook } = await import('./webhooks.ts');

@@ -37,15 +37,15 @@ const fields = {
 
 const migrate = defineOperation({
   name: 'migrate',
-  description: 'bring tenant databases to the version of this build',
-  fields,
-  examples: [
-    'migrate --all --dry-run # print what would run, and for which tenants',
-    'migrate --all --canary 2 # migrate two tenants first, and stop if one of them fails',
-    'migrate acme globex # only these tenants',
-    'migrate --retry-failed # migrate the failed tenants again',
-  ],
-  help: `Each tenant is migrated in one transaction, and its schema is compared with the template before the commit.
+  help: {
+    description: 'bring tenant databases to the version of this build',
+    examples: [
+      'migrate --all --dry-run # print what would run, and for which tenants',
+      'migrate --all --canary 2 # migrate two tenants first, and stop if one of them fails',
+      'migrate acme globex # only these tenants',
+      'migrate --retry-failed # migrate the failed tenants again',
+    ],
+    more: `Each tenant is migrated in one transaction, and its schema is compared with the template before the commit.
 Meanwhile requests for that tenant get 503 migration_pending, unless all its migrations are compatible with the
 running build; all other tenants are served. A tenant whose migration fails stays as it was, and the run continues
 with the others. A tenant that is already at the version of this build costs no connection.
@@ -57,13 +57,17 @@ Run the command again after an interruption of any kind: it does what is left, a
 same time share the work. Ctrl-C starts no further tenant and waits for the running migrations.
 
 bin/backoffice status shows what failed, and why.`,
-  exitCodes:
-    '0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage',
+    exitCodes:
+      '0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage',
+    dryRun: 'print the SQL that would run, and for which tenants; opens no tenant database',
+    json: 'print one JSON line for each tenant on stdout (with --dry-run: one JSON document)',
+  },
+  fields,
   effect: 'changes',
-  isTraced: true,
-  json: 'print one JSON line for each tenant on stdout (with --dry-run: one JSON document)',
-  dryRun: 'print the SQL that would run, and for which tenants; opens no tenant database',
-  interrupt: { text: 'the running migrations', isIdleBeforeCount: true },
+  handling: {
+    isTraced: true,
+    interrupt: { text: 'the running migrations', isIdleBeforeCount: true },
+  },
   async plan(values, { installation }) {
     const request = await requestOf(values, installation);
     const { processesBlockingRun } = await import('./blocking-processes.ts');

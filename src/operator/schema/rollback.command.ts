@@ -4,13 +4,15 @@ import { blockingText, confirmBlocking, despiteRunning, planBlocking } from './c
 
 const rollbackTenant = defineOperation({
   name: 'rollback',
-  description:
-    'undo the last migration of one tenant; this build then responds to its requests with 503',
-  fields: { slug: argument('slug'), despiteRunning },
-  examples: ['rollback acme --reason "migration is wrong"'],
-  help: `Removes what the migration added, with its data. Then the previous build can serve the tenant, and this
+  help: {
+    description:
+      'undo the last migration of one tenant; this build then responds to its requests with 503',
+    examples: ['rollback acme --reason "migration is wrong"'],
+    more: `Removes what the migration added, with its data. Then the previous build can serve the tenant, and this
 build responds with 503 migration_pending, so the command is refused while a process of this build runs.
 Bring the tenant back to head: bin/backoffice migrate <slug>`,
+  },
+  fields: { slug: argument('slug'), despiteRunning },
   effect: 'destroys',
   async plan({ slug, despiteRunning }, { installation }) {
     const { processesBlockingRollback } = await import('./blocking-processes.ts');

@@ -7,11 +7,13 @@ import type { RunSummary } from './list-runs.ts';
 
 const status = defineOperation({
   name: 'status',
-  description:
-    'show the fleet by schema version and state, and the outcome of the last migration run',
-  examples: ['status', 'status --watch'],
+  help: {
+    description:
+      'show the fleet by schema version and state, and the outcome of the last migration run',
+    examples: ['status', 'status --watch'],
+  },
   effect: 'reads',
-  repeats: 'sometimes',
+  handling: { repeats: 'sometimes' },
   async run(_, { installation, output }) {
     const { fleetStatus } = await import('./fleet-status.ts');
     const found = await fleetStatus(installation);
@@ -61,12 +63,14 @@ const run = optionalArgument<number>('run', {
 
 const list = defineOperation({
   name: 'runs list',
-  description: 'list the migration runs, the newest first',
+  help: {
+    description: 'list the migration runs, the newest first',
+    examples: ['runs list --limit 5'],
+    json: 'print one JSON document on stdout: the runs, how many there are, and where the older ones begin',
+  },
   fields: pageFields('runs', 20),
-  examples: ['runs list --limit 5'],
   effect: 'reads',
-  isList: true,
-  json: 'print one JSON document on stdout: the runs, how many there are, and where the older ones begin',
+  handling: { result: 'list' },
   async run(part, { installation, output }) {
     const { pageRuns } = await import('./list-runs.ts');
     output.page(await pageRuns(installation, part), {
@@ -83,9 +87,12 @@ const list = defineOperation({
 
 const show = defineOperation({
   name: 'runs show',
-  description: 'show one migration run, and what it did with each tenant; those that failed first',
+  help: {
+    description:
+      'show one migration run, and what it did with each tenant; those that failed first',
+    examples: ['runs show # the newest run', 'runs show 12'],
+  },
   fields: { run },
-  examples: ['runs show # the newest run', 'runs show 12'],
   effect: 'reads',
   async run({ run: id }, { installation, output }) {
     const { readRun, runOutcomes } = await import('./list-runs.ts');
@@ -100,13 +107,15 @@ const show = defineOperation({
 
 const watch = defineOperation({
   name: 'runs watch',
-  description:
-    'show a migration run every 2 seconds until it ends; exit code 1 if it has not succeeded',
+  help: {
+    description:
+      'show a migration run every 2 seconds until it ends; exit code 1 if it has not succeeded',
+    examples: ['runs watch'],
+    json: 'print one JSON line on stdout every 2 seconds',
+  },
   fields: { run },
-  examples: ['runs watch'],
   effect: 'reads',
-  json: 'print one JSON line on stdout every 2 seconds',
-  repeats: 'always',
+  handling: { repeats: 'always' },
   async run({ run: id }, { installation, output }) {
     const { readRun, runOutcomes } = await import('./list-runs.ts');
     const found = await readRun(installation, id);

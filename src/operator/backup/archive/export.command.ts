@@ -5,15 +5,17 @@ import { tableText } from '../../command/text-table.ts';
 
 const exportData = defineOperation({
   name: 'export',
-  description:
-    'write the data of a tenant, for the tenant, into a tar file of CSV, with its schema as SQL',
+  help: {
+    description:
+      'write the data of a tenant, for the tenant, into a tar file of CSV, with its schema as SQL',
+    examples: ['export acme --to acme.tar'],
+  },
   fields: {
     slug: argument('slug'),
     to: requiredOption('<file>', 'the tar file on this host, which must not exist', {
       label: 'File',
     }),
   },
-  examples: ['export acme --to acme.tar'],
   effect: 'changes',
   async plan({ slug, to }, { installation }) {
     const { requireNoFile } = await import('./export-tenant.ts');

@@ -3,15 +3,18 @@ import type { AgeIdentity } from './identities.ts';
 
 export const keygenOperation = defineOperation({
   name: 'backup keygen',
-  description: 'make the identity that opens archives, and the recipient that they are sealed for',
-  examples: [
-    'backup keygen >> identity.txt # after umask 077, and off the hosts that write archives',
-  ],
-  help: `Prints the identity once, as age-keygen does: no other copy exists. Whoever has it reads all archives; who has lost it
+  help: {
+    description:
+      'make the identity that opens archives, and the recipient that they are sealed for',
+    examples: [
+      'backup keygen >> identity.txt # after umask 077, and off the hosts that write archives',
+    ],
+    more: `Prints the identity once, as age-keygen does: no other copy exists. Whoever has it reads all archives; who has lost it
 reads none. Keep it on paper or in a safe, in two places, and on the recovery host, as BACKUP_IDENTITY_FILE. The hosts
 that write archives need the recipient only, as BACKUP_RECIPIENTS.`,
-  isOffline: true,
+  },
   effect: 'reads',
+  handling: { control: 'unused' },
   async run(_, { output }) {
     const { makeIdentity } = await import('./identities.ts');
     const made = await makeIdentity();

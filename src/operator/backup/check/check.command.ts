@@ -13,21 +13,23 @@ const defaultDrills = 5;
 
 export const verifyOperation = defineOperation({
   name: 'backup verify',
-  description:
-    'compare the archives with what the target says of them, or with --open read every byte of them',
+  help: {
+    description:
+      'compare the archives with what the target says of them, or with --open read every byte of them',
+    examples: ['backup verify', 'backup verify acme --open'],
+    more: `Without --open, this host needs no identity, and opens nothing: the last archive of each tenant is there in its size, and
+the target returns the bytes of each archive with the checksum that it keeps of them. What is in them, and who has written
+them, only --open proves.`,
+    json,
+  },
   fields: {
     slug: optionalArgument('slug', { description: 'only those of one tenant' }),
     open: flag('open them, and prove who has written each: on the recovery host', {
       label: 'Open them',
     }),
   },
-  examples: ['backup verify', 'backup verify acme --open'],
-  help: `Without --open, this host needs no identity, and opens nothing: the last archive of each tenant is there in its size, and
-the target returns the bytes of each archive with the checksum that it keeps of them. What is in them, and who has written
-them, only --open proves.`,
   effect: 'reads',
-  opensArchives: ({ open }) => open,
-  json,
+  handling: { opensArchives: ({ open }) => open },
   async run({ slug, open }, context) {
     const { installation, output } = context;
     const { compareArchives, openAllArchives } = await import('./verify-archives.ts');
@@ -57,21 +59,25 @@ them, only --open proves.`,
 
 export const drillOperation = defineOperation({
   name: 'backup drill',
-  description:
-    'restore archives into scratch databases, and compare every table: proves that they can be restored',
+  help: {
+    description:
+      'restore archives into scratch databases, and compare every table: proves that they can be restored',
+    examples: ['backup drill --count 3 # on the recovery host'],
+    json,
+  },
   fields: {
     count: amount('tenants', 'those that were proved longest ago first', {
       label: 'How many',
       default: defaultDrills,
     }),
   },
-  examples: ['backup drill --count 3 # on the recovery host'],
   effect: 'reads',
-  isRoutine: true,
-  isTraced: true,
-  opensArchives: () => true,
-  interrupt: { text: 'the running restore, whose database is dropped' },
-  json,
+  handling: {
+    isRoutine: true,
+    isTraced: true,
+    opensArchives: () => true,
+    interrupt: { text: 'the running restore, whose database is dropped' },
+  },
   async run({ count }, context) {
     const { installation, output } = context;
     const { drillArchives } = await import('./drill-archives.ts');

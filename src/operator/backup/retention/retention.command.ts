@@ -46,25 +46,25 @@ const applyFields = {
 /** A proved archive has what it removes, so it destroys nothing. */
 const applyRetentionOperation = defineOperation({
   name: 'retention apply',
-  description:
-    'remove the activities and audit entries that are older than their tenants keep them',
-  fields: applyFields,
-  examples: ['retention apply --all --dry-run', 'retention apply --all'],
-  help: `Removes by whole months, in UTC, so that there is something to do for a tenant once in a month. A tenant is taken if an
+  help: {
+    description:
+      'remove the activities and audit entries that are older than their tenants keep them',
+    examples: ['retention apply --all --dry-run', 'retention apply --all'],
+    more: `Removes by whole months, in UTC, so that there is something to do for a tenant once in a month. A tenant is taken if an
 archive of its present database that a drill has restored was made an hour or more after the newest of the rows that go. Others
 are left out and named; doctor speaks of them after 60 days. So let "backup run" and "backup drill" come before. The rows
 stay in that archive until BACKUP_KEEP removes it.
 
 Refused for a tenant: rows from the future or a wrong clock; more than half of the rows, unless you name the tenant and give
 --yes. Run it again after an interruption of any kind: it goes on.`,
-  exitCodes:
-    '0 when no tenant failed, also if some were left out; 1 when one failed; 2 for wrong usage',
+    exitCodes:
+      '0 when no tenant failed, also if some were left out; 1 when one failed; 2 for wrong usage',
+    dryRun: 'check everything and show what would be removed, and remove nothing',
+    json: 'print JSON lines on stdout, the last one with the totals',
+  },
+  fields: applyFields,
   effect: 'changes',
-  isRoutine: true,
-  isTraced: true,
-  json: 'print JSON lines on stdout, the last one with the totals',
-  dryRun: 'check everything and show what would be removed, and remove nothing',
-  interrupt: { text: 'the running batches of rows' },
+  handling: { isRoutine: true, isTraced: true, interrupt: { text: 'the running batches of rows' } },
   async plan(values, context) {
     const outcomes: RetentionOutcome[] = [];
     const report = await apply(values, context, true, {
@@ -130,10 +130,12 @@ const fields = {
   activity: option('<age>', 'how long activities are kept: 90d, 18m, 2y or forever', {
     label: 'Activities',
     parse: parseAgeField,
+    isChange: true,
   }),
   audit: option('<age>', 'how long audit entries are kept: 90d, 18m, 2y or forever', {
     label: 'Audit entries',
     parse: parseAgeField,
+    isChange: true,
   }),
   people: option(
     '<age>',
@@ -141,6 +143,7 @@ const fields = {
     {
       label: 'Audit entries of users and roles',
       parse: parseAgeField,
+      isChange: true,
       unless: ['slug'],
     },
   ),
@@ -148,20 +151,21 @@ const fields = {
 
 const retention = defineOperation({
   name: 'retention',
-  description: 'show or set how long a tenant keeps activities and audit entries',
-  fields,
-  examples: [
-    'retention # show all tenants',
-    'retention acme --activity 2y --audit 7y # set one',
-    'retention --default --activity 5y # set the default of all tenants',
-    'retention --default --people 7y # keep the audit entries of users and roles for 7 years instead of 10',
-  ],
-  help: `Without a retention, activities and audit entries are kept for ever. Ages are days, months or years (90d, 18m, 2y), at
+  help: {
+    description: 'show or set how long a tenant keeps activities and audit entries',
+    examples: [
+      'retention # show all tenants',
+      'retention acme --activity 2y --audit 7y # set one',
+      'retention --default --activity 5y # set the default of all tenants',
+      'retention --default --people 7y # keep the audit entries of users and roles for 7 years instead of 10',
+    ],
+    more: `Without a retention, activities and audit entries are kept for ever. Ages are days, months or years (90d, 18m, 2y), at
 least 30 days, or forever; "default" gives a tenant the default again. Setting one removes nothing: retention apply does.
 The audit entries of users and roles are in the control database, which keeps them for 10 years, or as --people says. Each new
 one removes some that are older; no archive has to have them.`,
+  },
+  fields,
   effect: 'reads',
-  changingFields: ['activity', 'audit', 'people'],
   async plan(values, { installation }) {
     const { readDefault, readRetention } = await import('./policies.ts');
     requireOneScope(values);
@@ -211,9 +215,11 @@ one removes some that are older; no archive has to have them.`,
 
 const log = defineOperation({
   name: 'retention log',
-  description: 'list what was removed, the newest first, and the proved archives that have it',
+  help: {
+    description: 'list what was removed, the newest first, and the proved archives that have it',
+    examples: ['retention log', 'retention log acme'],
+  },
   fields: { slug: optionalArgument('slug', { description: 'only from one tenant' }) },
-  examples: ['retention log', 'retention log acme'],
   effect: 'reads',
   async run({ slug }, { installation, output }) {
     const { listRemovals } = await import('./removals.ts');

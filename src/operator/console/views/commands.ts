@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { html } from '../../../lib/html/html.ts';
 import { explain, OperatorError } from '../../../lib/log/operator-error.ts';
-import { groups, isConfirmed } from '../../command/operation.ts';
+import { groups, needsConfirmation } from '../../command/operation.ts';
 import type { FilledForm } from '../command-line.ts';
 import type { Answer, ConsolePage, PageRequest } from '../console-page.ts';
 import { checkForm, type FormError, formId, readForm } from '../form-values.ts';
@@ -27,7 +27,7 @@ ${groups.map(group =>
     [
       'What it does',
       ({ operation }) =>
-        html`${operation.description}${isConfirmed(operation) ? html` ${state(operation.effect, 'bad')}` : ''}`,
+        html`${operation.help.description}${needsConfirmation(operation) ? html` ${state(operation.effect, 'bad')}` : ''}`,
     ],
   ]),
 )}`;
@@ -65,7 +65,7 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   }
 
   const isPlan =
-    operation.plan !== undefined && (step !== 'run' || isConfirmed(operation) || isElsewhere);
+    operation.plan !== undefined && (step !== 'run' || needsConfirmation(operation) || isElsewhere);
 
   try {
     // Two clicks send the same; a page that is loaded again has another `form`.

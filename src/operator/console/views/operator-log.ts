@@ -17,7 +17,7 @@ const maxOwnRuns = 20;
 /** The commands that timers run, as their definitions say. */
 export function routineCommands(offered: Offer): string[] {
   return [...offered.values()]
-    .filter(({ operation }) => operation.isRoutine)
+    .filter(({ operation }) => operation.handling.isRoutine)
     .map(({ operation: { name } }) => name);
 }
 

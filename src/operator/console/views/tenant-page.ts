@@ -1,6 +1,6 @@
 import { type Html, html } from '../../../lib/html/html.ts';
 import { readArchiveAge } from '../../backup/archive-ages.ts';
-import { isConfirmed } from '../../command/operation.ts';
+import { needsConfirmation } from '../../command/operation.ts';
 import { listDatabases, served } from '../../databases/list-databases.ts';
 import { listPlaces, type Place } from '../../databases/list-places.ts';
 import { type ActionSummary, listActions } from '../../records/list-actions.ts';
@@ -145,7 +145,7 @@ export async function tenantCommandsPage({
     ({ operation: { fields } }) => fields.slug?.kind === 'slug',
   );
   const [hurting, others] = [true, false].map(hurts =>
-    taking.filter(each => isConfirmed(each.operation) === hurts),
+    taking.filter(each => needsConfirmation(each.operation) === hurts),
   );
   const list = (of: readonly Offered[] = []): Html =>
     html`${of.map(({ operation: { name: command } }) => html`${operationLink(command, command, { slug })} `)}`;

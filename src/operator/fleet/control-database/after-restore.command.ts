@@ -6,8 +6,14 @@ import { countText } from '../../command/texts.ts';
 
 export const afterRestoreOperation = defineOperation({
   name: 'control after-restore',
-  description:
-    'make a restored control database safe, before the service starts: end sessions, replace keys',
+  help: {
+    description:
+      'make a restored control database safe, before the service starts: end sessions, replace keys',
+    examples: [
+      'control after-restore # control restore does it by itself; run it after pg_restore',
+      'control after-restore --replay --yes < url-file # the URL of the replaced control database',
+    ],
+  },
   fields: {
     laterUrl: optionalSecret(
       'URL of the control database that was replaced',
@@ -15,10 +21,6 @@ export const afterRestoreOperation = defineOperation({
       'read the URL of the control database that was replaced from stdin; revoke again what is revoked there',
     ),
   },
-  examples: [
-    'control after-restore # control restore does it by itself; run it after pg_restore',
-    'control after-restore --replay --yes < url-file # the URL of the replaced control database',
-  ],
   effect: 'destroys',
   async plan(_, { installation }) {
     const rows = await installation.statements.execute<

@@ -14,10 +14,15 @@ import { restoreControlOperation } from './restore-control.command.ts';
 
 const resealOperation = defineOperation({
   name: 'control reseal',
-  description: 'make MASTER_KEY the master key, and encrypt every secret again under it',
-  examples: ['control reseal --dry-run # open every secret, and change nothing', 'control reseal'],
-  help: `Run it when every process and every timer has MASTER_KEY, and the former key as MASTER_KEY_PREVIOUS. A process
+  help: {
+    description: 'make MASTER_KEY the master key, and encrypt every secret again under it',
+    examples: [
+      'control reseal --dry-run # open every secret, and change nothing',
+      'control reseal',
+    ],
+    more: `Run it when every process and every timer has MASTER_KEY, and the former key as MASTER_KEY_PREVIOUS. A process
 that has not is not ready from then on, and says so.`,
+  },
   effect: 'locks out',
   async plan(_, { installation }) {
     const { resealSecrets } = await import('../../records/reseal.ts');
@@ -45,12 +50,14 @@ that has not is not ready from then on, and says so.`,
 
 const migrate = defineOperation({
   name: 'control migrate',
-  description:
-    'bring the control database to the version of this build; create it if it does not exist',
+  help: {
+    description:
+      'bring the control database to the version of this build; create it if it does not exist',
+    examples: ['control migrate'],
+  },
   fields: { despiteRunning },
-  examples: ['control migrate'],
-  makesControl: true,
   effect: 'changes',
+  handling: { control: 'made' },
   async plan({ despiteRunning }, { installation }) {
     const { processesBlockingControl } = await import('../../schema/blocking-processes.ts');
     const { pendingControl } = await import('../../schema/migrate-control.ts');
@@ -114,14 +121,16 @@ async function requireUsable({ controlUrl: url, embedded }: InstallationAccess):
 
 const serviceLogin = defineOperation({
   name: 'control service-login',
-  description:
-    'create the login of the service, which can neither create databases nor grant rights, or change its password',
-  examples: [
-    'control service-login',
-    'control service-login -o url > service-database-url # a file for the service',
-  ],
+  help: {
+    description:
+      'create the login of the service, which can neither create databases nor grant rights, or change its password',
+    examples: [
+      'control service-login',
+      'control service-login -o url > service-database-url # a file for the service',
+    ],
+  },
   effect: 'locks out',
-  makesUrl: true,
+  handling: { result: 'url' },
   async plan(_, { installation }) {
     const { findServiceLogin } = await import('../../schema/service-login.ts');
     const { withConnection } = await import('../../../lib/postgres/connection.ts');

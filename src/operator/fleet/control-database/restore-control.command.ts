@@ -40,23 +40,25 @@ type Fields = Values<typeof fields>;
 
 export const restoreControlOperation = defineOperation({
   name: 'control restore',
-  description:
-    'restore the control database from an archive into an empty one, and with --all the lost tenants',
-  fields,
-  examples: [
-    'control restore # the control database is lost, the tenants are not',
-    'control restore --all # everything is lost: a new machine, the archives, an identity and the master key',
-    'control restore --installation 3f2a # where several installations share the target',
-    'control restore --from < url-file # its state on a recovered copy of its server',
-  ],
-  help: `Restores the newest archive of the control database in BACKUP_TARGET, or with --from its state on a recovered server, into
+  help: {
+    description:
+      'restore the control database from an archive into an empty one, and with --all the lost tenants',
+    examples: [
+      'control restore # the control database is lost, the tenants are not',
+      'control restore --all # everything is lost: a new machine, the archives, an identity and the master key',
+      'control restore --installation 3f2a # where several installations share the target',
+      'control restore --from < url-file # its state on a recovered copy of its server',
+    ],
+    more: `Restores the newest archive of the control database in BACKUP_TARGET, or with --from its state on a recovered server, into
 an empty control database, with the MASTER_KEY that the installation had and the identity in BACKUP_IDENTITY_FILE, and makes it
 safe as after-restore does. From an older archive or another source, what the newest archive has as disabled, revoked, suspended,
 deleted or purged stays so. With --all, then restores every tenant whose database is missing. Run it again after an interruption:
 it continues. Start the service afterwards, with the same MASTER_KEY.`,
-  makesControl: true,
+    json: 'print JSON lines on stdout, the last one with the totals',
+  },
+  fields,
   effect: 'changes',
-  json: 'print JSON lines on stdout, the last one with the totals',
+  handling: { control: 'made' },
   async plan({ all, ...chosen }, context) {
     const { installation } = context;
     const { requireRestorable } = await import('./restoring-database.ts');

@@ -14,8 +14,14 @@ import {
 
 const clone = defineOperation({
   name: 'clone',
-  description:
-    'copy a tenant to a new slug, with its own key and login role, isolated; sessions and API clients are not copied',
+  help: {
+    description:
+      'copy a tenant to a new slug, with its own key and login role, isolated; sessions and API clients are not copied',
+    examples: [
+      'clone acme acme-test',
+      'clone acme acme-old --archive latest # look at archived data over HTTP',
+    ],
+  },
   fields: {
     slug: argument('slug'),
     newSlug: argument('text', { label: 'Slug of the copy' }),
@@ -31,12 +37,8 @@ const clone = defineOperation({
     from: fromField,
     withoutMac: withoutMacField,
   },
-  examples: [
-    'clone acme acme-test',
-    'clone acme acme-old --archive latest # look at archived data over HTTP',
-  ],
   effect: 'changes',
-  opensArchives: ({ archive }) => archive !== undefined,
+  handling: { opensArchives: ({ archive }) => archive !== undefined },
   async plan({ slug, newSlug, ...values }, { installation }) {
     requireOneChoice(values);
     const { planClone } = await import('./clone.ts');

@@ -6,17 +6,19 @@ import { packNames } from './pack-names.ts';
 
 const apply = defineOperation({
   name: 'packs apply',
-  description:
-    'add the rows of packs that a tenant lacks; rows that it changed or deleted stay as they are',
+  help: {
+    description:
+      'add the rows of packs that a tenant lacks; rows that it changed or deleted stay as they are',
+    examples: [
+      'packs apply acme --packs countries,units',
+      'packs apply acme --dry-run # all packs, row by row',
+    ],
+    dryRun: 'show each row that would be added, and each that the tenant has changed or deleted',
+  },
   fields: {
     slug: argument('slug'),
     packs: optionNames('names of packs', packNames, { otherwise: 'all' }),
   },
-  examples: [
-    'packs apply acme --packs countries,units',
-    'packs apply acme --dry-run # all packs, row by row',
-  ],
-  dryRun: 'show each row that would be added, and each that the tenant has changed or deleted',
   effect: 'changes',
   async plan({ slug, packs = [] }, { installation }) {
     const { checkPackNames } = await import('./read-pack.ts');

@@ -53,14 +53,16 @@ const fields = {
 
 const provisionTenant = defineOperation({
   name: 'provision',
-  description: 'make a tenant: its database, roles, signing key and first administrator',
+  help: {
+    description: 'make a tenant: its database, roles, signing key and first administrator',
+    examples: [
+      'provision acme --name "Acme Ltd" --admin-email admin@acme.test --packs countries,currencies',
+      'provision --file tenants/demo.json',
+    ],
+    json: 'print one JSON document on stdout; for a folder, one line for each manifest',
+  },
   fields,
-  examples: [
-    'provision acme --name "Acme Ltd" --admin-email admin@acme.test --packs countries,currencies',
-    'provision --file tenants/demo.json',
-  ],
   effect: 'changes',
-  json: 'print one JSON document on stdout; for a folder, one line for each manifest',
   async plan(values, { installation }) {
     const { planFolder, planProvision } = await import('./plan-provision.ts');
     const { readManifest } = await import('./manifest.ts');

@@ -8,8 +8,17 @@ import type { LeftRole } from '../../databases/drop-database.ts';
 /** The purge that removes the archives of a tenant, too. */
 const purge = defineOperation({
   name: 'purge',
-  description:
-    'remove a deleted tenant permanently: databases, login roles, keys, users, sessions, and its archives',
+  help: {
+    description:
+      'remove a deleted tenant permanently: databases, login roles, keys, users, sessions, and its archives',
+    examples: ['purge acme --reason "30 days after the end of the contract"'],
+    more: `Databases and rows go first, then the archives. What the target refuses to remove is named, and doctor lists it until it is
+gone; each run goes on removing it. Run the purge again after an interruption of any kind. Copies that are elsewhere are not
+removed: those that somebody has made of the target, and archives of the control database, which have the names of the people
+until BACKUP_KEEP removes them.`,
+    exitCodes:
+      '0 when nothing of the tenant is left, 1 when the target still has archives of it, 2 for wrong usage',
+  },
   fields: {
     slug: argument('slug'),
     keepArchives: flag(
@@ -20,13 +29,6 @@ const purge = defineOperation({
       },
     ),
   },
-  examples: ['purge acme --reason "30 days after the end of the contract"'],
-  help: `Databases and rows go first, then the archives. What the target refuses to remove is named, and doctor lists it until it is
-gone; each run goes on removing it. Run the purge again after an interruption of any kind. Copies that are elsewhere are not
-removed: those that somebody has made of the target, and archives of the control database, which have the names of the people
-until BACKUP_KEEP removes them.`,
-  exitCodes:
-    '0 when nothing of the tenant is left, 1 when the target still has archives of it, 2 for wrong usage',
   effect: 'destroys',
   async plan({ slug, keepArchives }, { installation }) {
     const { planPurge } = await import('./purge-tenant.ts');

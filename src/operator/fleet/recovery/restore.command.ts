@@ -64,26 +64,30 @@ type OneTenant = RestoreFields & { slug: string };
 
 const restore = defineOperation({
   name: 'restore',
-  description:
-    'bring a deleted tenant back into service, or restore earlier data of a tenant beside the present ones',
-  fields,
-  examples: [
-    'restore acme # undo delete: serve the tenant again',
-    'restore acme --archive latest # its newest archive, beside its present data',
-    'restore acme --archive 20261121T1405 # an older archive: backup list acme',
-    'restore acme --at 2026-11-21T14:05:00Z # its data of that moment: restore moments acme',
-    'restore acme --from < url-file # its data on a recovered copy of its server: see the handbook',
-    'restore acme --lost # its database is lost: put its newest archive in place',
-    'restore --lost --server second # those of all tenants of a server that is new and empty',
-  ],
-  help: `The restored data lies in a database of the tenant that nobody uses. restore diff then shows what was added, changed
+  help: {
+    description:
+      'bring a deleted tenant back into service, or restore earlier data of a tenant beside the present ones',
+    examples: [
+      'restore acme # undo delete: serve the tenant again',
+      'restore acme --archive latest # its newest archive, beside its present data',
+      'restore acme --archive 20261121T1405 # an older archive: backup list acme',
+      'restore acme --at 2026-11-21T14:05:00Z # its data of that moment: restore moments acme',
+      'restore acme --from < url-file # its data on a recovered copy of its server: see the handbook',
+      'restore acme --lost # its database is lost: put its newest archive in place',
+      'restore --lost --server second # those of all tenants of a server that is new and empty',
+    ],
+    more: `The restored data lies in a database of the tenant that nobody uses. restore diff then shows what was added, changed
 and removed since, restore swap puts the restored data in place, and restore back undoes that. Who wants to look at it
 over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is dropped with: databases drop acme <database>.`,
+    json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
+  },
+  fields,
   effect: 'changes',
-  isTraced: true,
-  opensArchives: ({ archive, at, from, lost }) =>
-    archive !== undefined || (lost && at === undefined && from === undefined),
-  json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
+  handling: {
+    isTraced: true,
+    opensArchives: ({ archive, at, from, lost }) =>
+      archive !== undefined || (lost && at === undefined && from === undefined),
+  },
   async plan(values, { installation }) {
     const { slug, server } = values;
     requireOneScope(values);
@@ -210,9 +214,12 @@ async function restoreOne({ slug, ...values }: OneTenant, context: Context) {
 
 const moments = defineList({
   name: 'restore moments',
-  description: 'list the moments that the data of a tenant can be restored to, by RECOVERY_COMMAND',
+  help: {
+    description:
+      'list the moments that the data of a tenant can be restored to, by RECOVERY_COMMAND',
+    examples: ['restore moments acme'],
+  },
   fields: { slug: argument('slug') },
-  examples: ['restore moments acme'],
   async items({ slug }, { installation }) {
     const { readMoments } = await import('./restore-to-moment.ts');
     return readMoments(installation, await findTenant(installation, slug));

@@ -5,7 +5,13 @@ import type { ServerRemoval } from './remove-server.ts';
 
 export const removeServerOperation = defineChange({
   name: 'server remove',
-  description: 'remove a server on which no tenant is, with its templates; drain it first',
+  help: {
+    description: 'remove a server on which no tenant is, with its templates; drain it first',
+    examples: [
+      'server remove second --dry-run',
+      'server remove second --reason "machine is replaced"',
+    ],
+  },
   fields: {
     name: argument('server', { label: 'Server' }),
     lost: flag('the server is gone: drop nothing on it', {
@@ -13,10 +19,6 @@ export const removeServerOperation = defineChange({
       isAdvanced: true,
     }),
   },
-  examples: [
-    'server remove second --dry-run',
-    'server remove second --reason "machine is replaced"',
-  ],
   effect: 'destroys',
   async change({ name, lost }, { installation }, isDryRun) {
     const { removeServer } = await import('./remove-server.ts');

@@ -23,7 +23,10 @@ import { removeServerOperation } from './server-remove.command.ts';
 
 const add = defineChange({
   name: 'server add',
-  description: 'add a PostgreSQL server, or change its URL',
+  help: {
+    description: 'add a PostgreSQL server, or change its URL',
+    examples: ['server add second --capacity 500 < url-file'],
+  },
   fields: {
     name: argument('text', { label: 'Name of the server' }),
     capacity: amount('tenants', 'maximum number of tenants that are placed there automatically', {
@@ -32,7 +35,6 @@ const add = defineChange({
     }),
     url: secret('postgresql:// URL of the server'),
   },
-  examples: ['server add second --capacity 500 < url-file'],
   effect: 'changes',
   async change({ name, capacity = null, url: text }, { installation, output }, isDryRun) {
     const { addServer } = await import('../../records/servers.ts');
@@ -66,8 +68,10 @@ const add = defineChange({
 
 const list = defineList({
   name: 'server list',
-  description: 'list the servers, with the tenants of each',
-  examples: ['server list', 'server list -o wide'],
+  help: {
+    description: 'list the servers, with the tenants of each',
+    examples: ['server list', 'server list -o wide'],
+  },
   async items(_, { installation }) {
     const { listServers } = await import('../../records/read-servers.ts');
     return listServers(installation);
@@ -79,7 +83,10 @@ const list = defineList({
 
 const set = defineChange({
   name: 'server set',
-  description: 'change the number of tenants that are placed on a server automatically',
+  help: {
+    description: 'change the number of tenants that are placed on a server automatically',
+    examples: ['server set second --capacity 500', 'server set second --capacity none'],
+  },
   fields: {
     name: argument('server', { label: 'Server' }),
     capacity: requiredOption('<tenants>', 'maximum number of tenants, or none for no limit', {
@@ -87,9 +94,8 @@ const set = defineChange({
       parse: parseCapacityOrNone,
     }),
   },
-  examples: ['server set second --capacity 500', 'server set second --capacity none'],
   effect: 'changes',
-  changesRowsOnly: true,
+  handling: { control: 'rows' },
   async change({ name, ...values }, { installation }, isDryRun) {
     const { setCapacity } = await import('../../records/read-servers.ts');
     const capacity = values.capacity === 'none' ? null : values.capacity;
@@ -105,7 +111,15 @@ const set = defineChange({
 
 const drain = defineOperation({
   name: 'server drain',
-  description: 'move every tenant of a server to the others; goes on after failures',
+  help: {
+    description: 'move every tenant of a server to the others; goes on after failures',
+    examples: [
+      'server drain second --dry-run',
+      'server drain second',
+      'server drain second --to third',
+    ],
+    json: moveJson,
+  },
   fields: {
     name: argument('server', { label: 'Server' }),
     to: option('<server>', 'move all of them to this server', {
@@ -115,15 +129,8 @@ const drain = defineOperation({
     }),
     ...moveFields,
   },
-  examples: [
-    'server drain second --dry-run',
-    'server drain second',
-    'server drain second --to third',
-  ],
   effect: 'changes',
-  isTraced: true,
-  json: moveJson,
-  interrupt: moveInterrupt,
+  handling: { isTraced: true, interrupt: moveInterrupt },
   async plan({ name, to, leaveSchemas }, { installation }) {
     const { planDrain, planDrained } = await import('./drain-server.ts');
     const moves = await planDrained(
