@@ -37,10 +37,11 @@ export class ForeignSchemaError extends OperatorError {
   constructor(subject: string, page: string, dataFolder: string | undefined) {
     super(
       dataFolder === undefined
-        ? `${subject} is of no released build: its ${page} is not that of this build, and no migration leads from it ` +
-            'here. Use the build that made it, or another database'
-        : `${dataFolder} was made by another build, which was not released: its ${page} is not that of this build, and ` +
-            `no migration leads from it here. Remove it with all data in it (rm -r ${shellWord(dataFolder)}), and start again`,
+        ? `${subject} is of no released build: its ${page} is not that of this build, and no ` +
+            'migration leads from it here. Use the build that made it, or another database'
+        : `${dataFolder} was made by another build, which was not released: its ${page} is not ` +
+            'that of this build, and no migration leads from it here. Remove it with all data in ' +
+            `it (rm -r ${shellWord(dataFolder)}), and start again`,
     );
   }
 }

@@ -139,7 +139,8 @@ export function hasCode(error: unknown, ...codes: ProblemCode[]): boolean {
 }
 
 export const outcomeUnknownDetail =
-  'The change may have been made: its confirmation was lost. Read the data before you send the change again.';
+  'The change may have been made: its confirmation was lost. Read the data before you send ' +
+  'the change again.';
 
 /**
  * 503 for a change whose commit was sent and not confirmed: sent again, the change could be

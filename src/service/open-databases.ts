@@ -97,7 +97,8 @@ export async function joinProcesses(beat: Beat): Promise<void> {
 
   const { budget, services } = refused;
   throw new OperatorError(
-    `CONNECTION_BUDGET (${budget}) has room for ${maxProcesses(budget)} processes of the service, and this is number ` +
-      `${services}. Raise it in all processes, or end some of them (bin/backoffice processes shows them)`,
+    `CONNECTION_BUDGET (${budget}) has room for ${maxProcesses(budget)} processes of the ` +
+      `service, and this is number ${services}. Raise it in all processes, or end some of them ` +
+      '(bin/backoffice processes shows them)',
   );
 }

@@ -29,8 +29,8 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
     tag: 'Authentication',
     summary: 'Issue a token to an API client',
     description:
-      'Deprecated. Needs `Authorization: Basic` of an API client. The token is valid for 90 days, or until the ' +
-      'client has 20 newer ones.',
+      'Deprecated. Needs `Authorization: Basic` of an API client. The token is valid for 90 ' +
+      'days, or until the client has 20 newer ones.',
     response: z.object({
       token: z.string().describe('Send it as `X-Api-Token`, or as `Authorization: Bearer …`.'),
       expiresAt: timestamp().describe('When the token ends.'),

@@ -47,8 +47,8 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
       tag: 'Authentication',
       summary: 'End a session',
       description:
-        'Your own or, with the permission `users.manage` and the scope `All`, that of a user whose permissions you all ' +
-        'have. Ending an unknown session succeeds.',
+        'Your own or, with the permission `users.manage` and the scope `All`, that of a ' +
+        'user whose permissions you all have. Ending an unknown session succeeds.',
       handler: async ({ params: { id = '' } }, { caller, tenant, actor }) => {
         if (!isUuid(id.toLowerCase())) return;
         const found = { id, tenant: tenant.id };

@@ -45,9 +45,10 @@ export function register(services: AuthServices): TenantRoute {
     tag: 'Authentication',
     summary: 'Add a user, who receives a mail to confirm the address',
     description:
-      'Open to anyone if the tenant has the feature `selfRegistration`; otherwise the caller needs the permission ' +
-      '`users.manage`, the scope `All`, and all permissions of the role `Member`, which the user gets. The response does ' +
-      'not reveal whether the address was known: a known address gets the mail that helps it on.',
+      'Open to anyone if the tenant has the feature `selfRegistration`; otherwise the ' +
+      'caller needs the permission `users.manage`, the scope `All`, and all permissions ' +
+      'of the role `Member`, which the user gets. The response does not reveal whether the ' +
+      'address was known: a known address gets the mail that helps it on.',
     body: registration,
     example: {
       email: 'new@example.com',

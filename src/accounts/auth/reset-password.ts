@@ -41,9 +41,10 @@ export function resetPassword(services: AuthServices): TenantRoute {
     tag: 'Authentication',
     summary: 'Request a mail with a token for a new password, or set the password',
     description:
-      'With `email`: 202, and a mail if the address is known: for a new password, or, if the account is not ready for one, ' +
-      'with what helps (see the guide, *Accounts*). With `newPassword` and `token` (from that mail, valid once, ' +
-      'for an hour): 204, and all sessions of the user end. The token of an invitation (valid once, for 7 days) sets the ' +
+      'With `email`: 202, and a mail if the address is known: for a new password, or, if ' +
+      'the account is not ready for one, with what helps (see the guide, *Accounts*). With ' +
+      '`newPassword` and `token` (from that mail, valid once, for an hour): 204, and all ' +
+      'sessions of the user end. The token of an invitation (valid once, for 7 days) sets the ' +
       'first password in the same way.',
     body: request,
     example: { email: 'you@example.com' },

@@ -71,10 +71,12 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       method: 'PUT',
       path: recordPath,
       summary:
-        'Replace names, role, scope and entity of one User record, and the address until it is confirmed',
+        'Replace names, role, scope and entity of one User record, and the address until it ' +
+        'is confirmed',
       description:
-        `${userDocumentation.description} An \`Email\` that differs corrects the address of a person who was invited: links in ` +
-        'mails to the former address are void, and the new one receives the invitation. A confirmed address stays.',
+        `${userDocumentation.description} An \`Email\` that differs corrects the address of a ` +
+        'person who was invited: links in mails to the former address are void, and the new ' +
+        'one receives the invitation. A confirmed address stays.',
       body: userFields.extend({ Email: email().optional().describe(emailDescription) }),
       example: {
         FirstName: 'Nora',
@@ -118,8 +120,9 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       path: recordPath,
       summary: 'Take the invitation of one User back',
       description:
-        `${userDocumentation.description} Removes a person who has not accepted an invitation, or not confirmed a ` +
-        'registration: links in mails are void, and the address can be invited again. Who has accepted is disabled instead.',
+        `${userDocumentation.description} Removes a person who has not accepted an ` +
+        'invitation, or not confirmed a registration: links in mails are void, and the ' +
+        'address can be invited again. Who has accepted is disabled instead.',
       takesIfMatch: true,
       problems: ['in_use'],
       handler: async ({ params, precondition }, context) => {
@@ -135,7 +138,8 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
     }),
     disabling(
       'disable',
-      'Refuse the logins of one User, end all sessions of the user, and make all links in mails void',
+      'Refuse the logins of one User, end all sessions of the user, and make all links in ' +
+        'mails void',
     ),
     disabling(
       'enable',
@@ -169,10 +173,11 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
     access: 'users.manage',
     summary: 'Invite a person, who receives a mail to set a password',
     description:
-      'The token of the mail is valid once, for 7 days: it sets the first password at `/api/v1/auth/reset-password`. Until ' +
-      'then the user cannot log in. Inviting an address again that has not accepted yet replaces names, role, scope and ' +
-      'entity. The former token stays valid until the new mail may have arrived. A mail that is not accepted is tried ' +
-      'again; `MailState` of the user says how it is doing.',
+      'The token of the mail is valid once, for 7 days: it sets the first password at ' +
+      '`/api/v1/auth/reset-password`. Until then the user cannot log in. Inviting an ' +
+      'address again that has not accepted yet replaces names, role, scope and entity. The ' +
+      'former token stays valid until the new mail may have arrived. A mail that is not ' +
+      'accepted is tried again; `MailState` of the user says how it is doing.',
     body: userFields.extend({ Email: email().describe(emailDescription) }),
     example: {
       Email: 'nora@example.com',

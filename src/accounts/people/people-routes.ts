@@ -97,8 +97,9 @@ const common = {
   tag: 'Role',
   access: 'users.manage',
   description:
-    'A role is a named set of permissions. The roles `Administrator` and `Member` cannot be changed. Nobody creates, ' +
-    'changes or deletes a role with a permission that they do not have themselves.',
+    'A role is a named set of permissions. The roles `Administrator` and `Member` cannot ' +
+    'be changed. Nobody creates, changes or deletes a role with a permission that they do not ' +
+    'have themselves.',
 } as const;
 
 const contract = describeFields(

@@ -32,6 +32,8 @@ export function requireTags(header: string, condition: string): void {
   if (tagList.test(condition.trim())) return;
 
   throw problem('invalid_request', {
-    detail: `${header} must be an ETag as it was received, with its quotation marks, several with commas between them, or *.`,
+    detail:
+      `${header} must be an ETag as it was received, with its quotation marks, several with ` +
+      'commas between them, or *.',
   });
 }

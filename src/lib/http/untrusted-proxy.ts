@@ -19,7 +19,8 @@ export function noticeUntrustedProxy(
     hasWarned = true;
     log.warn(
       { event: 'untrusted_proxy', peer: clientAddress },
-      'a request with X-Forwarded-For came from an internal address: if it is a proxy, add it to TRUSTED_PROXIES',
+      'a request with X-Forwarded-For came from an internal address: if it is a proxy, add it ' +
+        'to TRUSTED_PROXIES',
     );
   };
 }

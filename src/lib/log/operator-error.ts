@@ -30,7 +30,8 @@ export class OperatorError extends Error {
 
 /** A command seals with the master key that was the present one when it began. */
 const otherKeyText =
-  'The master key was changed while the command ran, which could not store a secret any more. Run it again.';
+  'The master key was changed while the command ran, which could not store a secret any more. ' +
+  'Run it again.';
 
 /**
  * Explains an error in one line for the operator: what is wrong and what to do. Never contains

@@ -7,7 +7,8 @@ export const initOperation = defineOperation({
   name: 'backup init',
   help: {
     description:
-      'make BACKUP_TARGET the place of the archives of this installation: once, before the first run',
+      'make BACKUP_TARGET the place of the archives of this installation: once, before the ' +
+      'first run',
     examples: [
       'backup init # after BACKUP_TARGET is mounted',
       'backup init --take-over # after control restore',
@@ -67,7 +68,10 @@ function resultText({ target, state, conditions }: InitResult): string {
   const said = conditions ? ` ${conditionsText(conditions)}` : '';
   if (state === 'new') return `${target} is a target of this installation now.${said} ${next}`;
   if (state === 'taken over') {
-    return `${target} is taken over: the control database that wrote there before is refused from now on.${said} ${next}`;
+    return (
+      `${target} is taken over: the control database that wrote there before is refused from ` +
+      `now on.${said} ${next}`
+    );
   }
   return `${target} is a target of this installation already.${said}`;
 }
@@ -79,5 +83,8 @@ function conditionsText({ ifNoneMatch, ifMatch }: WriteConditions): string {
   const missing = [ifNoneMatch ? [] : 'if-none-match', ifMatch ? [] : 'if-match']
     .flat()
     .join(' and ');
-  return `It does not heed ${missing}: two control databases that write at the same moment are noticed by their next run.`;
+  return (
+    `It does not heed ${missing}: two control databases that write at the same moment are ` +
+    'noticed by their next run.'
+  );
 }

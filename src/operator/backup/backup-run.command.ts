@@ -18,7 +18,8 @@ the archives that BACKUP_KEEP does not keep.
 
 Run it again after an interruption of any kind. Only one run is in progress at a time.`,
     exitCodes:
-      '0 when every database is archived and nothing was refused to be removed, 1 when one failed, 2 for wrong usage',
+      '0 when every database is archived and nothing was refused to be removed, 1 when one ' +
+      'failed, 2 for wrong usage',
     json: 'print JSON lines on stdout, the last one with the totals',
   },
   fields: {
@@ -82,7 +83,7 @@ async function readRequest() {
   if (recipients.length > 0) return { recipients, keep };
 
   throw new OperatorError(
-    'BACKUP_RECIPIENTS is not set, so an archive would be sealed for nobody. Make an identity, keep it off this host, ' +
-      'and set its recipient: bin/backoffice backup keygen',
+    'BACKUP_RECIPIENTS is not set, so an archive would be sealed for nobody. Make an ' +
+      'identity, keep it off this host, and set its recipient: bin/backoffice backup keygen',
   );
 }

@@ -57,7 +57,10 @@ export function reportText(report: BackupReport, target: string): string {
 }
 
 function lostText(lost: readonly string[]): string {
-  return `The target does not have the last archive of ${namesText(lost)}, so ${lost.length === 1 ? 'it was' : 'they were'} archived again.`;
+  return (
+    `The target does not have the last archive of ${namesText(lost)}, so ` +
+    `${lost.length === 1 ? 'it was' : 'they were'} archived again.`
+  );
 }
 
 /** Formats what the target has refused to remove. */

@@ -42,7 +42,8 @@ const prune = defineOperation({
   name: 'backup prune',
   help: {
     description:
-      'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of purged tenants',
+      'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of ' +
+      'purged tenants',
     examples: ['backup prune --dry-run', 'backup prune'],
   },
   effect: 'changes',

@@ -21,9 +21,9 @@ export async function requireNoLostControl(controlUrl: string): Promise<void> {
   if (archives.every(({ installation }) => installation === present?.installation)) return;
 
   throw new OperatorError(
-    `The control database has no tenant, and ${target.description} has archives of another one. If that one was lost, ` +
-      'restore it: bin/backoffice control restore (with --all if the databases of tenants are lost too). ' +
-      'A new installation needs a BACKUP_TARGET of its own',
+    `The control database has no tenant, and ${target.description} has archives of another ` +
+      'one. If that one was lost, restore it: bin/backoffice control restore (with --all if the ' +
+      'databases of tenants are lost too). A new installation needs a BACKUP_TARGET of its own',
   );
 }
 

@@ -32,7 +32,8 @@ export function interruptSignal(
     if (signal === 'SIGHUP') return; // nobody reads
     progress.end();
     process.stderr.write(
-      `Interrupted: waiting for ${interrupt.text}. Press Ctrl-C again to end at once; no data is lost.\n`,
+      `Interrupted: waiting for ${interrupt.text}. Press Ctrl-C again to end at once; no data ` +
+        'is lost.\n',
     );
   };
 

@@ -218,7 +218,8 @@ export async function createProgram(
 ): Promise<Command> {
   const program = createCommand('bin/backoffice')
     .description(
-      'Operates the sales back office: its tenants, their users and databases, servers and backups.',
+      'Operates the sales back office: its tenants, their users and databases, servers and ' +
+        'backups.',
     )
     .usage('<command> [options]')
     .option('-V, --version', 'show the build')

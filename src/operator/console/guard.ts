@@ -69,8 +69,8 @@ export function guard(entrance: Entrance, isPublic: (path: string) => boolean): 
 }
 
 const unknownVisitor =
-  'This browser is not the one that opened the console, or the address was used before: each works once. ' +
-  'End the console with Ctrl-C, and start it again: bin/backoffice console';
+  'This browser is not the one that opened the console, or the address was used before: each ' +
+  'works once. End the console with Ctrl-C, and start it again: bin/backoffice console';
 
 function refuse(ctx: Context, text: string): void {
   ctx.set('Connection', 'close');

@@ -4,7 +4,8 @@ import { valuesOf } from './form-values.ts';
 
 /** Says where a command that opens archives is run, on a host that opens none. */
 export const recoveryHostText =
-  'This host opens no archive (BACKUP_IDENTITY_FILE is not set here): copy the command below to the recovery host';
+  'This host opens no archive (BACKUP_IDENTITY_FILE is not set here): copy the command below ' +
+  'to the recovery host';
 
 /**
  * Returns whether a form opens archives, and this host has no identity. It has a plan all the

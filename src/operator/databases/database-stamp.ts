@@ -160,8 +160,8 @@ export async function stampNew(client: pg.Client, guid: string): Promise<void> {
 /**
  * Gives the connected database an era of the feed of changes of its own, above those of all
  * databases that were current before: the epoch of the run. The database is closed, and no
- * session is connected, so that each transaction writes changes of one era: see I2 of the proof
- * in `src/sales/events/change-reader.ts`.
+ * session is connected, so that each transaction writes changes of one era: the invariant *era*
+ * of `readChanges` depends on that.
  * @param source the current database, if this one has the same data: cursors of clients then
  *   stay valid
  */

@@ -10,7 +10,8 @@ const list = defineList({
   name: 'databases',
   help: {
     description:
-      'list the databases of a tenant, or all that are not simply that of their tenant, and why they are there',
+      'list the databases of a tenant, or all that are not simply that of their tenant, and ' +
+      'why they are there',
     examples: ['databases', 'databases acme'],
   },
   fields: { slug: optionalArgument('slug') },
@@ -79,7 +80,8 @@ const drop = defineChange({
     if (isDryRun) requireNoRefusal(document);
     if (isDryRun && document.length === 0) {
       throw new OperatorError(
-        `${slug} has no database ${database} that can be dropped. List them: bin/backoffice databases ${slug}`,
+        `${slug} has no database ${database} that can be dropped. List them: ` +
+          `bin/backoffice databases ${slug}`,
       );
     }
     return {

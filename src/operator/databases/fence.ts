@@ -33,8 +33,9 @@ export async function announceFence(control: pg.Client, guid: string): Promise<v
   const missing = await waitForProcesses(control, guid, maxAnnounceMs);
   if (missing.length > 0) {
     throw new OperatorError(
-      `These processes of the service did not confirm the fence within ${maxAnnounceMs / 1_000} s: ${names(missing)}. ` +
-        'End them, or find out why they do not receive changes of the control database; then run the command again',
+      'These processes of the service did not confirm the fence within ' +
+        `${maxAnnounceMs / 1_000} s: ${names(missing)}. End them, or find out why they do not ` +
+        'receive changes of the control database; then run the command again',
     );
   }
 }

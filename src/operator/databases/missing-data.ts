@@ -36,8 +36,8 @@ export interface MissingData {
  * Returns the data that would have to be copied if the source were closed now. An append-only
  * table has to be copied whole if rows of it were changed or deleted, as by an operator who has
  * switched its trigger off.
- * @param others the sessions of other logins, from before the counters are read (I2 of
- *   `isProvedUnchanged`)
+ * @param others the sessions of other logins, from before the counters are read (the invariant
+ *   *order* of `isProvedUnchanged`)
  */
 export async function findMissingData(
   source: pg.Client,

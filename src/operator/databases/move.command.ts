@@ -110,13 +110,15 @@ function steadyText({ slug, from, to, leaves, withoutIndexes }: MovePlan): strin
 function movePlanText({ leaves, withoutIndexes, others, ...plan }: MovePlan): string {
   const lines = [
     others.length > 0
-      ? `Connected to it: ${others.join(', ')}. Everything is copied again while requests wait, unless --end-sessions.`
+      ? `Connected to it: ${others.join(', ')}. Everything is copied again while requests wait, ` +
+        'unless --end-sessions.'
       : '',
     leaves.length > 0
       ? `Stays in the old database, and is dropped with it: ${leaves.join(', ')}.`
       : '',
     withoutIndexes.length > 0
-      ? `Moves with its rows, but without defaults, constraints and indexes: ${withoutIndexes.join(', ')}.`
+      ? 'Moves with its rows, but without defaults, constraints and indexes: ' +
+        `${withoutIndexes.join(', ')}.`
       : '',
   ];
   return [fieldsText(plan), ...lines.filter(Boolean)].join('\n');

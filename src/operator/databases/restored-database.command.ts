@@ -16,7 +16,8 @@ const diff = defineOperation({
   name: 'restore diff',
   help: {
     description:
-      'count the rows of each table that a tenant has added, changed and removed since its restored data',
+      'count the rows of each table that a tenant has added, changed and removed since its ' +
+      'restored data',
     examples: ['restore diff acme'],
   },
   fields: chosen,
@@ -67,7 +68,8 @@ const defineSwitch = (kind: SwitchKind, help: Help): Operation =>
         text: () =>
           isCurrent
             ? `${slug} has ${which} already.`
-            : `${slug} would get ${which}, in ${name}. Its webhooks stay as they are. What it has now would be kept.${lost}`,
+            : `${slug} would get ${which}, in ${name}. Its webhooks stay as they are. What it ` +
+              `has now would be kept.${lost}`,
         confirm: { name: slug, consequence: `gets ${which}; what it has now is kept` },
       };
     },
@@ -95,6 +97,7 @@ export const restoredOperations = [
 function switchText(kind: SwitchKind, { tenant, pauseMs }: SwitchResult): string {
   const waited = `Its requests waited for ${Math.round(pauseMs)} ms.`;
   return kind === 'swap'
-    ? `${tenant} has the restored data. ${waited} The former data is kept; undo it: bin/backoffice restore back ${tenant}`
+    ? `${tenant} has the restored data. ${waited} The former data is kept; undo it: ` +
+        `bin/backoffice restore back ${tenant}`
     : `${tenant} has its former data. ${waited}`;
 }

@@ -131,8 +131,9 @@ async function requireSameNames(control: pg.Client, { id, slug }: LockedTenant):
   );
   if (rowCount) {
     throw new OperatorError(
-      `The row of ${slug} in tenants names another database than its current one in tenant_databases: nothing was ` +
-        'changed. Find out which of the two has its data, and let both rows name it',
+      `The row of ${slug} in tenants names another database than its current one in ` +
+        'tenant_databases: nothing was changed. Find out which of the two has its data, and let ' +
+        'both rows name it',
     );
   }
 }
@@ -174,9 +175,9 @@ async function giveUp(
   } catch (error) {
     if (error instanceof RunReplacedError) throw error;
     throw new OperatorError(
-      `${errorText(cause)}. Then the run could not retreat either: ${errorText(error)}. Requests of ${tenant.slug} may ` +
-        'get 503 until another run succeeds, which is tried for 15 minutes by itself: ' +
-        `bin/backoffice databases prune ${tenant.slug}`,
+      `${errorText(cause)}. Then the run could not retreat either: ${errorText(error)}. ` +
+        `Requests of ${tenant.slug} may get 503 until another run succeeds, which is tried for ` +
+        `15 minutes by itself: bin/backoffice databases prune ${tenant.slug}`,
       { cause: error },
     );
   }
@@ -217,7 +218,10 @@ async function conditionOf(
 ): Promise<string> {
   const state = sqlState(cause);
   if (state === insufficientPrivilege) {
-    return 'Let a superuser of the server give the login of its URL what it names (alter table … owner to …). Then';
+    return (
+      'Let a superuser of the server give the login of its URL what it names (alter table … ' +
+      'owner to …). Then'
+    );
   }
   if (state !== lockNotAvailable || !now) return `${stepOf(cause)}. Then`;
 
@@ -229,7 +233,7 @@ async function conditionOf(
   }
 
   return (
-    `Others are connected to its database: ${sessionsText(others)}. End their sessions (a move and a swap do it with ` +
-    '--end-sessions), and'
+    `Others are connected to its database: ${sessionsText(others)}. End their sessions (a ` +
+    'move and a swap do it with --end-sessions), and'
   );
 }

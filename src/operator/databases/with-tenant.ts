@@ -51,8 +51,8 @@ export class TenantBusyError extends OperatorError {
 
   constructor(slug: string) {
     super(
-      `Another command works on ${slug} at the moment (a move, a migration, a rollback or a change of its data): ` +
-        'wait until it has ended',
+      `Another command works on ${slug} at the moment (a move, a migration, a rollback or a ` +
+        'change of its data): wait until it has ended',
     );
   }
 }

@@ -29,10 +29,12 @@ export function checkCollations(
       check: 'old_collation',
       tenant: slugs.get(name),
       problem:
-        `the indexes of database ${name} have texts in the order of version ${collation.recorded} of its collation, and ` +
-        `the server sorts them as version ${collation.actual}: a search may miss records, and a code may be there twice`,
+        `the indexes of database ${name} have texts in the order of version ` +
+        `${collation.recorded} of its collation, and the server sorts them as version ` +
+        `${collation.actual}: a search may miss records, and a code may be there twice`,
       remedy:
-        'When few work in it, as changes wait meanwhile, make its indexes anew and record the version',
+        'When few work in it, as changes wait meanwhile, make its indexes anew and record the ' +
+        'version',
       statements: [
         `reindex database ${quote(name)}`,
         `alter database ${quote(name)} refresh collation version`,

@@ -48,8 +48,10 @@ function checkServerUrl({ servers }: Installation, server: Server): Finding[] {
   const host = unverifiedHost(url);
   if (host === undefined) return [];
   const remedy = adminUrl
-    ? `Turn TLS on there, and add the server again with sslmode=verify-full in its URL: bin/backoffice server add ${name}`
-    : 'Turn TLS on there, and write sslmode=verify-full into each DATABASE_URL: that of the service and yours.';
+    ? 'Turn TLS on there, and add the server again with sslmode=verify-full in its URL: ' +
+      `bin/backoffice server add ${name}`
+    : 'Turn TLS on there, and write sslmode=verify-full into each DATABASE_URL: that of the ' +
+      'service and yours.';
   return [toFinding(name, { check: 'unverified_tls', problem: unverifiedText(host), remedy })];
 }
 
@@ -148,7 +150,9 @@ function checkLeftovers({ stored }: ControlFacts): Finding[] {
       toFinding(server, {
         check: 'leftover_database',
         tenant: slug,
-        problem: `database ${database} of ${slug} ${whys[state] ?? 'is still there, and its time has passed'}`,
+        problem:
+          `database ${database} of ${slug} ` +
+          `${whys[state] ?? 'is still there, and its time has passed'}`,
         remedy: `Drop it: bin/backoffice databases prune ${slug}`,
       }),
     ),
@@ -158,8 +162,12 @@ function checkLeftovers({ stored }: ControlFacts): Finding[] {
         toFinding(server, {
           check: 'unfinished_switch',
           tenant: slug,
-          problem: `a move or a swap of ${slug} was begun, and no process continues${fence === 'closed' ? ', and its requests get 503 meanwhile' : ''}`,
-          remedy: `Run that command again. Or keep the database that it has: bin/backoffice databases prune ${slug}`,
+          problem:
+            `a move or a swap of ${slug} was begun, and no process ` +
+            `continues${fence === 'closed' ? ', and its requests get 503 meanwhile' : ''}`,
+          remedy:
+            'Run that command again. Or keep the database that it has: ' +
+            `bin/backoffice databases prune ${slug}`,
         }),
       ),
   ];
@@ -185,7 +193,9 @@ function checkLimits({ processes }: ControlFacts, server: string): Finding[] {
   return [
     toFinding(server, {
       check: 'limits_not_shared',
-      problem: `of ${services.length} processes, ${alone.length} without REDIS_URL count the limits of requests by themselves: ${names}`,
+      problem:
+        `of ${services.length} processes, ${alone.length} without REDIS_URL count the limits of ` +
+        `requests by themselves: ${names}`,
       remedy:
         'Set REDIS_URL to the same Redis in all processes, and restart them. Or run one process.',
     }),
@@ -209,8 +219,12 @@ function checkClocks({ processes }: ControlFacts, server: string): Finding[] {
     const bound = (skewMs < maxSkewMs ? reportedSkewMs : maxSkewMs) / 1_000;
     return toFinding(server, {
       check: 'clock_differs',
-      problem: `the clock of ${host} (pid ${pid}) is ${bound} s or more ${direction} that of the control database${effect}`,
-      remedy: `Set the clocks of ${host} and of the database server right, and check their time synchronisation: timedatectl`,
+      problem:
+        `the clock of ${host} (pid ${pid}) is ${bound} s or more ${direction} that of the ` +
+        `control database${effect}`,
+      remedy:
+        `Set the clocks of ${host} and of the database server right, and check their time ` +
+        'synchronisation: timedatectl',
     });
   });
 }

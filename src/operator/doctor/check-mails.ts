@@ -50,16 +50,21 @@ export async function readMailFacts(client: pg.Client): Promise<MailFacts> {
 export function checkMails({ late, reason, refused }: MailFacts, server: string): Finding[] {
   const waiting = toFinding(server, {
     check: 'mails_waiting',
-    problem: `${countText(late, 'mail')} ${late === 1 ? 'has' : 'have'} waited for ten minutes: ${reason ?? 'no process of the service sends them'}`,
+    problem:
+      `${countText(late, 'mail')} ${late === 1 ? 'has' : 'have'} waited for ten minutes: ` +
+      `${reason ?? 'no process of the service sends them'}`,
     remedy:
-      'Read the answer of the mail server in the log of the service, in lines with the event mail_failed.',
+      'Read the answer of the mail server in the log of the service, in lines with the event ' +
+      'mail_failed.',
   });
   const lost = refused.map(each =>
     toFinding(each.server, {
       check: 'mails_refused',
       tenant: each.tenant,
       problem: `${countText(each.mails, 'mail')} to users of ${each.tenant} ${each.mails === 1 ? 'was' : 'were'} not accepted: ${each.reason}`,
-      remedy: `See to whom, and tell the tenant, whose administrators invite again: bin/backoffice user list ${each.tenant}`,
+      remedy:
+        'See to whom, and tell the tenant, whose administrators invite again: ' +
+        `bin/backoffice user list ${each.tenant}`,
     }),
   );
 

@@ -82,7 +82,9 @@ export async function checkIdentityVersion(
   if (version === head.version) return;
   report({
     check: 'version_differs',
-    problem: `the identity in the database has ${version ?? 'no version'}, its migrations are at ${head.version}`,
+    problem:
+      `the identity in the database has ${version ?? 'no version'}, its migrations are at ` +
+      `${head.version}`,
     remedy: 'Set the version of the identity again',
     statements: ['update tenant_identity set guid = guid'], // a trigger sets the version
   });
@@ -131,7 +133,8 @@ function reportDifference(
   const remedy =
     statements === undefined
       ? restoreRemedy(slug)
-      : 'If nobody needs the change, undo it; data that the template has no place for are kept in the schema kept';
+      : 'If nobody needs the change, undo it; data that the template has no place for are kept ' +
+        'in the schema kept';
   report({ check: 'schema_drift', problem, remedy, statements, kind: 'named' });
 }
 

@@ -221,7 +221,9 @@ function withoutRisk(report: Report, orphanIdentities: ReadonlyMap<string, strin
     return report;
   }
 
-  const remedy = `The database may hold data of a tenant. If it does not, or nobody needs it: ${psqlCommand(statements)}`;
+  const remedy =
+    'The database may hold data of a tenant. If it does not, or nobody needs it: ' +
+    `${psqlCommand(statements)}`;
 
   return { ...rest, remedy };
 }
@@ -241,8 +243,8 @@ async function findSharedSessions(server: Server, url: string): Promise<Report |
   } catch (error) {
     if (!(error instanceof SharedSessionError)) throw error;
     const problem =
-      'the URL of the server leads to a pooler in transaction or statement mode, which gives locks, settings and ' +
-      'notifications of one session to another';
+      'the URL of the server leads to a pooler in transaction or statement mode, which gives ' +
+      'locks, settings and notifications of one session to another';
     const remedy = `None of its tenants was checked. Set the pooler to session mode${otherUrl(server)}`;
     return { check: 'shared_sessions', problem, remedy };
   }

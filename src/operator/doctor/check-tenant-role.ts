@@ -64,7 +64,9 @@ function checkNeeds(
     report({
       check: 'missing_rights',
       problem: `role ${roleName} may not log in`,
-      remedy: `It may belong to a closed database. Open the database that serves the tenant: bin/backoffice databases prune ${slug}`,
+      remedy:
+        'It may belong to a closed database. Open the database that serves the tenant: ' +
+        `bin/backoffice databases prune ${slug}`,
     });
   }
 

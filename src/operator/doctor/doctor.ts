@@ -219,7 +219,10 @@ function forSuperuser(
   reason: string,
 ): string {
   if (statements.some(statement => statement.includes('password'))) {
-    return `Give the login of this command the right to do it, as a superuser; it may not (${reason})`;
+    return (
+      'Give the login of this command the right to do it, as a superuser; it may not ' +
+      `(${reason})`
+    );
   }
 
   return `As a superuser of the server: ${psqlCommand(statements, database)}`;

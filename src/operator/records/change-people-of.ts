@@ -50,7 +50,7 @@ export async function changePeopleOf<Result>(
 
 function lastManager(slug: string): OperatorError {
   return new OperatorError(
-    `Nobody could manage the users of ${slug} any more: nothing was changed. Add another user first: ` +
-      `bin/backoffice user add ${slug} EMAIL --role Administrator --scope All`,
+    `Nobody could manage the users of ${slug} any more: nothing was changed. Add another user ` +
+      `first: bin/backoffice user add ${slug} EMAIL --role Administrator --scope All`,
   );
 }

@@ -59,7 +59,9 @@ const revoke = defineChange({
     return {
       document: { id, state: 'revoked' },
       facts: client,
-      plan: `Client ${id} (${name}) and its ${tokens} would be refused. It was used ${countText(uses, 'time')}.`,
+      plan:
+        `Client ${id} (${name}) and its ${tokens} would be refused. It was used ` +
+        `${countText(uses, 'time')}.`,
       steady: `${id} (${name})`,
       confirm: { name: slug, consequence: `will refuse client ${id} (${name}) and its ${tokens}` },
       done: `Client ${id} and its tokens are revoked.`,

@@ -7,7 +7,8 @@ const logs = defineOperation({
   name: 'logs',
   help: {
     description:
-      'list what operators changed with this command line, and what timers ran: who, what, when and why; the newest first',
+      'list what operators changed with this command line, and what timers ran: who, what, ' +
+      'when and why; the newest first',
     examples: [
       'logs acme',
       'logs --since 2026-11-21 --until 2026-11-22 # who did what that day (UTC)',
@@ -16,7 +17,9 @@ const logs = defineOperation({
     more: `Of what a timer runs (backup run, backup drill, backup prune, retention apply, databases prune), the last run of
 each day and outcome is listed, for a year: the last one that succeeded, and the last one that failed. Runs with a reason
 stay, as all changes do.`,
-    json: 'print one JSON document on stdout: the changes, how many there are, and where the older ones begin',
+    json:
+      'print one JSON document on stdout: the changes, how many there are, and where the older ' +
+      'ones begin',
   },
   fields: {
     slug: optionalArgument('slug', { description: 'only those of one tenant' }),

@@ -33,7 +33,8 @@ export async function addServer(
 
   if (!/^[a-z][a-z0-9-]{0,30}$/.test(name)) {
     throw new OperatorError(
-      'The name of a server consists of up to 31 lower-case letters, digits and hyphens, beginning with a letter',
+      'The name of a server consists of up to 31 lower-case letters, digits and hyphens, ' +
+        'beginning with a letter',
       { usage: true },
     );
   }
@@ -105,7 +106,8 @@ async function requireUnknown(
   const { name, isDefault } = found;
   const remedy = isDefault ? '' : `. To change its URL: bin/backoffice server add ${name}`;
   throw new OperatorError(
-    `The URL leads to the server ${name}, or to a copy of it, which the installation has already${remedy}`,
+    `The URL leads to the server ${name}, or to a copy of it, which the installation has ` +
+      `already${remedy}`,
   );
 }
 
@@ -142,8 +144,8 @@ export async function placeTenant(
   const best = roomiest(await listServers(installation));
   if (!best) {
     throw new OperatorError(
-      'No server has room for another tenant. Add one: bin/backoffice server add <name> < url-file. ' +
-        'Or raise a capacity: bin/backoffice server set <name> --capacity <n>',
+      'No server has room for another tenant. Add one: bin/backoffice server add <name> < ' +
+        'url-file. Or raise a capacity: bin/backoffice server set <name> --capacity <n>',
     );
   }
   return em.findOneOrFail(Server, { name: best.name });

@@ -67,7 +67,8 @@ const refresh = defineChange({
   name: 'refresh',
   help: {
     description:
-      'make every process read the data of a tenant again, after a change outside the service (psql …)',
+      'make every process read the data of a tenant again, after a change outside the service ' +
+      '(psql …)',
     examples: ['refresh acme'],
   },
   fields: { slug: argument('slug') },

@@ -105,7 +105,9 @@ const list = defineList({
       'list --health unwell',
       'list -o name',
     ],
-    more: 'Health is what doctor found when it looked last, and what the control database knows by itself: a failed migration, a webhook that fails, a faulty archive.',
+    more:
+      'Health is what doctor found when it looked last, and what the control database knows by ' +
+      'itself: a failed migration, a webhook that fails, a faulty archive.',
   },
   fields: {
     text: optionalArgument('text', { description: 'a part of the slug, the name or the guid' }),

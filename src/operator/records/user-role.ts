@@ -48,8 +48,9 @@ export async function setUserRole(
       not_found: noSuchUser(slug, email).message,
       validation_failed: `${slug} has no role ${role}. Its roles are ${[current, ...others].join(', ')}`,
       forbidden:
-        `${user.email} has not confirmed a registration, and anyone may have sent it. Change the user after the ` +
-        'confirmation, or let an administrator of the tenant invite the address',
+        `${user.email} has not confirmed a registration, and anyone may have sent it. Change ` +
+        'the user after the confirmation, or let an administrator of the tenant invite the ' +
+        'address',
     },
     isDryRun,
   });

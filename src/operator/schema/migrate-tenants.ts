@@ -244,7 +244,9 @@ export async function planRun(
     if (version === null) {
       return {
         ...plan,
-        note: 'an earlier run was killed: the version is read from the database, which is then migrated',
+        note:
+          'an earlier run was killed: the version is read from the database, which is then ' +
+          'migrated',
       };
     }
     const at = steps.findIndex(({ name }) => name === version);

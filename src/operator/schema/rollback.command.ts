@@ -23,7 +23,9 @@ Bring the tenant back to head: bin/backoffice migrate <slug>`,
     findUndo(await readSchemaSteps(), slug, version);
     const blockedBy = await processesBlockingRollback(installation, slug);
     const { hasFailed, lines } = planBlocking(blockedBy, blockingText, despiteRunning);
-    const loss = `${slug} would lose what ${version ?? 'its last migration'} added, and this build stop serving it.`;
+    const loss =
+      `${slug} would lose what ${version ?? 'its last migration'} added, and this build stop ` +
+      'serving it.';
     return {
       document: { slug, undone: version, blockedBy, state: 'planned' },
       text: () => [loss, ...lines].join('\n'),

@@ -106,9 +106,10 @@ async function makeTemplate(
 
 function openTemplate(server: Pick<Server, 'name'>, name: string): OperatorError {
   return new OperatorError(
-    `Database ${name} on server ${server.name} has the name of the template, and accepts connections, which no ` +
-      'template does: it was not used. If somebody has opened the template, close it: ' +
-      `alter database ${quoteIdentifier(name)} allow_connections false; if not, rename it`,
+    `Database ${name} on server ${server.name} has the name of the template, and accepts ` +
+      'connections, which no template does: it was not used. If somebody has opened the ' +
+      `template, close it: alter database ${quoteIdentifier(name)} allow_connections false; if ` +
+      'not, rename it',
   );
 }
 

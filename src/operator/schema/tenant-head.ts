@@ -17,7 +17,8 @@ export async function requireTenantHead({
 }: Pick<Tenant, 'slug' | 'schemaVersion'>): Promise<void> {
   if (schemaVersion !== (await tenantHead())) {
     throw new OperatorError(
-      `${slug} is not at the version of this build. Migrate it first: bin/backoffice migrate ${slug}`,
+      `${slug} is not at the version of this build. Migrate it first: ` +
+        `bin/backoffice migrate ${slug}`,
     );
   }
 }

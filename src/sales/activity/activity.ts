@@ -57,7 +57,8 @@ const fields = {
   Comment: 'A text about the activity, of several lines; null if there is none.',
   Screen: 'The screen of your program where it happened; null if it is not known.',
   IPAddress:
-    'The address of the client. Without it, a new entry has the address that the request came from.',
+    'The address of the client. Without it, a new entry has the address that the request came ' +
+    'from.',
 };
 
 /** The fields of an activity in responses. */

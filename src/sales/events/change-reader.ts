@@ -61,9 +61,8 @@ const maxParsedInTurn = 32 * 1024;
  *      each database that becomes the current one has an era above those of all earlier ones.
  *      Assumes: `beginFeedEra` sets the epoch of the run as era when a new database was filled,
  *      or one that was current before is about to be: both are closed, and the second has no
- *      session since `end sessions` of the run that has closed it (I3 of
- *      `database-protocol.ts`). A retreat opens the database that was current, and changes no
- *      era.
+ *      session since `end sessions` of the run that has closed it (the invariant *one open* of
+ *      `databaseProtocol`). A retreat opens the database that was current, and changes no era.
  *
  *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of
  *      this database with an id below H had ended before S. Assumes: `current_feed` gets S, and

@@ -59,9 +59,9 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
       tag,
       summary: 'The changes of records as server-sent events, as they happen',
       description:
-        'Sends each change as an event whose `data` is a change and whose `id` is its cursor. Begins after ' +
-        `\`Last-Event-ID\`, else after \`after\`, else now. The last event of a stream is \`end\`, whose ` +
-        '`Reason` says why.',
+        'Sends each change as an event whose `data` is a change and whose `id` is its ' +
+        'cursor. Begins after `Last-Event-ID`, else after `after`, else now. The last ' +
+        'event of a stream is `end`, whose `Reason` says why.',
       query: streamQuery,
       takesLastEventId: true,
       problems: ['forbidden', 'cursor_expired'],
@@ -103,11 +103,12 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
       tag,
       summary: 'The changes of records after a cursor',
       description:
-        'Each change of a record, in an order in which no change appears before one that was read already. Without ' +
-        '`after`, begins with the oldest change that is left; `after=now` begins with the next one. Send the header ' +
-        '`Next-Cursor` as `after` later, also that of an empty page; `Link` has the path of a page that exists now. ' +
-        'A page whose records have 4 MiB ends before `limit`. ' +
-        'Changes of users and roles are in the audit log only.',
+        'Each change of a record, in an order in which no change appears before one that was ' +
+        'read already. Without `after`, begins with the oldest change that is left; ' +
+        '`after=now` begins with the next one. Send the header `Next-Cursor` as `after` ' +
+        'later, also that of an empty page; `Link` has the path of a page that exists now. ' +
+        'A page whose records have 4 MiB ends before `limit`. Changes of users and roles ' +
+        'are in the audit log only.',
       query,
       hasCursor: true,
       problems: ['forbidden', 'cursor_expired'],

@@ -27,8 +27,8 @@ export const entityStatuses = defineResource({
   name: 'EntityStatus',
   path: '/api/v1/EntityStatus',
   description:
-    'The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be ' +
-    'deleted, nor the default status (at first called Prospect).',
+    'The state of the relation with an entity, listed by weighting. A status that entities ' +
+    'refer to cannot be deleted, nor the default status (at first called Prospect).',
   entity: EntityStatus,
   key: { id: maxInt32 },
   access: { read: 'full.read', write: 'full.manage' },

@@ -42,7 +42,8 @@ export const systemOptions = defineResource({
   }),
   fields: {
     SystemOptionTypeId:
-      'The group of settings that the value belongs to. Your programs decide what the numbers mean.',
+      'The group of settings that the value belongs to. Your programs decide what the numbers ' +
+      'mean.',
     Value: 'The value of the setting, as text.',
     IsActive: 'Whether the setting is in use. The service stores it; your programs decide by it.',
     CreatedAt: 'When the setting was created. A client may send an earlier time.',

@@ -32,7 +32,8 @@ const view = describeFields(
     DatabaseMs:
       "The time in which connections to the tenant's database were in use, in milliseconds.",
     DatabaseBytes:
-      'The size of the database when it was last measured in this time, about once a day; null if it was not.',
+      'The size of the database when it was last measured in this time, about once a day; ' +
+      'null if it was not.',
     DatabaseMeasuredAt: 'The hour in which its size was measured; null if it was not.',
   },
 ).meta({ title: 'Usage' });
@@ -67,9 +68,10 @@ export function usageRoutes({ control }: { control: ControlDatabase }): TenantRo
       tag: 'Usage',
       summary: 'What the tenant used, by day or by hour',
       description:
-        'Has an entry for each day (or hour) in UTC with requests, the oldest first. Needs the scope `All`. Requests are ' +
-        'added within a minute, and kept for 100 days. When a process of the service is killed, those that it counted ' +
-        'in its last minute are missing.',
+        'Has an entry for each day (or hour) in UTC with requests, the oldest first. Needs ' +
+        'the scope `All`. Requests are added within a minute, and kept for 100 days. When a ' +
+        'process of the service is killed, those that it counted in its last minute are ' +
+        'missing.',
       query,
       response: z.array(view),
       handler: async ({ query: { from = null, to = null, by } }, context) => {

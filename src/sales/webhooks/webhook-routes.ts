@@ -27,8 +27,8 @@ export const webhookDocumentation = {
   tag: 'Webhook',
   access: 'settings.write',
   description:
-    'An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks ' +
-    'specifies. The guide says how to verify a message.',
+    'An endpoint of yours that receives changes as they are made, each at least once, signed ' +
+    'as Standard Webhooks specifies. The guide says how to verify a message.',
 } as const;
 
 const maxWebhooks = 20;

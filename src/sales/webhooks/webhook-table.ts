@@ -95,10 +95,12 @@ export const webhookView = describeFields(
     ...fields,
     Id: 'The number of the endpoint, which the service chooses.',
     DisabledReason:
-      'Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), ' +
-      '`rights` (its user was disabled, or may not read all that it sends), `operator`; else null.',
+      'Why the service or its operator has disabled it: `gone` (the receiver responded ' +
+      '410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all ' +
+      'that it sends), `operator`; else null.',
     UserId:
-      'The number of the user who created it or replaced it last. It sends only what this user may read.',
+      'The number of the user who created it or replaced it last. It sends only what this ' +
+      'user may read.',
     FailingSince: 'The first failure since the last success; null if the last attempt succeeded.',
     NextAttemptAt:
       'When the endpoint sends again the change at which it stands; null if none has failed.',
@@ -144,8 +146,9 @@ export const deliveryView = describeFields(
     DurationMs: 'How long the attempt took, in milliseconds.',
     Status: 'The status of the response; null without one.',
     Error:
-      'Why the attempt failed: `unsuccessful response` is another status than 2xx (`Status`), `refused address` an address that nothing is sent to, ' +
-      '`secret` a secret that must be rotated; null if it succeeded.',
+      'Why the attempt failed: `unsuccessful response` is another status than 2xx ' +
+      '(`Status`), `refused address` an address that nothing is sent to, `secret` a ' +
+      'secret that must be rotated; null if it succeeded.',
     Response: 'The first 1 KiB of the response; null without one.',
   },
 ).meta({ title: 'WebhookDelivery' });

@@ -7,17 +7,19 @@ import { type PageChain, page, type Site } from './page.ts';
 /** The meaning of each code for a client, and how to respond to it, in Markdown. */
 export const meanings: Record<ProblemCode, string> = {
   validation_failed:
-    'One or more fields are missing or invalid. `errors` names each field, and `errorCodes` has a code for each text.',
+    'One or more fields are missing or invalid. `errors` names each field, and ' +
+    '`errorCodes` has a code for each text.',
   malformed_json: 'The body is not a JSON object in UTF-8.',
   invalid_request:
-    'The request has more than one `Authorization` header, its request target is not well-formed, or its endpoint takes no ' +
-    '`Idempotency-Key`. `detail` says which.',
+    'The request has more than one `Authorization` header, its request target is not ' +
+    'well-formed, or its endpoint takes no `Idempotency-Key`. `detail` says which.',
   duplicate:
-    'Another record has the code in the field that `errors` names. If that record is marked as deleted, `restore` ' +
-    'brings it back.',
+    'Another record has the code in the field that `errors` names. If that record is marked ' +
+    'as deleted, `restore` brings it back.',
   in_use: 'The record cannot be deleted, because other records refer to it.',
   limit_reached:
-    'The tenant has as many records of this kind, or as much text in them, as [it may have](/docs/guide/limits).',
+    'The tenant has as many records of this kind, or as much text in them, as [it may ' +
+    'have](/docs/guide/limits).',
   unknown_record: 'The record to change or delete does not exist.',
   unauthorized: 'The request has no access token. Send one.',
   invalid_token:
@@ -31,23 +33,27 @@ export const meanings: Record<ProblemCode, string> = {
     'A request without a token needs the guid or the slug of an active tenant in `X-Tenant`.',
   tenant_inactive: 'The tenant is suspended or deleted.',
   forbidden:
-    'Your role lacks the permission that `WWW-Authenticate` names, or the endpoint needs the scope `All`.',
+    'Your role lacks the permission that `WWW-Authenticate` names, or the endpoint needs ' +
+    'the scope `All`.',
   not_found: 'The path does not exist, no record has this key, or the list is empty.',
   method_not_allowed:
     'The path does not support this method. `Allow` names the methods that it supports.',
   request_timeout:
     'The head of a request must arrive within 5 s, the whole request within 15 s. Send it again.',
   idempotency_in_progress:
-    'A request with the same `Idempotency-Key` is still running. Repeat it after `Retry-After` seconds.',
+    'A request with the same `Idempotency-Key` is still running. Repeat it after ' +
+    '`Retry-After` seconds.',
   gone: 'Legacy tokens are switched off for this tenant. Log in instead.',
   cursor_expired:
     'Changes after this cursor were removed, or the data of the tenant were restored. ' +
     '[Copy the records again](/docs/guide/events), then continue with a cursor from `after=now`.',
   precondition_failed:
-    'The record is not the one that `If-Match` names. Read it again, and repeat the change on what it is now.',
+    'The record is not the one that `If-Match` names. Read it again, and repeat the change ' +
+    'on what it is now.',
   payload_too_large: 'The body is too large. Send less.',
   unsupported_media_type:
-    'The body must have the media type that `detail` names, such as `application/json`, in UTF-8, not compressed.',
+    'The body must have the media type that `detail` names, such as `application/json`, ' +
+    'in UTF-8, not compressed.',
   idempotency_key_reused:
     'The `Idempotency-Key` was used for another path or body within 24 hours. Use a new one.',
   rate_limited: 'Too many requests. Wait the number of seconds in `Retry-After`.',

@@ -41,7 +41,8 @@ const afterParameter = {
   name: 'after',
   ...inQuery,
   description:
-    'The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters.',
+    'The cursor of the next page, as in the `Link` header of the page before: for the same ' +
+    'sort and filters.',
   schema: { type: 'string' },
 };
 
@@ -49,7 +50,8 @@ const bomParameter = {
   name: 'bom',
   ...inQuery,
   description:
-    'Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it.',
+    'Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ' +
+    'ignores it.',
   schema: { type: 'boolean', default: false },
 };
 
@@ -60,7 +62,9 @@ const included: Record<Include, string> = {
 
 function includeParameter({ includes }: ListContract): Json[] {
   if (includes.length === 0) return [];
-  const description = `What the records have beside their fields: ${includes.map(each => included[each]).join(' ')} CSV ignores it.`;
+  const description =
+    'What the records have beside their fields: ' +
+    `${includes.map(each => included[each]).join(' ')} CSV ignores it.`;
   const schema = { type: 'array', items: { type: 'string', enum: includes } };
   return [{ name: 'include', ...inQuery, description, style: 'form', explode: false, schema }];
 }
@@ -97,8 +101,8 @@ function equalityParameter(fields: ListField[]): Json {
     name: 'filter',
     ...inQuery,
     description:
-      'Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: ' +
-      '`filter[Field]=one&filter[Field]=other`.',
+      'Return only records with this value in a field: `filter[Field]=value`. Repeated for ' +
+      'one field, any of the values: `filter[Field]=one&filter[Field]=other`.',
     style: 'deepObject',
     explode: true,
     schema: { type: 'object', properties, additionalProperties: false },

@@ -30,7 +30,8 @@ function headers({
     'An `ETag` of the response, which the client has. If it is current: 304 without a body.';
   const unwanted = 'If the record has this `ETag`, the change is not made: 412.';
   const count =
-    '`count=exact`: the response says in `Content-Range` how many records the list has in all its pages.';
+    '`count=exact`: the response says in `Content-Range` how many records the list has in ' +
+    'all its pages.';
   const key =
     'A new random value. A request that is repeated with it within 24 hours makes the change once.';
   const event = 'The `id` of the last event that was received: the stream goes on after it.';
@@ -80,8 +81,8 @@ const pathDescriptions: Record<string, string> = {
 const queryDescriptions: Record<string, string> = {
   limit: 'The maximum number of records: 20 by default. A value above 1,000 counts as 1,000.',
   after:
-    'Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next ' +
-    'page, as in the `Link` header of the page before.',
+    'Return the records whose id is greater than this one: the last id of the previous page. ' +
+    'Or the cursor of the next page, as in the `Link` header of the page before.',
   includeDeleted: 'Whether to include records that are marked as deleted.',
   userId: 'Return only entries of this user.',
   entityId: 'Return only entries of this entity.',

@@ -117,7 +117,8 @@ async function warnOfOperatorLogin(installation: Installation, log: Logger): Pro
   if (await isOperatorLogin(installation)) {
     log.warn(
       { event: 'operator_login' },
-      'the service runs with the login of an operator; make one of its own: bin/backoffice control service-login',
+      'the service runs with the login of an operator; make one of its own: ' +
+        'bin/backoffice control service-login',
     );
   }
 }
@@ -135,8 +136,9 @@ async function warnOfFewConnections(
   if (server && server.accepted < connectionBudget) {
     log.warn(
       { event: 'few_connections', accepted: server.accepted, connectionBudget },
-      `the server of the control database accepts ${server.accepted} connections, CONNECTION_BUDGET is ` +
-        `${connectionBudget}: requests will wait and fail; raise max_connections, or lower CONNECTION_BUDGET`,
+      `the server of the control database accepts ${server.accepted} connections, ` +
+        `CONNECTION_BUDGET is ${connectionBudget}: requests will wait and fail; raise ` +
+        'max_connections, or lower CONNECTION_BUDGET',
     );
   }
 }

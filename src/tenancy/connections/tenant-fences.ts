@@ -171,8 +171,9 @@ export class TenantFences {
   #reportOverdue(guid: string): void {
     this.#options.log.error(
       { event: 'fence_overdue', tenant: guid },
-      'requests of the tenant get 503, because its database has been replaced for longer than ACQUIRE_TIMEOUT_MS; ' +
-        'unless a command still works on it: bin/backoffice databases prune <slug>',
+      'requests of the tenant get 503, because its database has been replaced for longer than ' +
+        'ACQUIRE_TIMEOUT_MS; unless a command still works on it: ' +
+        'bin/backoffice databases prune <slug>',
     );
   }
 
@@ -180,7 +181,8 @@ export class TenantFences {
     const { log } = this.#options;
     log.warn(
       { event: 'fence_failed', tenant: key, err: describeError(error) },
-      'the fence of a tenant could not be read or confirmed; requests of the tenant may fail while it is moved',
+      'the fence of a tenant could not be read or confirmed; requests of the tenant may fail ' +
+        'while it is moved',
     );
     setTimeout(
       () => this.refresh(key).catch(next => this.#reportFailure(key, next)),

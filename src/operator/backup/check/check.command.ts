@@ -15,7 +15,8 @@ export const verifyOperation = defineOperation({
   name: 'backup verify',
   help: {
     description:
-      'compare the archives with what the target says of them, or with --open read every byte of them',
+      'compare the archives with what the target says of them, or with --open read every byte ' +
+      'of them',
     examples: ['backup verify', 'backup verify acme --open'],
     more: `Without --open, this host needs no identity, and opens nothing: the last archive of each tenant is there in its size, and
 the target returns the bytes of each archive with the checksum that it keeps of them. What is in them, and who has written
@@ -61,7 +62,8 @@ export const drillOperation = defineOperation({
   name: 'backup drill',
   help: {
     description:
-      'restore archives into scratch databases, and compare every table: proves that they can be restored',
+      'restore archives into scratch databases, and compare every table: proves that they can ' +
+      'be restored',
     examples: ['backup drill --count 3 # on the recovery host'],
     json,
   },

@@ -23,7 +23,8 @@ export async function openTarget(
   const { accessKeyId, secretAccessKey, sessionToken, region, endpoint } = s3;
   if ((accessKeyId === undefined) !== (secretAccessKey === undefined)) {
     throw new OperatorError(
-      'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are one login: set both of them, or their _FILE, or none',
+      'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are one login: set both of them, or their ' +
+        '_FILE, or none',
     );
   }
 

@@ -8,7 +8,8 @@ export const afterRestoreOperation = defineOperation({
   name: 'control after-restore',
   help: {
     description:
-      'make a restored control database safe, before the service starts: end sessions, replace keys',
+      'make a restored control database safe, before the service starts: end sessions, ' +
+      'replace keys',
     examples: [
       'control after-restore # control restore does it by itself; run it after pg_restore',
       'control after-restore --replay --yes < url-file # the URL of the replaced control database',
@@ -18,7 +19,8 @@ export const afterRestoreOperation = defineOperation({
     laterUrl: optionalSecret(
       'URL of the control database that was replaced',
       '--replay',
-      'read the URL of the control database that was replaced from stdin; revoke again what is revoked there',
+      'read the URL of the control database that was replaced from stdin; revoke again what ' +
+        'is revoked there',
     ),
   },
   effect: 'destroys',
@@ -41,8 +43,9 @@ export const afterRestoreOperation = defineOperation({
     return {
       document: { sessions, keys, tokens, clients, state: 'planned' },
       text: () =>
-        `${countText(sessions, 'session')} would end, ${countText(keys, 'signing key')} be replaced, and ` +
-        `${countText(tokens, 'legacy token')} and ${countText(clients, 'API client')} be revoked.`,
+        `${countText(sessions, 'session')} would end, ${countText(keys, 'signing key')} be ` +
+        `replaced, and ${countText(tokens, 'legacy token')} and ` +
+        `${countText(clients, 'API client')} be revoked.`,
       confirm: {
         name: databaseNameOf(installation.controlUrl),
         kind: 'name',
@@ -77,7 +80,8 @@ export const afterRestoreOperation = defineOperation({
 
 function unknownText(newestChange: string | null): string {
   return (
-    `What was taken away after ${newestChange ?? 'the backup'} is not known: disable again the users, and suspend or ` +
-    'delete again the tenants, that were disabled, suspended or deleted since'
+    `What was taken away after ${newestChange ?? 'the backup'} is not known: disable again ` +
+    'the users, and suspend or delete again the tenants, that were disabled, suspended or ' +
+    'deleted since'
   );
 }

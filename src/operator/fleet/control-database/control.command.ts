@@ -136,7 +136,8 @@ const serviceLogin = defineOperation({
     const { withConnection } = await import('../../../lib/postgres/connection.ts');
     const { name, exists } = await withConnection(installation.controlUrl, findServiceLogin);
     const consequence =
-      'exists, and will have a new password: processes of the service connect with the new URL only';
+      'exists, and will have a new password: processes of the service connect with the new ' +
+      'URL only';
     return {
       document: { login: name, exists, state: 'planned' },
       text: () =>

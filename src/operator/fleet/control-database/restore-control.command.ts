@@ -28,8 +28,8 @@ const fields = {
   }),
   withoutMac: option(
     '<name>',
-    'the master key is lost, and MASTER_KEY is a new one: take an archive although nobody knows who has written it. ' +
-      'Type the name of the database',
+    'the master key is lost, and MASTER_KEY is a new one: take an archive although nobody ' +
+      'knows who has written it. Type the name of the database',
   ),
   withoutReplay: option(
     '<name>',
@@ -42,7 +42,8 @@ export const restoreControlOperation = defineOperation({
   name: 'control restore',
   help: {
     description:
-      'restore the control database from an archive into an empty one, and with --all the lost tenants',
+      'restore the control database from an archive into an empty one, and with --all the ' +
+      'lost tenants',
     examples: [
       'control restore # the control database is lost, the tenants are not',
       'control restore --all # everything is lost: a new machine, the archives, an identity and the master key',
@@ -110,7 +111,8 @@ it continues. Start the service afterwards, with the same MASTER_KEY.`,
           'revoked in that time.',
         failed > 0
           ? 'Run the command again for the tenants that failed.'
-          : 'Everybody logs in again. Start the service with the same MASTER_KEY. Check: bin/backoffice doctor',
+          : 'Everybody logs in again. Start the service with the same MASTER_KEY. Check: ' +
+            'bin/backoffice doctor',
       ].join('\n'),
     );
 
@@ -199,15 +201,16 @@ function noArchive(
   const [first] = refused;
   if (!first) {
     return new OperatorError(
-      `The control database of the recovered server is of installation ${recovered}, of which ${target} has no archive: ` +
-        'nothing was changed',
+      `The control database of the recovered server is of installation ${recovered}, of which ` +
+        `${target} has no archive: nothing was changed`,
     );
   }
 
   return new OperatorError(
-    `No archive of a control database in ${target} can be used. The newest, ${first.name}: ${first.reason}. Set the ` +
-      'MASTER_KEY of the lost installation, and BACKUP_IDENTITY_FILE to an identity of its recipients. If that key is ' +
-      'lost, and you know where the archive comes from: --without-mac <name of the database>',
+    `No archive of a control database in ${target} can be used. The newest, ${first.name}: ` +
+      `${first.reason}. Set the MASTER_KEY of the lost installation, and BACKUP_IDENTITY_FILE ` +
+      'to an identity of its recipients. If that key is lost, and you know where the archive ' +
+      'comes from: --without-mac <name of the database>',
   );
 }
 

@@ -56,8 +56,8 @@ async function applyPack(client: pg.ClientBase, pack: Pack): Promise<AppliedPack
     if (sqlState(cause) !== tableFull) throw cause;
 
     throw new OperatorError(
-      `The pack ${pack.name} has ${missing.length} rows that the tenant lacks, and the table ${pack.table} may not ` +
-        'grow by as many. Nothing was added',
+      `The pack ${pack.name} has ${missing.length} rows that the tenant lacks, and the table ` +
+        `${pack.table} may not grow by as many. Nothing was added`,
       { cause },
     );
   }

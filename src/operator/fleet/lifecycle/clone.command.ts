@@ -16,7 +16,8 @@ const clone = defineOperation({
   name: 'clone',
   help: {
     description:
-      'copy a tenant to a new slug, with its own key and login role, isolated; sessions and API clients are not copied',
+      'copy a tenant to a new slug, with its own key and login role, isolated; sessions and ' +
+      'API clients are not copied',
     examples: [
       'clone acme acme-test',
       'clone acme acme-old --archive latest # look at archived data over HTTP',

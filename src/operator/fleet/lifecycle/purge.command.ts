@@ -10,14 +10,16 @@ const purge = defineOperation({
   name: 'purge',
   help: {
     description:
-      'remove a deleted tenant permanently: databases, login roles, keys, users, sessions, and its archives',
+      'remove a deleted tenant permanently: databases, login roles, keys, users, sessions, ' +
+      'and its archives',
     examples: ['purge acme --reason "30 days after the end of the contract"'],
     more: `Databases and rows go first, then the archives. What the target refuses to remove is named, and doctor lists it until it is
 gone; each run goes on removing it. Run the purge again after an interruption of any kind. Copies that are elsewhere are not
 removed: those that somebody has made of the target, and archives of the control database, which have the names of the people
 until BACKUP_KEEP removes them.`,
     exitCodes:
-      '0 when nothing of the tenant is left, 1 when the target still has archives of it, 2 for wrong usage',
+      '0 when nothing of the tenant is left, 1 when the target still has archives of it, 2 ' +
+      'for wrong usage',
   },
   fields: {
     slug: argument('slug'),
@@ -55,8 +57,9 @@ until BACKUP_KEEP removes them.`,
 
     const sayLeft = ({ role, server, databases }: LeftRole): void =>
       output.warn(
-        `Login role ${role} on server ${server} is left, without a password: somebody has granted it rights in ` +
-          `${databases.join(', ') || 'no database'}. Revoke them, and drop it: bin/backoffice doctor says how`,
+        `Login role ${role} on server ${server} is left, without a password: somebody has ` +
+          `granted it rights in ${databases.join(', ') || 'no database'}. Revoke them, and drop ` +
+          'it: bin/backoffice doctor says how',
       );
     const left = await findLeftArchives(installation, slug);
     const purged =
@@ -115,7 +118,7 @@ function purgeText(slug: string, { state, target, removed, left, error }: Purged
     (left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '');
   return (
     `${slug} is purged, but its archives are not all removed (${error}): ` +
-    `${names || `nobody knows what ${target ?? 'the target'} still has`}. Each run goes on removing them, and doctor ` +
-    `lists them. Or try again: bin/backoffice purge ${slug}`
+    `${names || `nobody knows what ${target ?? 'the target'} still has`}. Each run goes on ` +
+    `removing them, and doctor lists them. Or try again: bin/backoffice purge ${slug}`
   );
 }

@@ -47,8 +47,8 @@ export async function readPack(name: PackName): Promise<Pack> {
   const sha256 = createHash('sha256').update(JSON.stringify(file.rows)).digest('hex');
   if (sha256 !== file.sha256) {
     throw new OperatorError(
-      `The rows of tenants/packs/${name}.json have the SHA-256 ${sha256}, and the file says ${file.sha256}. ` +
-        'Get the file of this build again',
+      `The rows of tenants/packs/${name}.json have the SHA-256 ${sha256}, and the file says ` +
+        `${file.sha256}. Get the file of this build again`,
     );
   }
   return { name, ...file, ...tables[name] };

@@ -125,9 +125,9 @@ function recoveryCommand(): string {
   const command = readConfig().recoveryCommand;
   if (command !== undefined) return command;
   throw new OperatorError(
-    'RECOVERY_COMMAND is not set, so no server can be recovered to a moment. Set it to the path of a program that does, ' +
-      'such as one of deploy/recovery; or recover the server yourself, and give its URL: bin/backoffice restore <slug> ' +
-      '--from < url-file',
+    'RECOVERY_COMMAND is not set, so no server can be recovered to a moment. Set it to the ' +
+      'path of a program that does, such as one of deploy/recovery; or recover the server ' +
+      'yourself, and give its URL: bin/backoffice restore <slug> --from < url-file',
   );
 }
 

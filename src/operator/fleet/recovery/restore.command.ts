@@ -66,7 +66,8 @@ const restore = defineOperation({
   name: 'restore',
   help: {
     description:
-      'bring a deleted tenant back into service, or restore earlier data of a tenant beside the present ones',
+      'bring a deleted tenant back into service, or restore earlier data of a tenant beside ' +
+      'the present ones',
     examples: [
       'restore acme # undo delete: serve the tenant again',
       'restore acme --archive latest # its newest archive, beside its present data',
@@ -79,7 +80,9 @@ const restore = defineOperation({
     more: `The restored data lies in a database of the tenant that nobody uses. restore diff then shows what was added, changed
 and removed since, restore swap puts the restored data in place, and restore back undoes that. Who wants to look at it
 over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is dropped with: databases drop acme <database>.`,
-    json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
+    json:
+      'print one document on stdout; with --server or --all JSON lines: each tenant, and at the ' +
+      'end the counts',
   },
   fields,
   effect: 'changes',
@@ -159,14 +162,14 @@ async function undelete(slug: string, { installation, output }: Context): Promis
   const { server, lost } = await findDatabase(installation, guid);
   if (lost === undefined) {
     output.warn(
-      `Server ${server} cannot be queried, so it is not known whether the database of ${slug} exists. ` +
-        'Check both: bin/backoffice doctor',
+      `Server ${server} cannot be queried, so it is not known whether the database of ${slug} ` +
+        'exists. Check both: bin/backoffice doctor',
     );
   }
   output.result({ slug, guid, status, isDatabaseLost: lost ?? null }, () =>
     lost
-      ? `${slug} is ${status}, but it is not served: its database does not exist or is incomplete. ` +
-        `Restore it: bin/backoffice restore ${slug} --lost`
+      ? `${slug} is ${status}, but it is not served: its database does not exist or is ` +
+        `incomplete. Restore it: bin/backoffice restore ${slug} --lost`
       : `${slug} is ${status}.`,
   );
 }

@@ -40,7 +40,8 @@ function lossText({ forgotten, formerTenants, left }: ServerRemoval): string {
       ? `${countText(forgotten, 'restored, former or unfinished database')} on it are forgotten.`
       : '',
     formerTenants > 0
-      ? `No moment of the time is found any more that ${countText(formerTenants, 'tenant')} spent there.`
+      ? `No moment of the time is found any more that ${countText(formerTenants, 'tenant')} ` +
+        'spent there.'
       : '',
     left && left.length > 0
       ? `These databases stay there, and belong to no tenant: ${left.join(', ')}.`

@@ -48,8 +48,8 @@ const add = defineChange({
     const host = unverifiedHost(url);
     if (host !== undefined) {
       output.warn(
-        `${unverifiedText(host)}. Turn TLS on there, and add the server again with sslmode=verify-full in its URL: ` +
-          `bin/backoffice server add ${name}`,
+        `${unverifiedText(host)}. Turn TLS on there, and add the server again with ` +
+          `sslmode=verify-full in its URL: bin/backoffice server add ${name}`,
       );
     }
 

@@ -6,7 +6,8 @@ const commonFields = {
   Id: 'The number of the record, which the service chooses.',
   CreatedAt: 'When the record was created.',
   IsDeleted:
-    'Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true.',
+    'Whether the record is marked as deleted. Lists leave out such records, unless ' +
+    '`includeDeleted` is true.',
   DeletedAt: 'When the record was marked as deleted; null if it is not.',
 };
 
