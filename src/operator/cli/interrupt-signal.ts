@@ -5,7 +5,7 @@ import {
   type StopSignal,
   stopSignals,
 } from '../../lib/runtime/signals.ts';
-import type { Operation } from '../command/operation.ts';
+import type { Handling } from '../command/operation.ts';
 import type { CommandProgress } from './output.ts';
 
 const maxCloseMs = 1_000;
@@ -16,7 +16,7 @@ const maxCloseMs = 1_000;
  * cannot end early, or has not begun anything yet.
  */
 export function interruptSignal(
-  { handling: { interrupt } }: Operation,
+  { interrupt }: Handling,
   progress: CommandProgress,
   installation: Installation | undefined,
 ): AbortSignal {

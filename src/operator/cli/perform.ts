@@ -136,7 +136,7 @@ async function performOn(
     // A command that is repeated ends with the turn in which a signal comes: see `watch`.
     signal: isRepeated
       ? new AbortController().signal
-      : interruptSignal(operation, progress, installation),
+      : interruptSignal(operation.handling, progress, installation),
     agree,
     recordBirth,
   };

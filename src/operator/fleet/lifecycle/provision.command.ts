@@ -68,6 +68,7 @@ const provisionTenant = defineOperation({
     const { readManifest } = await import('./manifest.ts');
     const { file } = values;
     requireManifestAlone(values);
+
     const planned =
       file && (await isFolder(file))
         ? await planFolder(installation, file)
@@ -77,6 +78,7 @@ const provisionTenant = defineOperation({
               file ? await readManifest(file) : await manifestOf(values),
             ),
           ];
+
     return {
       document: planned,
       text: () => tableText(planned, ''),
@@ -90,14 +92,17 @@ const provisionTenant = defineOperation({
     if (file && (await isFolder(file))) {
       return provisionManifests(installation, file, output, recordBirth);
     }
+
     const { createPasswords } = await import('../../../accounts/auth/passwords.ts');
     const { readManifest } = await import('./manifest.ts');
     const { provision } = await import('./provision.ts');
     const manifest = file ? await readManifest(file) : await manifestOf(values);
+
     progress.step(`provisioning ${manifest.slug}`);
     const provisioned = await provision(installation, createPasswords(), manifest);
     if (!provisioned.created && !file) throw tenantExists(provisioned.tenant);
     if (provisioned.created) await recordBirth(manifest.slug);
+
     const summary = await readTenant(installation, manifest.slug);
     output.result(documentOf(provisioned, summary), () => textOf(provisioned, summary));
     return true;
