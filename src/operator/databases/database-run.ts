@@ -79,11 +79,11 @@ export class DatabaseRun implements Steps {
     return this.#connections.close();
   }
 
-  // The steps, in the order of `DatabaseStep`, which says what each does.
+  // The steps, as `DatabaseStep` says what each does.
 
   /**
-   * Also drops them where that is possible, so that runs that fail again and again do not fill
-   * a server.
+   * Condemns the databases of earlier runs, and drops those whose servers are there, so that
+   * runs that fail again and again do not fill a server.
    */
   async 'condemn leftovers'(): Promise<void> {
     await condemnLeftovers(this.#control, this.#tenant.id);
@@ -243,7 +243,7 @@ export class DatabaseRun implements Steps {
     await forgetDatabase(this.#control, this.#chosen().id);
   }
 
-  // What several steps have in common.
+  // Parts that several steps have in common.
 
   async #copyCurrent() {
     const current = this.#present();
