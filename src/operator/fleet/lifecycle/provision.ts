@@ -21,7 +21,7 @@ import type { Manifest } from './manifest.ts';
 import { readPack } from './read-pack.ts';
 
 /** A user with a new password, which is not stored anywhere. */
-export interface Login {
+interface Login {
   email: string;
   password: string;
 }
@@ -35,7 +35,7 @@ export interface Provisioned {
 }
 
 /** The contents of the first database of a tenant. */
-export interface FirstData {
+interface FirstData {
   /** The users that `populate` adds, with their passwords. */
   readonly logins: Login[];
   /** Adds the users and the data of the tenant, also where a run that was killed has begun. */
