@@ -28,7 +28,8 @@ export async function describeEnvironment(
   if (redis) settings.push('REDIS_URL');
 
   const args = process.argv.slice(2);
-  const command = ['npm run -s bench', ...(args.length > 0 ? ['--', ...args] : [])].join(' ');
+  const script = process.env.npm_lifecycle_event ?? 'bench';
+  const command = [`npm run -s ${script}`, ...(args.length > 0 ? ['--', ...args] : [])].join(' ');
 
   const build = await presentName();
 
