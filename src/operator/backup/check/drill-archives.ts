@@ -17,6 +17,7 @@ import { readProofs, recordProof } from '../archive-rows.ts';
 import { withBackupLock } from '../backup-lock.ts';
 import { type Listing, readListing, type StoredArchive } from '../listing.ts';
 import { archivedData, membersNotRestored, openArchive } from '../restore/archived-data.ts';
+import { listArchivesOf } from '../restore/find-archive.ts';
 import { readTenantKeys, type TenantKeys } from '../restore/open-keys.ts';
 import type { Target } from '../target/target.ts';
 import { isScratchName, scratchName } from './scratch-names.ts';
@@ -36,7 +37,8 @@ export interface DrillOutcome {
 /**
  * Proves that archives can be restored: does what a restore does (`fillWith`) with the newest
  * archive of each chosen tenant in a scratch database, and drops it. Tenants whose newest
- * archive was never proved come first, then those that were proved longest ago.
+ * archive was never proved come first, then those that were proved longest ago. Of one that a
+ * run removes meanwhile, because `BACKUP_KEEP` keeps newer ones alone, the newest is taken.
  * @throws {OperatorError} when another drill is in progress, this host opens no archive, or
  *   there is none
  */
@@ -112,26 +114,41 @@ class Drill {
   }
 
   async run({ archive, source }: DrilledArchive): Promise<DrillOutcome> {
-    const { name } = archive;
+    let { name } = archive;
     let rows = 0;
     let members: string[] = [];
 
     const { ms, error } = await measure(async () => {
-      try {
-        const opened = await openArchive(this.#target, archive, this.#keys);
-        rows = countRows(opened.manifest);
-        members = membersNotRestored(opened);
-        await this.#restore(source, archivedData(opened));
-        await this.#record(source, name, opened.manifest.schemaVersion, null);
-      } catch (error) {
-        if (error instanceof ArchiveFault) await this.#record(source, name, null, errorText(error));
-        throw error;
+      for (;;) {
+        try {
+          const opened = await openArchive(this.#target, { ...archive, name }, this.#keys);
+          rows = countRows(opened.manifest);
+          members = membersNotRestored(opened);
+          await this.#restore(source, archivedData(opened));
+          return await this.#record(source, name, opened.manifest.schemaVersion, null);
+        } catch (error) {
+          if (!(error instanceof ArchiveFault)) throw error;
+
+          const newer = error.kind === 'missing' && (await this.#newestOf(source));
+          if (!newer || newer === name) {
+            await this.#record(source, name, null, errorText(error));
+            throw error;
+          }
+          name = newer;
+        }
       }
     });
     const state = error === null ? 'proved' : 'failed';
     const notRestored = [...members, ...(await this.#listOthers(source))];
 
     return { slug: source.slug, archive: name, state, rows, ms, error, notRestored };
+  }
+
+  /** Returns the name of the newest archive that the target has of a tenant now. */
+  async #newestOf({ guid }: Tenant): Promise<string | undefined> {
+    const [newest] = await listArchivesOf(this.#target, this.#keys.installation, guid);
+
+    return newest?.name;
   }
 
   async #restore({ server }: Tenant, data: ReturnType<typeof archivedData>): Promise<void> {
