@@ -60,6 +60,38 @@ describe('an archive', () => {
     expect(manifest.leftOut.map(({ name }) => name)).to.include('table public.tenant_identity');
   });
 
+  it('tables with the longest names have members that every file system takes as files, each with a name of its own', async () => {
+    const longest = 'щ'.repeat(31);
+    await withConnection(world.globex.adminUrl, async client => {
+      await client.query(`create schema "${longest}"`);
+      for (const last of ['x', 'y']) {
+        await client.query(`create table "${longest}"."${longest}${last}" ()`);
+      }
+    });
+
+    const made = await makeArchive(world.globex);
+
+    const { manifest } = await check(made);
+    const pieces = manifest.tables
+      .filter(({ schema }) => schema === longest)
+      .flatMap(table => table.pieces);
+    expect(new Set(pieces).size).to.equal(2);
+    for (const { name } of await membersOf(made)) {
+      expect(Buffer.byteLength(name.split('/').at(-1) ?? '')).to.be.at.most(255);
+    }
+  });
+
+  it('an archive of ten thousand members is checked to its last one', async () => {
+    await withConnection(world.globex.adminUrl, async client => {
+      await client.query('create schema many');
+      await client.query('create table many.pieces as select generate_series(1, 10000) as id');
+    });
+
+    const { manifest } = await check(await makeArchive(world.globex, { pieceBytes: 1 }));
+
+    expect(manifest.members.length).to.be.above(10_000);
+  });
+
   it('each of its recipients opens it, and nobody else does', async () => {
     const [one, two, stranger] = [await makeIdentity(), await makeIdentity(), await makeIdentity()];
     const made = await makeArchive(world.acme, { recipients: [one.recipient, two.recipient] });

@@ -9,9 +9,15 @@ export function pageName(migration: string): string {
 }
 
 /**
+ * Longest part of a name that is the schema, or the table: a file may have a name of 255 bytes,
+ * and an encoded name of PostgreSQL can have 189. The number tells tables apart.
+ */
+const maxPartLength = 100;
+
+/**
  * Returns the name of the member with a piece of a table:
  * `data/<number>-<schema>.<table>.<piece>.csv`. Other characters than letters, digits, `_`, `-`
- * and `.` are percent-encoded, byte by byte in UTF-8.
+ * and `.` are percent-encoded, byte by byte in UTF-8, and what is longer than 100 then is cut.
  * @param number of the table, from 1
  * @param piece from 1
  */
@@ -24,9 +30,11 @@ export function pieceName(
 }
 
 function encode(text: string): string {
-  return encodeURIComponent(text).replace(/[!'()*~]/g, character => {
+  const encoded = encodeURIComponent(text).replace(/[!'()*~]/g, character => {
     return `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
   });
+
+  return encoded.slice(0, maxPartLength);
 }
 
 /**
