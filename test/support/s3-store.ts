@@ -35,6 +35,10 @@ export class S3Store {
   /** The oldest first. Undefined: the bucket keeps no versions. */
   versions: Version[] | undefined;
   conditions: ConditionSupport = 'heeded';
+  /** True: the tags of its responses are weak, as behind a proxy that compresses. */
+  weakensTags = false;
+  /** Returns the former bytes of an object that a read still gets; undefined: the present ones. */
+  lateBytesOf: (key: string) => Buffer | undefined = () => undefined;
   /** False: a question for versions or uploads is answered with a list of objects. */
   knowsVersions = true;
   readonly #maxKeys: number;
@@ -70,12 +74,15 @@ export class S3Store {
       case 'GET bucket key-marker version-id-marker versions':
         return this.knowsVersions ? this.#listVersions(query) : this.#list(query);
       case 'GET object': {
-        const bytes = this.objects.get(key);
+        const late = this.lateBytesOf(key);
+        const bytes = late ?? this.objects.get(key);
         if (!bytes) return refused([404, 'NoSuchKey']);
+        const tag = etagOf(bytes);
         const checksum = headers['x-amz-checksum-mode']
-          ? { 'x-amz-checksum-crc32': this.#sums.get(key) ?? '' }
+          ? { 'x-amz-checksum-crc32': late ? checksumOf(late) : (this.#sums.get(key) ?? '') }
           : {};
-        return { status: 200, headers: { etag: etagOf(bytes), ...checksum }, body: bytes };
+        const etag = this.weakensTags ? `W/${tag}` : tag;
+        return { status: 200, headers: { etag, ...checksum }, body: bytes };
       }
       case 'PUT object':
         return this.#refuseCondition(key, headers) ?? this.#put(key, body);

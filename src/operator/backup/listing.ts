@@ -1,5 +1,6 @@
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
+import { countText } from '../command/texts.ts';
 import { type ArchiveName, parseArchiveName } from './target/archive-name.ts';
 import type { StoredObject, Target } from './target/target.ts';
 
@@ -14,6 +15,9 @@ type Owner = string | null;
  * change its server.
  */
 const maxAheadMs = 5 * 60_000;
+
+/** Archives that a message names at most. */
+const maxNamed = 20;
 
 /**
  * The archives of one installation in a target: the ledger. It has the archives that the target
@@ -96,12 +100,16 @@ export async function readTime(control: Queryable): Promise<Date> {
 }
 
 function requirePast(target: Target, listing: Listing, now: Date): void {
-  const ahead = listing.all().find(({ time }) => time.getTime() > now.getTime() + maxAheadMs);
-  if (!ahead) return;
+  const ahead = listing
+    .all()
+    .filter(({ time }) => time.getTime() > now.getTime() + maxAheadMs)
+    .map(({ name }) => name);
+  if (ahead.length === 0) return;
 
   throw new OperatorError(
-    `${target.description} has an archive from the future: ${ahead.name}, and the server of the control database ` +
-      `says it is ${now.toISOString()}. Set its clock, or, if the name was chosen by somebody else, move that object away`,
+    `${target.description} has ${countText(ahead.length, 'archive')} from the future: ${ahead.slice(0, maxNamed).join(', ')}` +
+      `${ahead.length > maxNamed ? ' …' : ''}, and the server of the control database says it is ${now.toISOString()}. Set its clock. ` +
+      'If it is right now, a wrong clock or somebody else has chosen the names: move these objects away',
   );
 }
 

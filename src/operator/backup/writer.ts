@@ -194,7 +194,9 @@ async function writeWriter(
   // condition, so that the last of two writers has the file; and a request that is sent again
   // does not find the version that it has replaced.
   const written = await target.readDocument(name);
-  if (!written || parseWriter(written.text) !== id) throw otherWriter(target);
+  if (written && parseWriter(written.text) === id) return;
+
+  throw written && written.version === version ? notReplaced(target, name) : otherWriter(target);
 }
 
 /** @returns undefined for a file that was changed: it has no id */
@@ -208,6 +210,14 @@ function parseWriter(text: string): string | undefined {
 
 function isKnown({ present, next }: KnownWriter, id: string): boolean {
   return id === present || id === next;
+}
+
+/** A store that shows the former text late, or that never meets a condition. */
+function notReplaced({ description }: Target, name: string): OperatorError {
+  return new OperatorError(
+    `${description} still has the former ${name}, which was replaced: try again. If it stays, nothing can be archived ` +
+      'there: the store, or a proxy before it, shows what was written late, or refuses if-match for the present ETag',
+  );
 }
 
 function otherWriter({ description }: Target): OperatorError {

@@ -239,24 +239,31 @@ describe('backup runs by the listing of their target', () => {
     await runSmall(installation, target);
   });
 
-  it('an archive whose name is from the future stops a run before it writes, and the message names it', async () => {
+  it('archives whose names are from the future stop a run before it writes, and the message names them', async () => {
     const [id] = await server.control<{ id: string }>('select id from installation');
     const { guid } = await rowOf('acme');
-    const { name } = createArchiveName({
-      installation: id?.id ?? '',
-      tenant: guid,
-      time: new Date(Date.now() + 3_600_000),
-      recipients: fingerprintRecipients(recipients),
-    });
-    await writeFile(join(folder, name), 'from the future');
+    const names = [1, 2].map(
+      hours =>
+        createArchiveName({
+          installation: id?.id ?? '',
+          tenant: guid,
+          time: new Date(Date.now() + hours * 3_600_000),
+          recipients: fingerprintRecipients(recipients),
+        }).name,
+    );
+    for (const name of names) {
+      await writeFile(join(folder, name), 'from the future');
+    }
     const before = await namesIn();
 
     expect(await refusalOf(runSmall(installation, target))).to.include(
-      `has an archive from the future: ${name}`,
+      `has 2 archives from the future: ${names.toReversed().join(', ')}, and the server`,
     );
 
     expect(await namesIn()).to.deep.equal(before);
-    await rm(join(folder, name));
+    for (const name of names) {
+      await rm(join(folder, name));
+    }
   });
 
   it('of two control databases of an installation, the one that runs second is refused, until it takes over', async () => {
@@ -372,6 +379,21 @@ describe('backup runs by the listing of their target', () => {
     const freed = await pruneArchives(installation, bucket, keep);
     expect(freed.notRemoved).to.deep.equal([]);
     expect(await namesIn(bucket)).to.have.length(3);
+    await init(target, installation, true);
+    await runSmall(installation, target);
+  });
+
+  it('a store that shows the file of the writer late fails the run with that reason, and the next run goes on', async () => {
+    await init(bucket, installation, true);
+    const [key = '', former] =
+      [...s3.store.objects].find(([name]) => name.endsWith('/writer.json')) ?? [];
+    s3.store.lateBytesOf = name => (name === key ? former : undefined);
+
+    const late = await refusalOf(runSmall(installation, bucket));
+    s3.store.lateBytesOf = () => undefined;
+
+    expect(late).to.match(/still has the former \S+\/writer\.json, which was replaced: try again/);
+    expect((await runSmall(installation, bucket)).states).to.include('null: archived');
     await init(target, installation, true);
     await runSmall(installation, target);
   });

@@ -239,6 +239,19 @@ describe('targets of archives', () => {
     await target.remove('doc');
   });
 
+  it('a document of a store whose tags are weak, as behind a proxy that compresses, is replaced', async () => {
+    const target = await bucket();
+    s3.store.weakensTags = true;
+    await target.replaceDocument('doc', 'one', undefined);
+    const present = await target.readDocument('doc');
+
+    expect(await target.replaceDocument('doc', 'two', present?.version)).to.equal(true);
+    expect(await target.replaceDocument('doc', 'late', present?.version)).to.equal(false);
+
+    s3.store.weakensTags = false;
+    await target.remove('doc');
+  });
+
   it('erasing removes all objects of a prefix with all of their versions, and nothing else', async () => {
     s3.store.versions = [];
     for (const { name, target } of targets) {

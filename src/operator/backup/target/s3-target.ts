@@ -293,7 +293,9 @@ class S3Target implements Target {
     try {
       const { Body, ETag } = await this.#explain(call, () => this.#client.send(command), name);
       const chunks = await Array.fromAsync(this.#chunksOf(Body as Readable, call));
-      return { text: Buffer.concat(chunks).toString(), version: ETag ?? '' };
+      // A proxy that compresses makes a tag weak, with which no condition is met.
+      const version = (ETag ?? '').replace(/^W\//, '');
+      return { text: Buffer.concat(chunks).toString(), version };
     } catch (error) {
       if (error instanceof MissingObjectError) return undefined;
       throw error;
