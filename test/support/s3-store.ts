@@ -37,7 +37,9 @@ export class S3Store {
   conditions: ConditionSupport = 'heeded';
   /** True: the tags of its responses are weak, as behind a proxy that compresses. */
   weakensTags = false;
-  /** Returns the former bytes of an object that a read still gets; undefined: the present ones. */
+  /**
+   * Returns the former bytes of an object that a read still gets; undefined: the present ones.
+   */
   lateBytesOf: (key: string) => Buffer | undefined = () => undefined;
   /** False: a question for versions or uploads is answered with a list of objects. */
   knowsVersions = true;

@@ -351,6 +351,26 @@ describe('backup runs by the listing of their target', () => {
     expect((await runSmall(installation, target)).states).to.deep.equal(noneChanged);
   });
 
+  it('a folder that is unmounted in the middle of a run fails what is not written yet, and the folder below it gets no file', async () => {
+    for (const slug of ['acme', 'globex']) await write(slug);
+    const unmounting: WriteArchive = async (order, store) => {
+      if (order.tenant?.slug === 'acme') {
+        await rename(folder, `${folder}-mounted`);
+        await mkdir(folder);
+      }
+      return writeSmall(order, store);
+    };
+
+    const run = await runSmall(installation, target, { concurrency: 1 }, unmounting);
+
+    expect(run.states).to.deep.equal(['acme: failed', 'globex: failed', 'null: failed']);
+    expect(run.outcomes[0]?.error).to.include('or is not mounted');
+    expect(await readdir(folder)).to.deep.equal([]);
+    await rm(folder, { recursive: true });
+    await rename(`${folder}-mounted`, folder);
+    expect((await runSmall(installation, target)).states).to.deep.equal(allArchived);
+  });
+
   it('a bucket that forbids deletion keeps every archive: the run archives all, names what stays, and later ones go on', async () => {
     await init(bucket, installation, true);
     const keep = { allMs: 0, hours: 0, days: 0, weeks: 0, months: 0 };

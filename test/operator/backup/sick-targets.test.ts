@@ -204,6 +204,12 @@ describe('sick targets of archives', () => {
     expect(await check({ AWS_REGION: 'us-west-2' })).to.equal(
       `${refused} 400 AuthorizationHeaderMalformed. Check AWS_REGION`,
     );
+    for (const clockOffsetMs of [3_600_000, -3_600_000]) {
+      s3.clockOffsetMs = clockOffsetMs;
+      expect(await check({})).to.equal(
+        `${refused} 403 RequestTimeTooSkewed. Set the clock of this machine`,
+      );
+    }
   });
 
   it('an upload whose end fails with status 200 is no object, and leaves no parts in the store', async () => {
@@ -267,6 +273,7 @@ describe('sick targets of archives', () => {
 
   it('a folder whose disk does not answer fails each call after the limit, and its message names the call', async () => {
     const target = await openTarget(readConfig({ BACKUP_TARGET: folder }).backup, limits);
+    await target.mark();
     // Nobody reads this pipe, so that opening it to write takes for ever, as on a mount whose
     // server is away. The files of a process are opened by this many threads.
     const pipe = join(folder, 'pipe');
@@ -289,6 +296,7 @@ describe('sick targets of archives', () => {
 
   it('a folder in the place of an archive is no file: it is neither listed, read nor removed, and fails no removal', async () => {
     const target = await openTarget(readConfig({ BACKUP_TARGET: folder }).backup, limits);
+    await target.mark();
     await mkdir(join(folder, 'a', 'archive'), { recursive: true });
     await writeFile(join(folder, 'b'), '');
 

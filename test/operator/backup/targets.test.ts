@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
@@ -15,6 +16,8 @@ import { startS3Server } from '../../support/s3-server.ts';
 import { use, useFolder } from '../../support/use.ts';
 
 const largeBytes = 9 * 1024 * 1024;
+/** Limits with which no test waits long for a lock that a killed process has left. */
+const quick = { maxSilenceMs: 500 };
 
 describe('targets of archives', () => {
   const s3 = use(() => startS3Server('backups', 2));
@@ -59,6 +62,23 @@ describe('targets of archives', () => {
       expect(missing, name).to.be.instanceOf(MissingObjectError);
       expect(await listAll(target, ''), name).to.deep.equal([]);
     }
+  });
+
+  it('files and folders of a target are for the login alone, whatever its umask is', async () => {
+    const target = await folderOf(folder);
+    const umask = process.umask(0);
+
+    try {
+      await target.write('own/file', chunks(Buffer.from('x')));
+      await target.replaceDocument('own/doc', 'x', undefined);
+    } finally {
+      process.umask(umask);
+    }
+
+    for (const name of ['own', 'own/file', 'own/doc', markerFile]) {
+      expect((await stat(join(folder, name))).mode & 0o077, name).to.equal(0);
+    }
+    await target.erase('own/');
   });
 
   it('a write that fails leaves no new object and no part of it, and leaves a former object unchanged', async () => {
@@ -223,20 +243,105 @@ describe('targets of archives', () => {
     await target.remove('doc');
   });
 
-  it('a lock file that a killed process has left in a folder is replaced after a minute, and refused before', async () => {
-    const { target } = targets[0] as { target: Target };
+  it('a lock file that a killed process has left in a folder is waited for as long as a call may be silent, whatever its time', async () => {
+    const target = await openTarget(readConfig({ BACKUP_TARGET: folder }).backup, quick);
     const lock = join(folder, 'doc.lock');
-    await writeFile(lock, '4711\n');
 
-    const refused = await target
-      .replaceDocument('doc', 'x', undefined)
-      .catch((error: Error) => error.message);
-    expect(refused).to.include('Another process writes doc in folder').and.include(`rm ${lock}`);
+    for (const ageMs of [120_000, 0, -120_000]) {
+      await writeFile(lock, ageMs === 0 ? '' : '4711');
+      const at = new Date(Date.now() - ageMs);
+      await utimes(lock, at, at);
+      const startedAt = performance.now();
 
-    await utimes(lock, new Date(Date.now() - 120_000), new Date(Date.now() - 120_000));
-    expect(await target.replaceDocument('doc', 'x', undefined)).to.equal(true);
-    expect(await exists(lock)).to.equal(false);
+      expect(await target.replaceDocument('doc', 'x', undefined), `${ageMs}`).to.equal(true);
+
+      expect(performance.now() - startedAt).to.be.at.least(quick.maxSilenceMs);
+      expect(await exists(lock)).to.equal(false);
+      await target.remove('doc');
+    }
+  });
+
+  it('of writers that take an abandoned lock at the same moment, the last one has the file, others that wrote find it there, and no lock is left', async () => {
+    const target = await openTarget(readConfig({ BACKUP_TARGET: folder }).backup, quick);
+    await target.replaceDocument('doc', 'first', undefined);
+
+    for (let round = 0; round < 5; round++) {
+      const former = (await target.readDocument('doc'))?.version;
+      await writeFile(join(folder, 'doc.lock'), '4711');
+      const texts = Array.from({ length: 8 }, (_, writer) => `round ${round}, writer ${writer}`);
+
+      const results = await Promise.all(
+        texts.map(text => target.replaceDocument('doc', text, former)),
+      );
+
+      const written = texts.filter((_, writer) => results[writer]);
+      const present = (await target.readDocument('doc'))?.text;
+      expect(written).to.include(present);
+      expect(written.filter(text => text !== present).length).to.be.below(written.length);
+      expect(await exists(join(folder, 'doc.lock'))).to.equal(false);
+    }
+
     await target.remove('doc');
+  });
+
+  it('a full folder leaves no lock file, so that the next attempt says that it is full, too', async function () {
+    const path = join(folder, 'full');
+    await mkdir(path);
+    const run = promisify(execFile);
+    const mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', path]).catch(
+      () => undefined,
+    );
+    if (!mounted) return this.skip(); // only root mounts
+
+    try {
+      const target = await folderOf(path);
+      await target.mark();
+      await target.replaceDocument('doc', 'one', undefined);
+      await writeFile(join(path, 'of others'), randomBytes(1_000_000)).catch(() => {});
+      const version = (await target.readDocument('doc'))?.version;
+
+      for (const attempt of [1, 2]) {
+        const refused = await target
+          .replaceDocument('doc', 'two', version)
+          .catch((error: Error) => error.message);
+        expect(refused, `${attempt}`).to.match(/^folder \S+ is full: \w+ doc \(ENOSPC\)\./);
+        expect(await exists(join(path, 'doc.lock'))).to.equal(false);
+      }
+
+      expect((await target.readDocument('doc'))?.text).to.equal('one');
+    } finally {
+      await run('umount', [path]);
+      await rm(path, { recursive: true });
+    }
+  });
+
+  it('a symbolic link to a folder below an installation fails each list with its name, and nothing behind it is removed', async () => {
+    const target = await folderOf(folder);
+    const id = '00000000-0000-4000-8000-000000000001';
+    const elsewhere = await mkdtemp(join(tmpdir(), 'elsewhere-'));
+    await writeFile(join(elsewhere, 'kept.unfinished'), 'of somebody');
+    await mkdir(join(folder, id));
+    await symlink(elsewhere, join(folder, id, 'tenants'));
+    await symlink(elsewhere, join(folder, 'not ours'));
+    await symlink(join(elsewhere, 'kept.unfinished'), join(folder, id, 'file'));
+
+    for (const call of [
+      listAll(target, ''),
+      listAll(target, `${id}/`),
+      target.erase(`${id}/`),
+      target.removeUnfinished(`${id}/`),
+    ]) {
+      expect(await call.catch((error: Error) => error.message)).to.include(
+        `has a symbolic link in the place of a folder, which is not followed: ${id}/tenants. Mount there`,
+      );
+    }
+    expect(await exists(join(elsewhere, 'kept.unfinished'))).to.equal(true);
+
+    await rm(join(folder, id, 'tenants'));
+    expect(await listAll(target, '')).to.deep.equal([]);
+    for (const path of [join(folder, id), join(folder, 'not ours'), elsewhere]) {
+      await rm(path, { recursive: true });
+    }
   });
 
   it('a document of a store whose tags are weak, as behind a proxy that compresses, is replaced', async () => {

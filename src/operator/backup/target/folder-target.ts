@@ -9,10 +9,10 @@ import {
   rm,
   rmdir,
   stat,
-  writeFile,
 } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import {
   type Erased,
@@ -42,11 +42,8 @@ const readBytes = 256 * 1024;
 const flushBytes = 16 * 1024 * 1024;
 /** Files whose size is read at the same time, in a listing. */
 const statsAtOnce = 32;
-/**
- * A lock of a document is held for some milliseconds: one that is older was left by a killed
- * process.
- */
-const maxLockMs = 60_000;
+/** Longest time between two looks at a lock file that another process has. */
+const lockPauseMs = 200;
 
 /**
  * Stores archives in a folder, such as a mounted disk. A file is written under another name,
@@ -58,30 +55,26 @@ export class FolderTarget implements Target {
   readonly description: string;
   readonly #root: string;
   readonly #calls: TargetCalls;
+  readonly #maxSilenceMs: number;
 
   /** @param root absolute path */
   constructor(root: string, { maxSilenceMs }: TargetLimits = targetLimits) {
     this.description = `folder ${root}`;
     this.#root = root;
+    this.#maxSilenceMs = maxSilenceMs;
     this.#calls = new TargetCalls(this.description, 'Check its mount and its disk', maxSilenceMs);
   }
 
   async check(): Promise<void> {
     await this.#checkFolder();
-    const hasMarker = await this.#wait('check the target', () => this.#exists(markerFile));
-    if (hasMarker) return;
-
-    throw new OperatorError(
-      `${this.description} is no backup target yet, or is not mounted: it has no file ${markerFile}. ` +
-        `If it is the right place, and new: bin/backoffice backup init (a copy of a target: touch ${join(this.#root, markerFile)})`,
-    );
+    await this.#requireMarker('check the target');
   }
 
   async mark(): Promise<void> {
     await this.#checkFolder();
     if (await this.#wait('check the target', () => this.#exists(markerFile))) return;
 
-    await this.write(markerFile, Readable.from([Buffer.from(markerText)]));
+    await this.#writeFile(markerFile, Readable.from([Buffer.from(markerText)]));
   }
 
   async *list(prefix: string): AsyncGenerator<StoredObject> {
@@ -122,6 +115,12 @@ export class FolderTarget implements Target {
   }
 
   async write(name: string, body: Readable): Promise<{ size: number }> {
+    await this.#requireMarker(`write ${name}`);
+
+    return this.#writeFile(name, body);
+  }
+
+  async #writeFile(name: string, body: Readable): Promise<{ size: number }> {
     const call = `write ${name}`;
     const path = this.#path(name);
     const temporary = unfinishedPath(path);
@@ -196,6 +195,7 @@ export class FolderTarget implements Target {
   }
 
   async replaceDocument(name: string, text: string, former: string | undefined): Promise<boolean> {
+    await this.#requireMarker(`write ${name}`);
     await this.#wait(`write ${name}`, () =>
       mkdir(dirname(this.#path(name)), { recursive: true, mode: folderMode }),
     );
@@ -220,6 +220,20 @@ export class FolderTarget implements Target {
 
   async #exists(name: string): Promise<boolean> {
     return (await stat(this.#path(name)).catch(ignoreMissing)) !== undefined;
+  }
+
+  /**
+   * Looks for the file of `backup init` before each write: a disk can be unmounted in the middle
+   * of a run, and the folder below it would get the archives.
+   * @throws {OperatorError} when it is not there
+   */
+  async #requireMarker(call: string): Promise<void> {
+    if (await this.#wait(call, () => this.#exists(markerFile))) return;
+
+    throw new OperatorError(
+      `${this.description} is no backup target yet, or is not mounted: it has no file ${markerFile}. ` +
+        `If it is the right place, and new: bin/backoffice backup init (a copy of a target: touch ${join(this.#root, markerFile)})`,
+    );
   }
 
   /**
@@ -314,64 +328,98 @@ export class FolderTarget implements Target {
     yield entries.filter(entry => entry.isFile()).map(entry => join(folder, entry.name));
 
     for (const entry of entries) {
-      if (entry.isDirectory()) yield* this.#filesBelow(join(folder, entry.name), call);
+      const path = join(folder, entry.name);
+      if (entry.isDirectory()) yield* this.#filesBelow(path, call);
+      if (entry.isSymbolicLink()) await this.#refuseLinkedFolder(path, call);
     }
   }
 
   /**
-   * Runs `work` while no other process has the lock file of a document. Its age is compared
-   * with that of a file that is made now, because the clock of a mount can differ from this
-   * machine's.
-   * @throws {OperatorError} when another process has it
+   * A link is never followed: what is behind it would be removed, too. But a write goes through
+   * the link of a folder, and no list would have the archives.
+   * @throws {OperatorError} for a link in the place of a folder of an installation
+   */
+  async #refuseLinkedFolder(path: string, call: string): Promise<void> {
+    const name = relative(this.#root, path);
+    if (!/^[0-9a-f]{8}-[0-9a-f-]{27}(?:$|[/\\])/.test(name)) return;
+
+    const found = await this.#wait(call, () => stat(path).catch(() => undefined));
+    if (!found?.isDirectory()) return;
+
+    throw new OperatorError(
+      `${this.description} has a symbolic link in the place of a folder, which is not followed: ${name}. ` +
+        'Mount there what it points to (mount --bind), then try again',
+    );
+  }
+
+  /**
+   * Runs `work` while no other process has the lock file of a document. Of two processes that
+   * take an abandoned one at the same moment, one may remove the new lock of the other, so that
+   * both write: the last one has the file, which the other finds when it reads the file again
+   * (`Claim.confirm`).
    */
   async #withLockFile<T>(name: string, work: () => Promise<T>): Promise<T> {
     const call = `lock ${name}`;
     const path = this.#path(`${name}.lock`);
+    const id = randomUUID();
 
-    for (let attempt = 0; ; attempt++) {
-      const isMine = await this.#wait(call, () =>
-        writeFile(path, `${process.pid}\n`, { flag: 'wx', mode: fileMode }).then(
-          () => true,
-          (error: NodeJS.ErrnoException) => {
-            if (error.code === 'EEXIST') return false;
-            throw error;
-          },
-        ),
-      );
-      if (isMine) break;
-      if (attempt > 0 || !(await this.#removeOldLock(path, call))) {
-        throw new OperatorError(
-          `Another process writes ${name} in ${this.description}: try again (if none does: rm ${path})`,
-        );
-      }
-    }
+    await this.#takeLock(path, id, call);
 
     try {
       return await work();
     } finally {
-      await this.#wait(call, () => rm(path, { force: true }));
+      const isMine = (await this.#readLock(path, call)) === id;
+      if (isMine) await this.#wait(call, () => rm(path, { force: true }));
     }
   }
 
   /**
-   * Removes a lock that a killed process has left. Of two processes that do so at the same
-   * moment, one may remove the new lock of the other, so that both write: the last one has the
-   * file, which the other finds when it reads the file again (`Claim.confirm`).
+   * Waits for a lock file. It is held for some milliseconds: one that stays for as long as a
+   * call may be silent was left by a killed process, and is removed. Only the time of this
+   * process counts, because the clock of a mount can differ.
    */
-  async #removeOldLock(path: string, call: string): Promise<boolean> {
-    const probe = unfinishedPath(path);
+  async #takeLock(path: string, id: string, call: string): Promise<void> {
+    let seen: string | undefined;
+    let since = performance.now();
 
-    return this.#wait(call, async () => {
-      await writeFile(probe, '', { mode: fileMode });
-      try {
-        const [lock, now] = [await stat(path).catch(ignoreMissing), await stat(probe)];
-        if (lock && now.mtimeMs - lock.mtimeMs < maxLockMs) return false;
-        if (lock) await rename(path, probe).catch(ignoreMissing);
-        return true;
-      } finally {
-        await rm(probe, { force: true });
+    while (!(await this.#wait(call, () => createLock(path, id)))) {
+      const holder = await this.#readLock(path, call);
+
+      if (holder !== seen) {
+        seen = holder;
+        since = performance.now();
+      } else if (performance.now() - since >= this.#maxSilenceMs) {
+        await this.#wait(call, () => rm(path, { force: true }));
+      } else {
+        await sleep(lockPauseMs * Math.random()); // so that two do not wake at the same moment
       }
-    });
+    }
+  }
+
+  /** @returns undefined when there is no lock file */
+  #readLock(path: string, call: string): Promise<string | undefined> {
+    return this.#wait(call, () => readFile(path, 'utf8').catch(ignoreMissing));
+  }
+}
+
+/**
+ * Creates a lock file, and leaves none that it could not fill.
+ * @returns false when there is one
+ */
+async function createLock(path: string, id: string): Promise<boolean> {
+  const file = await open(path, 'wx', fileMode).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
+  if (!file) return false;
+
+  try {
+    await file.writeFile(id);
+    await file.close();
+    return true;
+  } catch (error) {
+    await file.close().catch(() => {});
+    await rm(path, { force: true });
+    throw error;
   }
 }
 
