@@ -6,6 +6,7 @@ import { expect } from 'chai';
 import { SMTPServer } from 'smtp-server';
 import { describeMailFailure } from '../../src/accounts/mails/mail-failure.ts';
 import { SmtpTransport } from '../../src/accounts/mails/mail-transport.ts';
+import { readConfig } from '../../src/lib/config/config.ts';
 import { explain } from '../../src/lib/log/operator-error.ts';
 import {
   type ErrorCause,
@@ -13,11 +14,14 @@ import {
   statementCauses,
 } from '../../src/lib/log/postgres-causes.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import { explainStoreError } from '../../src/operator/backup/target/s3-refusal.ts';
+import { makeIdentity } from '../../src/operator/backup/archive/identities.ts';
+import { openTarget } from '../../src/operator/backup/target/open-target.ts';
+import { explainStoreError, storeCauses } from '../../src/operator/backup/target/s3-refusal.ts';
 import { errorOf } from '../support/errors.ts';
 import { freePort } from '../support/free-port.ts';
 import { startMailServer } from '../support/mail-server.ts';
 import { runCommand } from '../support/run-command.ts';
+import { type S3Fault, startS3Server } from '../support/s3-server.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { use } from '../support/use.ts';
 import { useLogin, useWorld } from '../support/world.ts';
@@ -40,6 +44,26 @@ async function rowsOf(
     const [codes = '', cause = '', step = ''] = line.slice(2, -2).replaceAll('`', '').split(' | ');
     return { codes: codes.split(', '), cause, step };
   });
+}
+
+/** Returns a cause as its row on the page. */
+function rowOf({ codes, cause, step }: ErrorCause) {
+  const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+  return { codes: [...codes], cause: sentence(cause), step: sentence(step) };
+}
+
+function stepOf(code: string): string {
+  return storeCauses.find(({ codes }) => codes.includes(code))?.step ?? '';
+}
+
+/** Returns how a store refuses each request with a code. */
+function faultOf(code: string): S3Fault {
+  const isStatus = /^\d{3}$/.test(code);
+  if (isStatus) {
+    return { kind: 'redirect', status: Number(code), location: 'https://elsewhere.test/backups' };
+  }
+  const statuses: Record<string, number> = { PermanentRedirect: 301, TemporaryRedirect: 307 };
+  return { kind: 'status', status: statuses[code] ?? 403, code };
 }
 
 /** A server that speaks the protocol of PostgreSQL, and refuses each login with a code. */
@@ -133,13 +157,7 @@ describe('errors and their next steps', function () {
     ] as const;
 
     for (const [rows, causes] of sections) {
-      const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
-      const expected = causes.map(({ codes, cause, step }) => ({
-        codes: [...codes],
-        cause: sentence(cause),
-        step: sentence(step),
-      }));
-      expect(rows).to.deep.equal(expected);
+      expect(rows).to.deep.equal(causes.map(rowOf));
     }
   });
 
@@ -273,21 +291,74 @@ describe('errors and their next steps', function () {
     });
   });
 
-  it('each refusal of a bucket is on the page, with the next step that a command prints', async () => {
+  it('the page of errors has each cause of a bucket with its next step', async () => {
     const rows = await rowsOf('Errors of the target of backups');
 
-    for (const { codes, step } of rows) {
-      for (const code of codes) {
-        const hasResponse = /^[A-Z][a-z]/.test(code) && code !== 'CredentialsProviderError';
-        const error = Object.assign(new Error(data), {
-          name: code,
-          ...(hasResponse ? { Code: code, $metadata: { httpStatusCode: 403 } } : { code }),
-        });
-        const text = explain(explainStoreError('The bucket backups', 'list archives', error));
-        expect(text.toLowerCase(), code).to.include(step.toLowerCase());
+    expect(rows).to.deep.equal(storeCauses.map(rowOf));
+  });
+
+  it('a target ends with the next step of each code by which a store refuses it', async () => {
+    const isRefusal = (code: string) =>
+      /^[A-Z3]/.test(code) && !/^E[A-Z]|ProviderError$/.test(code);
+    const codes = storeCauses.flatMap(cause => cause.codes).filter(isRefusal);
+    expect(codes).to.include.members(['AccessDenied', 'SlowDown', 'PermanentRedirect', '301']);
+
+    await Promise.all(
+      codes.map(async code => {
+        const s3 = await startS3Server('backups');
+        s3.faultOf = () => faultOf(code);
+        s3.changeBody = body => body.replace('<Message>', `<Message>${data} `);
+        const target = await openTarget(readConfig(s3.environment).backup);
+
+        const text = explain(await errorOf(target.check()));
+
+        expect(text, code).to.include(`${stepOf(code)}.`);
+        expect(text, code).to.match(/^s3:\/\/backups\/some\/prefix /);
         expect(text, code).not.to.include(data);
-      }
+        await s3.close();
+      }),
+    );
+  });
+
+  it('a target ends with the next step of each code by which a store is not reached', () => {
+    const isLocal = (code: string) => /^E[A-Z]|ProviderError$/.test(code);
+
+    for (const code of storeCauses.flatMap(cause => cause.codes).filter(isLocal)) {
+      const error = Object.assign(new Error(data), {
+        name: code,
+        ...(code.startsWith('E') && { code }),
+      });
+      const text = explain(explainStoreError('The bucket backups', 'list archives', error));
+      expect(text, code).to.include(`${stepOf(code)}.`);
+      expect(text, code).not.to.include(data);
     }
+  });
+
+  it('a backup and a new target end with the next step of a store that refuses them', async () => {
+    const s3 = await startS3Server('backups');
+    const environment = {
+      ...world.environment,
+      ...s3.environment,
+      BACKUP_RECIPIENTS: (await makeIdentity()).recipient,
+    };
+
+    for (const [code, command] of [
+      ['AccessDenied', ['backup', 'init']],
+      ['NoSuchBucket', ['backup', 'run', '--all']],
+      ['PermanentRedirect', ['backup', 'list']],
+    ] as const) {
+      s3.faultOf = () => faultOf(code);
+      const { code: exit, stderr } = await runCommand(
+        'scripts/backoffice.ts',
+        [...command],
+        environment,
+      );
+
+      expect(exit, `${command}: ${stderr}`).to.equal(1);
+      expect(stderr, String(command)).to.include(`${stepOf(code)}.`);
+    }
+
+    await s3.close();
   });
 
   it('each failure of a mail server is on the page, by the code with which a real one ends an attempt', async () => {

@@ -115,7 +115,7 @@ describe('logins to a bucket', () => {
 
   it('a machine without any login is told what to set', async () => {
     expect(await check({})).to.equal(
-      's3://backups/some/prefix cannot be used without a login: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their _FILE; or give this machine a role or a profile',
+      's3://backups/some/prefix cannot be used without a login. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their _FILE; or give this machine a role or a profile',
     );
   });
 });

@@ -185,7 +185,7 @@ describe('sick targets of archives', () => {
     s3.requests.length = 0;
     s3.faultOf = () => faults[0];
     expect(await messageOf('read a/file')).to.equal(
-      's3://backups/some/prefix refused a request: read a/file: 503 SlowDown. Try it again',
+      's3://backups/some/prefix refused a request: read a/file: 503 SlowDown. Wait, and run it again; what it has written so far counts',
     );
     expect(s3.requests).to.have.length(5);
   });
@@ -196,7 +196,7 @@ describe('sick targets of archives', () => {
       messageOf('check the target', await open(settings));
 
     expect(await check({ AWS_SECRET_ACCESS_KEY: 'wrong' })).to.equal(
-      `${refused} 403 SignatureDoesNotMatch. Check AWS_SECRET_ACCESS_KEY`,
+      `${refused} 403 SignatureDoesNotMatch. Check AWS_SECRET_ACCESS_KEY, and that nothing between changes requests`,
     );
     expect(await check({ AWS_SESSION_TOKEN: 'wrong' })).to.equal(
       `${refused} 400 InvalidToken. Check AWS_SESSION_TOKEN`,

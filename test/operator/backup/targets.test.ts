@@ -470,7 +470,7 @@ describe('targets of archives', () => {
       's3://backups/some/prefix refused a request: check the target: 403 InvalidAccessKeyId. Check AWS_ACCESS_KEY_ID',
     );
     expect(await explain({ AWS_ENDPOINT_URL: `http://127.0.0.1:${port}` })).to.equal(
-      's3://backups/some/prefix cannot be reached (ECONNREFUSED): check the target. Check BACKUP_TARGET and AWS_ENDPOINT_URL',
+      's3://backups/some/prefix cannot be reached (ECONNREFUSED): check the target. Check BACKUP_TARGET and AWS_ENDPOINT_URL, and let the network through to the store',
     );
     const half = await bucket({ AWS_SECRET_ACCESS_KEY: '' }).catch((error: Error) => error.message);
     expect(half).to.include('are one login: set both of them');

@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import type { S3Client } from '@aws-sdk/client-s3';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { remedyOf } from './s3-refusal.ts';
 import type { TargetCalls } from './target-calls.ts';
 
 /** The parts of a request of HTTP that name its call: `HttpRequest` of the SDK. */
@@ -60,14 +61,18 @@ function isSilence(error: unknown): boolean {
   return name === 'TimeoutError' && !closedConnection.includes(code ?? '');
 }
 
-function refuseRedirect(description: string, { statusCode, headers }: StoreResponse): void {
+function refuseRedirect(description: string, response: StoreResponse): void {
+  const { statusCode, headers, body } = response;
   if (statusCode < 300 || statusCode >= 400) return;
+
+  // an unread body would keep its connection, and so a command, open
+  if (body instanceof Readable) body.destroy();
 
   const { location = '' } = headers;
   const host = URL.canParse(location) ? new URL(location).host : 'another address';
   throw new OperatorError(
     `${description} redirects to ${host} (${statusCode}), which gets no login. ` +
-      'Set AWS_ENDPOINT_URL and AWS_REGION to those of the bucket',
+      remedyOf('PermanentRedirect'),
   );
 }
 

@@ -1,18 +1,119 @@
 import { OperatorError } from '../../../lib/log/operator-error.ts';
+import type { ErrorCause } from '../../../lib/log/postgres-causes.ts';
 
-const remedies: Readonly<Record<string, string>> = {
-  NoSuchBucket: 'Create the bucket, or correct BACKUP_TARGET',
-  AccessDenied: 'Give the login the rights to list, read, write and delete in the bucket',
-  InvalidAccessKeyId: 'Check AWS_ACCESS_KEY_ID',
-  SignatureDoesNotMatch: 'Check AWS_SECRET_ACCESS_KEY',
-  InvalidToken: 'Check AWS_SESSION_TOKEN',
-  ExpiredToken: 'Renew AWS_SESSION_TOKEN',
-  RequestTimeTooSkewed: 'Set the clock of this machine',
-  AuthorizationHeaderMalformed: 'Check AWS_REGION',
-};
+const loginRemedy =
+  'Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their _FILE; or give this machine a role or a profile';
+const busyRemedy = 'Wait, and run it again; what it has written so far counts';
 
-const noLogin =
-  'set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their _FILE; or give this machine a role or a profile';
+/** Why a store refuses a request, by the codes of S3 and of stores with its protocol. */
+export const storeCauses: readonly ErrorCause[] = [
+  {
+    codes: ['NoSuchBucket'],
+    cause: 'the bucket of BACKUP_TARGET does not exist',
+    step: 'Create the bucket, or correct BACKUP_TARGET',
+  },
+  {
+    codes: ['InvalidBucketName'],
+    cause: 'no bucket can have the name in BACKUP_TARGET',
+    step: 'Correct BACKUP_TARGET',
+  },
+  {
+    codes: ['AccessDenied', 'AllAccessDisabled'],
+    cause:
+      'the login lacks a right in the bucket, or a lock holds the object that is to be deleted',
+    step:
+      'Give the login the rights to list, read, write and delete in the bucket; ' +
+      'what a lock holds can be deleted when its time has ended',
+  },
+  {
+    codes: ['ObjectLocked', 'ObjectLockedByBucketPolicy', 'InvalidObjectState', 'MethodNotAllowed'],
+    cause: 'a lock holds the object, or the store does not have this request',
+    step:
+      'Let the time of the lock end, and run it again; without a lock, ' +
+      'check that AWS_ENDPOINT_URL is a store of S3, not its website',
+  },
+  {
+    codes: ['InvalidAccessKeyId', 'Unauthorized'],
+    cause: 'the store does not know the key',
+    step: 'Check AWS_ACCESS_KEY_ID',
+  },
+  {
+    codes: ['SignatureDoesNotMatch'],
+    cause: 'the secret is another one, or a proxy before the store changes requests',
+    step: 'Check AWS_SECRET_ACCESS_KEY, and that nothing between changes requests',
+  },
+  {
+    codes: ['InvalidToken'],
+    cause: 'the token of the session is not one',
+    step: 'Check AWS_SESSION_TOKEN',
+  },
+  {
+    codes: ['ExpiredToken', 'TokenRefreshRequired'],
+    cause: 'the token of the session has ended',
+    step: 'Renew AWS_SESSION_TOKEN',
+  },
+  {
+    codes: ['RequestTimeTooSkewed', 'RequestExpired'],
+    cause: 'the clocks of machine and store differ',
+    step: 'Set the clock of this machine',
+  },
+  {
+    codes: ['AuthorizationHeaderMalformed', 'IllegalLocationConstraintException', 'InvalidRegion'],
+    cause: 'the bucket is in another region',
+    step: 'Check AWS_REGION',
+  },
+  {
+    codes: ['PermanentRedirect', 'TemporaryRedirect', '301', '307'],
+    cause: 'the bucket is at another address, as of another region; it gets no login',
+    step: 'Set AWS_ENDPOINT_URL and AWS_REGION to those of the bucket',
+  },
+  {
+    codes: [
+      'SlowDown',
+      'ServiceUnavailable',
+      'InternalError',
+      'RequestTimeout',
+      'OperationAborted',
+    ],
+    cause: 'the store is overloaded or fails, also at the last of five attempts',
+    step: busyRemedy,
+  },
+  {
+    codes: ['QuotaExceeded', 'XMinioStorageFull', 'EntityTooLarge', 'TooManyBuckets'],
+    cause: 'the store has no room left, or a quota is used up',
+    step: 'Enlarge the store or its quota; BACKUP_KEEP says which archives a run removes',
+  },
+  {
+    codes: ['NotImplemented', 'InvalidRequest', 'InvalidArgument'],
+    cause:
+      'the store lacks a part of S3, or the bucket wants something else than what is sent; ' +
+      'MinIO refuses so what a lock holds',
+    step: 'Look into the log of the store, and at encryption and lock of the bucket',
+  },
+  {
+    codes: ['ECONNRESET', 'EPIPE'],
+    cause: 'the store, or a proxy before it, ends the connection',
+    step: 'Try again',
+  },
+  {
+    codes: ['CredentialsProviderError', 'TokenProviderError'],
+    cause: 'there is no login',
+    step: loginRemedy,
+  },
+  {
+    codes: ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH'],
+    cause: 'the store is not reached',
+    step: 'Check BACKUP_TARGET and AWS_ENDPOINT_URL, and let the network through to the store',
+  },
+];
+
+const unreachedRemedy = 'Check BACKUP_TARGET and AWS_ENDPOINT_URL';
+const unknownRemedy = 'Look the code up in the manual of the store, and run it again';
+
+/** Returns the next step after a refusal with a code; undefined for an unknown one. */
+export function remedyOf(code: string): string | undefined {
+  return storeCauses.find(({ codes }) => codes.includes(code))?.step;
+}
 
 /** An error of the SDK, as far as it is read. */
 interface StoreError extends Error {
@@ -43,14 +144,14 @@ export function explainStoreError(description: string, call: string, error: unkn
   const status = statusOf(error);
 
   if (/^(CredentialsProviderError|TokenProviderError)$/.test(name)) {
-    return new OperatorError(`${description} cannot be used without a login: ${noLogin}`, {
+    return new OperatorError(`${description} cannot be used without a login. ${loginRemedy}`, {
       cause: error,
     });
   }
   if (status !== undefined && status >= 300) {
     const refusal = refusalCode(error);
     return new OperatorError(
-      `${description} refused a request: ${call}: ${status} ${refusal}. ${remedies[refusal] ?? 'Try it again'}`,
+      `${description} refused a request: ${call}: ${status} ${refusal}. ${remedyOf(refusal) ?? unknownRemedy}`,
       { cause: error },
     );
   }
@@ -62,7 +163,7 @@ export function explainStoreError(description: string, call: string, error: unkn
   }
   if (code !== undefined) {
     return new OperatorError(
-      `${description} cannot be reached (${code}): ${call}. Check BACKUP_TARGET and AWS_ENDPOINT_URL`,
+      `${description} cannot be reached (${code}): ${call}. ${remedyOf(code) ?? unreachedRemedy}`,
       { cause: error },
     );
   }
