@@ -93,6 +93,17 @@ describe('compose file', () => {
       .and.not.match(/%(?:\{[^}]*\})?(?:r|HU|HQ|HP)\b/);
   });
 
+  it('HAProxy ends the request of a client that leaves, and within two minutes that of one that vanishes', async () => {
+    const haproxy = await readDeploy('haproxy/haproxy.cfg');
+    const [, api = ''] = haproxy.split('\nfrontend api\n');
+    const [own = ''] = api.split('\nbackend ');
+
+    expect(haproxy).to.match(/^ {2}option abortonclose$/m);
+    const binds = own.match(/^ *(?:# )?bind .*$/gm) ?? [];
+    expect(binds).to.have.length(2);
+    expect(binds.filter(bind => !/ tcp-ut 60s\b/.test(bind))).to.deep.equal([]);
+  });
+
   it('the lines of TLS that the page takes out of their comments serve a certificate that is mounted, on a published port', async () => {
     const uncommented = (await readDeploy('compose.yaml')).replaceAll(
       /^( +)# - (.*(?:8443|haproxy\.pem).*)$/gm,
