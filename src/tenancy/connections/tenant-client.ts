@@ -11,9 +11,10 @@ import { verifyTenant } from './tenant-identity.ts';
 const maxCloseMs = 1_000;
 /**
  * SQLSTATEs after which the server closes the connection, or its prepared statements are no
- * longer valid.
+ * longer valid, or the server is read-only: the name of the primary may lead to another one by
+ * now.
  */
-const fatalStates = /^(57P|25P0[34]|08|0A000|26000)/;
+const fatalStates = /^(57P|25006|25P0[34]|08|0A000|26000)/;
 
 /** The connections of one tenant. */
 export type Pool = PoolState<TenantClient>;

@@ -50,6 +50,23 @@ describe('connections that fail', () => {
     expect(databases.budgets.usage).to.include({ inUse: 0, waiting: 0 });
   });
 
+  it('a connection whose server has become read-only is replaced by a new one, which looks its name up again', async () => {
+    const { pools } = harness.createBudget({ max: 1 });
+    const pidOf = async (client: Awaited<ReturnType<typeof connectHealthy>>) =>
+      (await client.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0]?.pid;
+    const demoted = await connectHealthy(pools[0]);
+    const pid = await pidOf(demoted);
+    await demoted.query('set default_transaction_read_only = on');
+
+    const refused = await errorOf(demoted.query(`update units_of_measure set code = code`));
+    demoted.release();
+
+    expect(refused).to.include({ code: '25006' });
+    const next = await connectHealthy(pools[0]);
+    expect(await pidOf(next)).to.not.equal(pid);
+    next.release();
+  });
+
   it('twelve connections that do not finish opening block no other one, even before they time out', async () => {
     const { pools, addPool } = harness.createBudget({ max: 20, openMs: 20_000, maxWaitMs: 20_000 });
     await withConnection(harness.world.acme.adminUrl, async session => {
