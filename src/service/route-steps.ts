@@ -5,7 +5,7 @@ import { problem } from '../lib/errors.ts';
 import { EventStream, sendEventStream } from '../lib/http/event-stream.ts';
 import { readIdempotencyKey } from '../lib/http/idempotency-key.ts';
 import { extendDuration } from '../lib/http/limit-duration.ts';
-import { ListExport } from '../lib/http/list-parameters/list-export.ts';
+import { ListExport, prefersCsv } from '../lib/http/list-parameters/list-export.ts';
 import { contentRange, Page } from '../lib/http/list-parameters/list-page.ts';
 import { readBody } from '../lib/http/read-body.ts';
 import {
@@ -80,6 +80,7 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
       lastEventId: route.takesLastEventId
         ? (ctx.req.headers['last-event-id'] as string | undefined)
         : undefined,
+      prefersCsv: route.csv !== undefined && prefersCsv(ctx.req.headers.accept),
       readUpload: uploadReader(ctx, route),
       idempotencyKey,
     };

@@ -1139,7 +1139,7 @@ export interface paths {
         put?: never;
         /**
          * Import a CSV file of one resource
-         * @description The body is CSV in UTF-8, separated by commas, semicolons or tabs, of at most 5 MB, 10,000 rows and 100 columns; its first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. `mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless `ids=own`: they mean something only in the tenant that gave them.
+         * @description The body is CSV in UTF-8, separated by commas, semicolons or tabs, of at most 5 MB, 10,000 rows and 100 columns; its first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. `mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless `ids=own`: they mean something only in the tenant that gave them. `Accept: text/csv` returns the errors as a file for a spreadsheet.
          *
          *     Needs a token.
          */
@@ -1226,6 +1226,28 @@ export interface paths {
          *     Needs a token with the permission `settings.write`.
          */
         get: operations["getWebhooksByIdDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Webhooks/{id}/Waiting": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How much a webhook still has to send, and since when
+         * @description An endpoint of yours that receives changes as they are made, each at least once, signed as Standard Webhooks specifies. The guide says how to verify a message.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        get: operations["getWebhooksByIdWaiting"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1810,10 +1832,16 @@ export interface components {
             Refused: number;
             /** @description The first 1,000 errors. */
             Errors: {
-                /** @description The line of the file, from 1, which is its header. */
+                /** @description The line of the file on which the row begins, from 1. */
                 Line: number;
-                /** @description The field that is wrong; empty if the whole row is. */
+                /** @description The row as a spreadsheet numbers it, from 1: a cell may have several lines. */
+                Row: number;
+                /** @description The cell as a spreadsheet names it, such as `C7`; empty if no single cell is wrong. */
+                Cell: string;
+                /** @description The field that is wrong, which names its column; empty if the whole row is. */
                 Field: string;
+                /** @description The text of that cell, its first 100 characters. */
+                Value: string;
                 /** @description A stable code for the reason, one of those of `errorCodes`. */
                 Code: string;
                 /** @description What is wrong, as text. */
@@ -1876,6 +1904,15 @@ export interface components {
             Error: ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret") | null;
             /** @description The first 1 KiB of the response; null without one. */
             Response: string | null;
+        };
+        /** WebhookWaiting */
+        WebhookWaiting: {
+            /** @description The messages that are still to be sent: changes, and those beside them. */
+            Messages: number;
+            /** @description Whether there may be more: 1000 changes of all resources are looked at. */
+            IsMore: boolean;
+            /** @description When the first of these changes was made; null if none waits. */
+            Since: string | null;
         };
         /** Activity */
         Activity: {
@@ -4034,8 +4071,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4616,8 +4653,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4964,8 +5001,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5396,8 +5433,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5791,8 +5828,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6136,8 +6173,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6524,8 +6561,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7048,8 +7085,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7737,8 +7774,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8285,8 +8322,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8827,8 +8864,8 @@ export interface operations {
                     ETag: components["headers"]["ETag"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9259,6 +9296,8 @@ export interface operations {
                 atomic?: boolean;
                 /** @description `own` says that the ids in the file are those of this tenant. Needed for a file with ids: `Id` as the key of an upsert, or columns that refer to other records by id. */
                 ids?: "own";
+                /** @description Whether CSV begins with a byte order mark, as Excel needs it. */
+                bom?: boolean;
             };
             header?: {
                 /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
@@ -9287,6 +9326,7 @@ export interface operations {
                     "RateLimit-Limit": components["headers"]["RateLimitLimit"];
                     "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
                     "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
@@ -9306,7 +9346,10 @@ export interface operations {
                      *       "Errors": [
                      *         {
                      *           "Line": 1,
+                     *           "Row": 1,
+                     *           "Cell": "the Cell",
                      *           "Field": "CountryName",
+                     *           "Value": "the Value",
                      *           "Code": "the Code",
                      *           "Reason": "is required"
                      *         }
@@ -9462,8 +9505,8 @@ export interface operations {
                     "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9947,8 +9990,8 @@ export interface operations {
                     "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9967,6 +10010,50 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["WebhookDelivery"][];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getWebhooksByIdWaiting: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Messages": 1,
+                     *       "IsMore": false,
+                     *       "Since": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WebhookWaiting"];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -10431,8 +10518,8 @@ export interface operations {
                     "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10696,8 +10783,8 @@ export interface operations {
                     "RateLimit-Reset": components["headers"]["RateLimitReset"];
                     Link: components["headers"]["Link"];
                     "Content-Range": components["headers"]["ContentRange"];
-                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
                     [name: string]: unknown;
                 };
                 content: {

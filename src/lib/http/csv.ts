@@ -6,6 +6,9 @@
 export const formulaPattern = "^'*[-=+@＝＋－＠\t\r]";
 const formula = new RegExp(formulaPattern);
 
+/** Begins a file by which Excel recognises UTF-8. */
+export const byteOrderMark = '\uFEFF';
+
 /**
  * Writes a row of CSV (RFC 4180): cells separated by commas, CRLF at the end. A number or a
  * boolean is written as in JSON, null as nothing, an empty text as `""`, a list or an object as

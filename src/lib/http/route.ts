@@ -60,6 +60,11 @@ export interface Route<Access = unknown, Context = unknown> {
   /** Body of a successful response; undefined = no body. */
   readonly response?: z.ZodType | undefined;
   /**
+   * A response that is CSV where `Accept` prefers that: the handler then returns a `ListExport`.
+   * A list has one without saying so.
+   */
+  readonly csv?: CsvContract | undefined;
+  /**
    * Media type of a response that is no JSON: the handler returns an `EventStream`. For the
    * documentation.
    */
@@ -108,6 +113,12 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
 }
 
+/** What a response as CSV has. For the documentation. */
+export interface CsvContract {
+  readonly columns: readonly string[];
+  readonly description: string;
+}
+
 /** The input of a handler. */
 export interface RouteInput<Body, Query = Record<never, never>> {
   readonly body: Body;
@@ -120,6 +131,8 @@ export interface RouteInput<Body, Query = Record<never, never>> {
   readonly precondition?: Precondition | undefined;
   /** The header `Last-Event-ID` of a route that takes it. */
   readonly lastEventId?: string | undefined;
+  /** True if a route with `csv` shall respond with CSV. */
+  readonly prefersCsv: boolean;
   /** Reads the body of a route with `upload`. */
   readonly readUpload: ReadUpload;
   /**

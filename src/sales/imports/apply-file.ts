@@ -82,7 +82,7 @@ export async function applyFile(file: FileImport): Promise<boolean> {
     return true;
   } catch (error) {
     if (error instanceof CsvError) {
-      refuse(counts, [fileError('wrong_format', error.message, error.line)]);
+      refuse(counts, [fileError('wrong_format', error.message, error)]);
     } else if (error instanceof TableFullError) {
       refuse(counts, [tableFull]);
     } else {

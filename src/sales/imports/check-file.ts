@@ -33,7 +33,7 @@ export async function checkFile(
     }
   } catch (error) {
     if (!(error instanceof CsvError)) throw error;
-    return [fileError('wrong_format', error.message, error.line)];
+    return [fileError('wrong_format', error.message, error)];
   }
   return records === 0 ? [fileError('required', 'the file has no header')] : [];
 }

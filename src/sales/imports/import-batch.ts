@@ -9,8 +9,8 @@ import type { TenantTransaction } from '../../tenancy/connections/tenant-transac
 import { codeText } from '../resources/record.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { databaseErrors } from './database-errors.ts';
-import { bodyOf, type Columns, requireCells } from './import-columns.ts';
-import type { ImportCounts, ImportError, ImportOrder } from './import-report.ts';
+import { bodyOf, type Columns, placeError, shapeError } from './import-columns.ts';
+import type { ImportCounts, ImportError, ImportOrder, RowError } from './import-report.ts';
 import type { CsvRecord } from './read-csv.ts';
 import { findStored, type StoredRecords } from './stored-records.ts';
 
@@ -66,8 +66,7 @@ export async function applyBatch(batch: Batch, records: readonly CsvRecord[]): P
   } catch (error) {
     await transaction.query(savepoint('rollback to savepoint batch'));
     await transaction.query(savepoint('release savepoint batch'));
-    const [first] = records;
-    const errors = databaseErrors(error, batch.resource, first?.line ?? 0);
+    const errors = databaseErrors(error, batch.resource);
 
     if (records.length > 1) {
       const middle = Math.ceil(records.length / 2);
@@ -75,7 +74,10 @@ export async function applyBatch(batch: Batch, records: readonly CsvRecord[]): P
       return applyBatch(batch, records.slice(middle));
     }
 
-    return refuse(counts, errors);
+    const placed = records.flatMap(record =>
+      errors.map(each => placeError(batch.columns, record, each)),
+    );
+    return refuse(counts, placed);
   }
 
   await transaction.query(savepoint('release savepoint batch'));
@@ -120,12 +122,18 @@ async function planRows(batch: Batch, records: readonly CsvRecord[]): Promise<Pl
       turnBeganAt = performance.now();
     }
 
+    const misshapen = shapeError(columns, record);
+    if (misshapen) {
+      plan.errors.push(misshapen);
+      plan.refused++;
+      continue;
+    }
+
     try {
-      requireCells(columns, record);
       await planRow(batch, record, stored, plan);
     } catch (error) {
       if (!(error instanceof Problem) || error.status >= 500) throw error;
-      for (const each of errorsOf(error, record.line)) plan.errors.push(each);
+      plan.errors.push(...errorsOf(error).map(each => placeError(columns, record, each)));
       plan.refused++;
     }
   }
@@ -268,11 +276,10 @@ function* sameProperties(rows: readonly RowValues[]): Generator<RowValues[]> {
   yield* Map.groupBy(rows, row => Object.keys(row).join()).values();
 }
 
-function errorsOf({ errors, code, detail }: Problem, line: number): ImportError[] {
-  if (!errors) {
-    return [{ Line: line, Field: '', Code: code, Reason: detail ?? problems[code].title }];
-  }
+function errorsOf({ errors, code, detail }: Problem): RowError[] {
+  if (!errors) return [{ Field: '', Code: code, Reason: detail ?? problems[code].title }];
+
   return Object.entries(errors).flatMap(([field, list]) =>
-    list.map(error => ({ Line: line, Field: field, Code: error.code, Reason: error.message })),
+    list.map(error => ({ Field: field, Code: error.code, Reason: error.message })),
   );
 }

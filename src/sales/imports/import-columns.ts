@@ -4,7 +4,7 @@ import { readText } from '../../lib/http/csv.ts';
 import { camelCase, pascalCase } from '../../lib/runtime/casing.ts';
 import { inexactNumber, readDecimal } from '../../lib/runtime/exact-number.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
-import type { ImportError } from './import-report.ts';
+import { fileError, type ImportError, type RowError } from './import-report.ts';
 import type { CsvRecord } from './read-csv.ts';
 
 /** The way in which the text of a cell becomes the JSON value of its field. */
@@ -67,18 +67,13 @@ const maxNumbers = 1_000;
  */
 export function readColumns(
   { create, update, view, unique, key }: ResourceDefinition,
-  { line, cells: header, delimiter }: CsvRecord,
+  record: CsvRecord,
 ): Columns | ImportError[] {
-  const headerError = (Field: string, Code: string, Reason: string): ImportError => ({
-    Line: line,
-    Field,
-    Code,
-    Reason,
-  });
+  const { cells: header, delimiter } = record;
   const cells = header.map(cell => cell.trim());
   cells.length = cells.findLastIndex(cell => cell !== '') + 1;
   if (cells.filter(cell => cell !== '').length > maxColumns) {
-    return [headerError('', 'too_many', `a file has at most ${maxColumns} columns`)];
+    return [fileError('too_many', `a file has at most ${maxColumns} columns`, record)];
   }
 
   const kinds = kindsOf(create);
@@ -92,27 +87,17 @@ export function readColumns(
   const fields = cells.map(cell => names.get(cell) ?? '');
   const errors = cells.flatMap((cell, index): ImportError[] => {
     const field = fields[index] ?? '';
-    const column = columnLetters(index);
     if (cell === '') return [];
     if (field === '') {
-      return [
-        headerError(
-          cell.slice(0, 100),
-          'unknown',
-          `is not a field of this resource (column ${column})`,
-        ),
-      ];
+      const Reason = 'is not a field of this resource';
+      const error = { Field: beginningOf(cell), Code: 'unknown', Reason };
+      return [cellError(record, index, error)];
     }
 
     const first = fields.indexOf(field);
     if (first === index) return [];
-    return [
-      headerError(
-        field,
-        'ambiguous',
-        `is the name of two columns: ${columnLetters(first)} and ${column}`,
-      ),
-    ];
+    const Reason = `is the name of two columns: ${columnLetters(first)} and ${columnLetters(index)}`;
+    return [cellError(record, index, { Field: field, Code: 'ambiguous', Reason })];
   });
   if (errors.length > 0) return errors;
   const keyField = [unique && pascalCase(unique), 'id' in key ? 'Id' : undefined].find(
@@ -133,24 +118,56 @@ function columnLetters(index: number): string {
   return index < 26 ? last : columnLetters(Math.floor(index / 26) - 1) + last;
 }
 
+/** Characters of a cell that an error repeats. */
+const maxValueLength = 100;
+
 /**
- * Requires that a row has the cells of the header. Further ones are empty, as those are that a
- * spreadsheet adds.
- * @throws {Problem} `validation_failed`
+ * Places an error of a row in the cell of its field; a field without a column has no cell.
  */
-export function requireCells({ fields }: Columns, { cells }: CsvRecord): void {
+export function placeError({ fields }: Columns, record: CsvRecord, error: RowError): ImportError {
+  const index = error.Field === '' ? -1 : fields.indexOf(error.Field);
+  if (index >= 0) return cellError(record, index, error);
+
+  return { ...fileError(error.Code, error.Reason, record), Field: error.Field };
+}
+
+function cellError(
+  { line, row, cells }: CsvRecord,
+  index: number,
+  { Field, Code, Reason }: RowError,
+): ImportError {
+  return {
+    Line: line,
+    Row: row,
+    Cell: `${columnLetters(index)}${row}`,
+    Field,
+    Value: beginningOf(cells[index] ?? ''),
+    Code,
+    Reason,
+  };
+}
+
+/** Cuts a long text, but no character in two. */
+function beginningOf(text: string): string {
+  return text.slice(0, maxValueLength).replace(/[\uD800-\uDBFF]$/, '');
+}
+
+/**
+ * Returns the error of a row that has not the cells of the header. Further ones are empty, as
+ * those are that a spreadsheet adds.
+ */
+export function shapeError({ fields }: Columns, record: CsvRecord): ImportError | undefined {
+  const { cells } = record;
   if (cells.length < fields.length) {
-    const message = `must have as many cells as the header: ${fields.length}, not ${cells.length}`;
-    throw fieldProblem('', message, 'wrong_format');
+    const reason = `must have as many cells as the header: ${fields.length}, not ${cells.length}`;
+    return fileError('wrong_format', reason, record);
   }
 
   const stray = cells.findIndex((cell, index) => !fields[index] && cell.trim() !== '');
-  if (stray < 0) return;
-  throw fieldProblem(
-    '',
-    `has a value in column ${columnLetters(stray)}, which has no name`,
-    'wrong_format',
-  );
+  if (stray < 0) return undefined;
+
+  const Reason = `has a value in column ${columnLetters(stray)}, which has no name`;
+  return cellError(record, stray, { Field: '', Code: 'wrong_format', Reason });
 }
 
 /**

@@ -8,14 +8,24 @@ export interface ImportOrder {
   readonly ids?: 'own' | undefined;
 }
 
-/** One error of a file, under the names of the API. */
-export interface ImportError {
-  /** The line on which the row begins; the header is line 1. */
-  readonly Line: number;
+/** What is wrong with a row, whose place is not said. */
+export interface RowError {
   /** Empty when the error belongs to no single field. */
   readonly Field: string;
   readonly Code: string;
   readonly Reason: string;
+}
+
+/** One error of a file, under the names of the API. */
+export interface ImportError extends RowError {
+  /** The line of the file on which the row begins, from 1. */
+  readonly Line: number;
+  /** The row that a spreadsheet shows, from 1. */
+  readonly Row: number;
+  /** The cell as a spreadsheet names it, such as `C7`; empty when no single cell is wrong. */
+  readonly Cell: string;
+  /** The text of that cell, at most 100 characters. */
+  readonly Value: string;
 }
 
 /** The number of rows by their outcome, and the first errors. */
@@ -48,9 +58,21 @@ export function noCounts(): ImportCounts {
   return { rows: 0, created: 0, updated: 0, unchanged: 0, refused: 0, errors: [] };
 }
 
-/** An error of a whole file. */
-export function fileError(Code: string, Reason: string, Line = 1): ImportError {
-  return { Line, Field: '', Code, Reason };
+/** The place of a row in its file. */
+export interface RowPlace {
+  readonly line: number;
+  readonly row: number;
+}
+
+const firstRow: RowPlace = { line: 1, row: 1 };
+
+/** An error of a whole file, or of what cannot be read from a place on. */
+export function fileError(
+  Code: string,
+  Reason: string,
+  { line, row }: RowPlace = firstRow,
+): ImportError {
+  return { Line: line, Row: row, Cell: '', Field: '', Value: '', Code, Reason };
 }
 
 /** @param isApplied whether the changes of the file are made */

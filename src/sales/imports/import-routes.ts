@@ -1,10 +1,13 @@
 import { z } from 'zod';
 import { problem } from '../../lib/errors.ts';
+import { byteOrderMark, csvRow } from '../../lib/http/csv.ts';
 import { describeFields, flag, int32 } from '../../lib/http/fields.ts';
+import { ListExport } from '../../lib/http/list-parameters/list-export.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { requireScopeAll } from '../../tenancy/require-manager.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import type { ImportError, ImportReport } from './import-report.ts';
 import { type ImportRunner, importDeadlineMs } from './import-runner.ts';
 import { importableResources } from './importable-resources.ts';
 
@@ -18,10 +21,21 @@ const idsDescription =
 const modeDescription = '`create` makes new records only; `upsert` also changes those that exist.';
 
 const importError = describeFields(
-  { Line: int32(), Field: z.string(), Code: z.string(), Reason: z.string() },
   {
-    Line: 'The line of the file, from 1, which is its header.',
-    Field: 'The field that is wrong; empty if the whole row is.',
+    Line: int32(),
+    Row: int32(),
+    Cell: z.string(),
+    Field: z.string(),
+    Value: z.string(),
+    Code: z.string(),
+    Reason: z.string(),
+  },
+  {
+    Line: 'The line of the file on which the row begins, from 1.',
+    Row: 'The row as a spreadsheet numbers it, from 1: a cell may have several lines.',
+    Cell: 'The cell as a spreadsheet names it, such as `C7`; empty if no single cell is wrong.',
+    Field: 'The field that is wrong, which names its column; empty if the whole row is.',
+    Value: 'The text of that cell, its first 100 characters.',
     Code: 'A stable code for the reason, one of those of `errorCodes`.',
     Reason: 'What is wrong, as text.',
   },
@@ -77,13 +91,14 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
         'first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. ' +
         '`mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With ' +
         '`atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless ' +
-        '`ids=own`: they mean something only in the tenant that gave them.',
+        '`ids=own`: they mean something only in the tenant that gave them. `Accept: text/csv` returns the errors as a file for a spreadsheet.',
       query: z.object({
         resource: z.enum(names).describe('The resource whose records the file has.'),
         mode: z.enum(['create', 'upsert']).default('create').describe(modeDescription),
         dryRun: flag().describe('Whether to check the file only, and change nothing.'),
         atomic: flag(true).describe('Whether one refused row rejects the whole file.'),
         ids: z.enum(['own']).optional().describe(idsDescription),
+        bom: flag().describe('Whether CSV begins with a byte order mark, as Excel needs it.'),
       }),
       upload: {
         mediaType: 'text/csv',
@@ -95,9 +110,14 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
       },
       deadlineMs: importDeadlineMs,
       response: view,
+      csv: {
+        columns: Object.keys(importError.shape),
+        description: 'The errors of the report: a header, then a row for each; no row if none.',
+      },
       takesIdempotencyKey: true,
       problems: ['forbidden', 'validation_failed'],
-      handler: async ({ query: order, readUpload, idempotencyKey }, context) => {
+      handler: async ({ query, readUpload, idempotencyKey, prefersCsv }, context) => {
+        const { bom, ...order } = query;
         const resource = requireWriter(order.resource, context);
 
         const report = await services.imports.run(context, {
@@ -107,10 +127,18 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
           idempotencyKey,
         });
 
-        return report as z.input<typeof view>;
+        return prefersCsv ? errorsAsCsv(report, bom) : (report as z.input<typeof view>);
       },
     }),
   ];
+}
+
+function errorsAsCsv({ Errors }: ImportReport, bom: boolean): ListExport {
+  const header = Object.keys(importError.shape);
+  const rows = Errors.map(error => csvRow(header.map(name => error[name as keyof ImportError])));
+  const pieces = [[bom ? byteOrderMark : '', csvRow(header), ...rows].join('')];
+
+  return new ListExport('import-errors', async () => pieces.shift());
 }
 
 /** @throws {Problem} 403 unless the caller may change all records of the resource */

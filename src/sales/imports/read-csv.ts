@@ -7,6 +7,11 @@ type Delimiter = ',' | ';' | '\t';
 export interface CsvRecord {
   /** The line on which the record begins, from 1. */
   readonly line: number;
+  /**
+   * The row that a spreadsheet shows, from 1: it hides a line `sep=`, and shows a text of several
+   * lines in one row.
+   */
+  readonly row: number;
   readonly cells: readonly string[];
   /** The delimiter of the file of the record. */
   readonly delimiter: Delimiter;
@@ -16,10 +21,12 @@ export interface CsvRecord {
 export class CsvError extends Error {
   override name = 'CsvError';
   readonly line: number;
+  readonly row: number;
 
-  constructor(line: number, message: string) {
+  constructor(line: number, row: number, message: string) {
     super(message);
     this.line = line;
+    this.row = row;
   }
 }
 
@@ -39,7 +46,7 @@ const parsedBytes = 8 * 1024;
 
 interface ParsedRecord {
   record: string[];
-  info: { lines: number; empty_lines: number };
+  info: { lines: number; empty_lines: number; records: number };
 }
 
 /**
@@ -59,6 +66,7 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
   let failure: Error | undefined;
   let lines = 0;
   let emptyLines = 0;
+  let rows = 0;
   /**
    * Bytes since the last parse before the current record began: those of the record, and at
    * most one piece before it.
@@ -67,10 +75,12 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
   const toRecord = ({ record, info }: ParsedRecord): CsvRecord => {
     const line = linesBefore + lines + (info.empty_lines - emptyLines) + 1;
     ({ lines, empty_lines: emptyLines } = info);
-    return { line, cells: record, delimiter };
+    rows = info.records + info.empty_lines;
+    return { line, row: rows, cells: record, delimiter };
   };
+  const errorOfNext = (message: string) => new CsvError(linesBefore + lines + 1, rows + 1, message);
   const check = (): void => {
-    if (failure) throw new CsvError(linesBefore + lines + 1, describe(failure));
+    if (failure) throw errorOfNext(describe(failure));
   };
 
   parser.on('error', error => (failure = error));
@@ -89,7 +99,7 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
       await new Promise(setImmediate);
       check();
       if (recordBytes > maxRecordBytes) {
-        throw new CsvError(linesBefore + lines + 1, 'the row is too long');
+        throw errorOfNext('the row is too long');
       }
     }
   }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { CsvContract } from '../../lib/http/route.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { isJson, mediaTypeOf } from './media-types.ts';
 import { itemOf, type Json, responseSchema, toSchema } from './openapi-schemas.ts';
@@ -9,11 +10,13 @@ import { itemOf, type Json, responseSchema, toSchema } from './openapi-schemas.t
  */
 export function successResponses(route: TenantRoute, routes: readonly TenantRoute[]): Json {
   const { status, response, contentType = 'application/json', cache, mayBeEmpty, list } = route;
+  const csv = route.csv ?? (list && { columns: list.columns, description: listAsCsv });
   if (!response || status === 204) return { [status]: responseReference('NoContent') };
   const headers = headerReferences(
     ...(status === 201 || route.location ? ['Location'] : []),
     ...(cache === 'revalidate' || route.hasTag ? ['ETag'] : []),
-    ...(list ? ['Link', 'Content-Range', 'Content-Disposition', 'Preference-Applied'] : []),
+    ...(list ? ['Link', 'Content-Range', 'Preference-Applied'] : []),
+    ...(csv ? ['Content-Disposition'] : []),
     ...(route.hasCursor ? ['Link', 'Next-Cursor'] : []),
     ...(route.takesIdempotencyKey ? ['Idempotency-Replayed'] : []),
   );
@@ -27,7 +30,7 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
     },
   };
   const description = status === 201 ? 'Created.' : 'Success.';
-  const success = { [status]: { description, headers, content, ...(list && csvContent(list)) } };
+  const success = { [status]: { description, headers, content, ...(csv && csvContent(csv)) } };
   if (mayBeEmpty) return { ...success, 204: responseReference('NoContent') };
   return cache === 'revalidate' ? { ...success, 304: responseReference('NotModified') } : success;
 }
@@ -62,14 +65,15 @@ export const emptyResponses = {
   },
 };
 
+const listAsCsv =
+  'All records that the filters match: a header with the names of the fields, then a row for each.';
+
 /**
- * A list as CSV, for `Accept: text/csv`. It stands beside `content`: with a second media type
- * there, generated clients take each list for a list or a text, and no program compiles that
- * reads it.
+ * A response as CSV, for `Accept: text/csv`. It stands beside `content`: with a second media
+ * type there, generated clients take each list for a list or a text, and no program compiles
+ * that reads it.
  */
-function csvContent({ columns }: NonNullable<TenantRoute['list']>): Json {
-  const description =
-    'All records that the filters match: a header with the names of the fields, then a row for each.';
+function csvContent({ columns, description }: CsvContract): Json {
   return {
     'x-other-content': {
       'text/csv': { schema: { type: 'string', description }, example: `${columns.join(',')}\r\n` },

@@ -1,4 +1,4 @@
-import { csvRow } from '../../lib/http/csv.ts';
+import { byteOrderMark, csvRow } from '../../lib/http/csv.ts';
 import { ListExport } from '../../lib/http/list-parameters/list-export.ts';
 import { nextPath, Page } from '../../lib/http/list-parameters/list-page.ts';
 import type { ListQuery } from '../../lib/http/list-parameters/list-query.ts';
@@ -102,7 +102,7 @@ class ExportPieces {
   /** Reads the first piece. */
   async begin(): Promise<void> {
     const { hasByteOrderMark, contract } = this.#query;
-    const header = (hasByteOrderMark ? '\uFEFF' : '') + csvRow(contract.columns);
+    const header = (hasByteOrderMark ? byteOrderMark : '') + csvRow(contract.columns);
     this.#first = header + (await this.#read());
   }
 

@@ -87,9 +87,15 @@ describe('imports of CSV files', () => {
 
       expect(report).to.include({ Rows: 253, Created: 251, Updated: 0, Refused: 2 });
       expect(report.Errors).to.deep.equal(
-        [253, 254].map(Line => ({
+        [
+          { Line: 253, Value: 'two ' },
+          { Line: 254, Value: 'TWO' },
+        ].map(({ Line, Value }) => ({
           Line,
+          Row: Line,
+          Cell: `A${Line}`,
           Field: 'CountryCode',
+          Value,
           Code: 'taken',
           Reason: 'is on line 2 already',
         })),
@@ -171,8 +177,24 @@ describe('imports of CSV files', () => {
     const file = 'Code,Name\nvat,Value added tax\nvat,Twice\nNEW,New tax\n';
     const refused = await importFile(admin, 'resource=TaxCode&mode=upsert', file);
     expect(refused.Errors).to.deep.equal([
-      { Line: 3, Field: 'Code', Code: 'taken', Reason: 'is on line 2 already' },
-      { Line: 4, Field: 'Rate', Code: 'required', Reason: 'is required' },
+      {
+        Line: 3,
+        Row: 3,
+        Cell: 'A3',
+        Field: 'Code',
+        Value: 'vat',
+        Code: 'taken',
+        Reason: 'is on line 2 already',
+      },
+      {
+        Line: 4,
+        Row: 4,
+        Cell: '',
+        Field: 'Rate',
+        Value: '',
+        Code: 'required',
+        Reason: 'is required',
+      },
     ]);
 
     const done = await importFile(admin, 'resource=TaxCode&mode=upsert&atomic=false', file);
@@ -186,7 +208,15 @@ describe('imports of CSV files', () => {
       'Id,Name\n1,First\n,Second\n99,Nobody\n',
     );
     expect(byId.Errors).to.deep.equal([
-      { Line: 4, Field: 'Id', Code: 'unknown_reference', Reason: 'names no record' },
+      {
+        Line: 4,
+        Row: 4,
+        Cell: 'A4',
+        Field: 'Id',
+        Value: '99',
+        Code: 'unknown_reference',
+        Reason: 'names no record',
+      },
     ]);
   });
 
@@ -233,11 +263,14 @@ describe('imports of CSV files', () => {
 
     const tooMany = {
       Line: 1,
+      Row: 1,
+      Cell: '',
       Field: '',
+      Value: '',
       Code: 'too_many',
       Reason: 'a file has at most 100 columns',
     };
-    const tooLong = { Line: 1, Field: '', Code: 'wrong_format', Reason: 'the row is too long' };
+    const tooLong = { ...tooMany, Code: 'wrong_format', Reason: 'the row is too long' };
 
     for (const [file, error] of [
       [columns(101), tooMany],
@@ -270,7 +303,15 @@ describe('imports of CSV files', () => {
       const { Applied, Errors } = await importFile(admin, query, rows(row));
       expect(Applied).to.equal(false);
       expect(Errors).to.deep.equal([
-        { Line: 3, Field: '', Code: 'wrong_format', Reason: 'the row is too long' },
+        {
+          Line: 3,
+          Row: 3,
+          Cell: '',
+          Field: '',
+          Value: '',
+          Code: 'wrong_format',
+          Reason: 'the row is too long',
+        },
       ]);
     }
 

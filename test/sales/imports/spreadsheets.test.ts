@@ -1,4 +1,5 @@
 import { execFile, spawnSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -77,7 +78,15 @@ describe('CSV as spreadsheets save it', () => {
 
     expect(Applied).to.equal(false);
     expect(Errors).to.deep.equal([
-      { Line: 3, Field: 'Rate', Code: 'ambiguous', Reason: 'is 1500 or 1,5: write one of them' },
+      {
+        Line: 3,
+        Row: 3,
+        Cell: 'C3',
+        Field: 'Rate',
+        Value: '1.500',
+        Code: 'ambiguous',
+        Reason: 'is 1500 or 1,5: write one of them',
+      },
     ]);
 
     for (const [rate, value] of [
@@ -111,26 +120,91 @@ describe('CSV as spreadsheets save it', () => {
       const { Applied, Errors } = await importFile('TaxCode', file);
       expect(Applied).to.equal(false);
       return Errors.map(
-        ({ Line, Reason }: { Line: number; Reason: string }) => `${Line}: ${Reason}`,
+        ({ Line, Cell, Reason }: { Line: number; Cell: string; Reason: string }) =>
+          `${Line} ${Cell}: ${Reason}`,
       );
     };
     const many = Array.from({ length: 27 }, (_, index) => `x${index}`).join(';');
 
     expect(await reasons('sep=;\nCode;Nmae;Rate\nD1;Other;1\n')).to.deep.equal([
-      '2: is not a field of this resource (column B)',
+      '2 B1: is not a field of this resource',
     ]);
-    expect((await reasons(`${many}\n`)).at(-1)).to.equal(
-      '1: is not a field of this resource (column AA)',
-    );
+    expect((await reasons(`${many}\n`)).at(-1)).to.equal('1 AA1: is not a field of this resource');
     expect(await reasons('Code;Name;Rate;Name\nD1;Other;1;Again\n')).to.deep.equal([
-      '1: is the name of two columns: B and D',
+      '1 D1: is the name of two columns: B and D',
     ]);
     expect(await reasons('Code;;Name;Rate\nD1;;Other;1\nD2;note;Other;1\n')).to.deep.equal([
-      '3: has a value in column B, which has no name',
+      '3 B3: has a value in column B, which has no name',
     ]);
     expect(await reasons('Code;Name;Rate\nD1;Other;1;;note\n')).to.deep.equal([
-      '2: has a value in column E, which has no name',
+      '2 E2: has a value in column E, which has no name',
     ]);
+  });
+
+  describe('the errors of an import', () => {
+    const file =
+      '\uFEFFsep=;\r\nCode;name;Rate\r\nF1;"two\nlines";1\r\n\r\n;;\r\nF2;=1+1;much\r\nF3;Other\r\nF4;"a;""b""";x\uD83D\uDE00\r\n';
+    const path = '/api/v1/Imports?resource=TaxCode&mode=create';
+    const cells = [
+      [3, 2, 'B2', 'Name'],
+      [7, 5, 'C5', 'Rate'],
+      [8, 6, '', ''],
+      [9, 7, 'C7', 'Rate'],
+    ];
+
+    it('name the line of the file, and the row and the cell that a spreadsheet shows', async () => {
+      const { Errors } = await importFile('TaxCode', file);
+
+      expect(
+        Errors.map(({ Line, Row, Cell, Field }: Record<string, unknown>) => [
+          Line,
+          Row,
+          Cell,
+          Field,
+        ]),
+      ).to.deep.equal(cells);
+      expect(Errors.map(({ Value }: Record<string, unknown>) => Value)).to.deep.equal([
+        'two\nlines',
+        'much',
+        '',
+        'x\uD83D\uDE00',
+      ]);
+    });
+
+    it('are a file for a spreadsheet with Accept: text/csv, in which no cell is a formula', async () => {
+      const formula = 'Code,Name,Rate\nF5,Name,=1+1\n';
+
+      const { status, headers, body } = await admin.send('POST', `${path}&bom=true`, formula, {
+        ...csv,
+        Accept: 'text/csv',
+      });
+
+      expect(status).to.equal(200);
+      expect(headers.get('content-type')).to.equal('text/csv; charset=utf-8; header=present');
+      expect(headers.get('content-disposition')).to.equal(
+        'attachment; filename="import-errors.csv"',
+      );
+      expect(body).to.equal(
+        "\uFEFFLine,Row,Cell,Field,Value,Code,Reason\r\n2,2,C2,Rate,'=1+1,wrong_type,must be of type number\r\n",
+      );
+    });
+
+    it('are a header alone where nothing is wrong, and a repeated key has the same file', async () => {
+      const headers = { ...csv, Accept: 'text/csv', 'Idempotency-Key': randomUUID() };
+      const send = () => admin.send('POST', path, 'Code,Name,Rate\nF9,Name,1\n', headers);
+
+      const [first, second] = [await send(), await send()];
+
+      expect(first.body).to.equal('Line,Row,Cell,Field,Value,Code,Reason\r\n');
+      expect(second.body).to.equal(first.body);
+      expect(second.headers.get('idempotency-replayed')).to.equal('true');
+    });
+
+    it('are JSON where JSON is wanted as much', async () => {
+      const { body } = await admin.send('POST', path, 'Code\n', { ...csv, Accept: '*/*' });
+
+      expect(body.Errors).to.deep.equal([]);
+    });
   });
 
   it('a file in the character set of Windows is refused with the way to save it', async () => {
