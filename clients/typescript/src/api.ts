@@ -1638,7 +1638,10 @@ export interface components {
         };
         /** Country */
         Country: {
-            /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
+            /**
+             * Format: code
+             * @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same.
+             */
             CountryCode: string;
             /** @description The name of the country. */
             CountryName: string;
@@ -1670,7 +1673,10 @@ export interface components {
         UnitOfMeasure: {
             /** @description The number of the record, which the service chooses. */
             Id: number;
-            /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
+            /**
+             * Format: code
+             * @description The code of the unit, such as `KG`. No two records have the same, in any letter case.
+             */
             Code: string;
             /** @description The name of the unit, such as `Kilogram`. */
             Name: string;
@@ -1711,7 +1717,10 @@ export interface components {
         Promotion: {
             /** @description The number of the record, which the service chooses. */
             Id: number;
-            /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+            /**
+             * Format: code
+             * @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case.
+             */
             PromoCode: string;
             /** @description The name of the promotion. */
             Name: string;
@@ -1744,7 +1753,10 @@ export interface components {
         Currency: {
             /** @description The number of the record, which the service chooses. */
             Id: number;
-            /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+            /**
+             * Format: code
+             * @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same.
+             */
             Code: string;
             /** @description The name of the currency. */
             Name: string;
@@ -1766,7 +1778,10 @@ export interface components {
         TaxCode: {
             /** @description The number of the record, which the service chooses. */
             Id: number;
-            /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+            /**
+             * Format: code
+             * @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case.
+             */
             Code: string;
             /** @description The name of the rate. */
             Name: string;
@@ -5450,7 +5465,10 @@ export interface operations {
                      *     ]
                      */
                     "application/json": {
-                        /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
+                        /**
+                         * Format: code
+                         * @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same.
+                         */
                         CountryCode: string;
                         /** @description The name of the country. */
                         CountryName: string;
@@ -6191,7 +6209,10 @@ export interface operations {
                     "application/json": {
                         /** @description The number of the record, which the service chooses. */
                         Id: number;
-                        /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
+                        /**
+                         * Format: code
+                         * @description The code of the unit, such as `KG`. No two records have the same, in any letter case.
+                         */
                         Code: string;
                         /** @description The name of the unit, such as `Kilogram`. */
                         Name: string;
@@ -7113,7 +7134,10 @@ export interface operations {
                     "application/json": {
                         /** @description The number of the record, which the service chooses. */
                         Id: number;
-                        /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+                        /**
+                         * Format: code
+                         * @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case.
+                         */
                         PromoCode: string;
                         /** @description The name of the promotion. */
                         Name: string;
@@ -7796,7 +7820,10 @@ export interface operations {
                     "application/json": {
                         /** @description The number of the record, which the service chooses. */
                         Id: number;
-                        /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+                        /**
+                         * Format: code
+                         * @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same.
+                         */
                         Code: string;
                         /** @description The name of the currency. */
                         Name: string;
@@ -8342,7 +8369,10 @@ export interface operations {
                     "application/json": {
                         /** @description The number of the record, which the service chooses. */
                         Id: number;
-                        /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+                        /**
+                         * Format: code
+                         * @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case.
+                         */
                         Code: string;
                         /** @description The name of the rate. */
                         Name: string;

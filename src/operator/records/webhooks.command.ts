@@ -39,10 +39,11 @@ const list = defineOperation({
     }
 
     return output.list(webhooks, {
-      row: ({ failingSince: _, nextAttemptAt: __, holder: ___, ...row }) => row,
-      wide: ({ failingSince, nextAttemptAt }) => ({
+      row: ({ failingSince: _, nextAttemptAt: __, waitingSince: ___, holder: ____, ...row }) => row,
+      wide: ({ failingSince, nextAttemptAt, waitingSince }) => ({
         'failing since': failingSince,
         'next attempt': nextAttemptAt,
+        'waiting since': waitingSince,
       }),
       name: ({ id }) => id,
       empty: `${slug} has no webhooks.`,

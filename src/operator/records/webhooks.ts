@@ -3,7 +3,7 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 import type { Statement } from '../../lib/postgres/statement.ts';
 import { type FeedHolder, readFeedHolder } from '../../sales/events/held-feeds.ts';
-import { selectFailingState } from '../../sales/webhooks/failing-webhook.ts';
+import { type FailingState, selectFailingState } from '../../sales/webhooks/failing-webhook.ts';
 import { attemptText } from './tenant-health.ts';
 import { connectTenant, findTenant } from './tenants.ts';
 
@@ -31,10 +31,12 @@ export interface WebhookStatus {
    * Changes and other messages that are still to be sent: of very many changes, the first ones.
    */
   waiting: number;
+  /** When the first of these changes was made; null: none waits. */
+  waitingSince: string | null;
 }
 
 /** A row of `webhooks`. */
-interface StoredWebhook extends Omit<WebhookStatus, 'waiting'> {
+interface StoredWebhook extends Omit<WebhookStatus, 'waiting' | 'waitingSince'> {
   position: string;
   resources: string[];
   actions: string[];
@@ -70,11 +72,9 @@ export async function readWebhooks(
       const [now] = await query(
         selectFailingState({ id: webhook.id, position, resources, actions }),
       );
-      const { waiting, ...attempt } = now as unknown as Parameters<typeof attemptText>[0] & {
-        waiting: number;
-      };
+      const { waiting, waitingSince, ...attempt } = now as unknown as FailingState;
       const reason = webhook.state === 'failing' ? attemptText(attempt) : webhook.reason;
-      webhooks.push({ ...webhook, reason, waiting });
+      webhooks.push({ ...webhook, reason, waiting, waitingSince });
     }
     return webhooks;
   });

@@ -59,7 +59,7 @@ export function noCounts(): ImportCounts {
 }
 
 /** The place of a row in its file. */
-export interface RowPlace {
+interface RowPlace {
   readonly line: number;
   readonly row: number;
 }

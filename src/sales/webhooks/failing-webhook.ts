@@ -1,8 +1,9 @@
+import { isoTime } from '../../lib/postgres/iso-time.ts';
 import { preparedStatement, type Statement } from '../../lib/postgres/statement.ts';
 import { firstCursor, parseCursor } from '../events/change-cursor.ts';
 import type { Read } from '../events/change-reader.ts';
 import { maxScanned, placeValues } from '../events/change-statement.ts';
-import type { StoredEndpoint } from './endpoint-state.ts';
+import type { PlacedWebhook, StoredEndpoint } from './endpoint-state.ts';
 
 /** A webhook that fails, for operators. */
 export interface FailingWebhook extends FailingState {
@@ -12,7 +13,7 @@ export interface FailingWebhook extends FailingState {
 }
 
 /** The result of the last attempt of a webhook, and the messages that wait for it. */
-interface FailingState {
+export interface FailingState {
   /** The status of the last response; null: there was none, and `error` says why. */
   readonly status: number | null;
   readonly error: string | null;
@@ -20,10 +21,12 @@ interface FailingState {
   readonly waiting: number;
   /** True if more than these wait: so many changes are looked at. */
   readonly isMore: boolean;
+  /** When the first of the changes was made, as ISO 8601; null: none waits. */
+  readonly waitingSince: string | null;
 }
 
 const rowsAfter = (table: string, id: string, matches: string): string => `
-  (select ${matches} as matches from ${table}
+  (select ${matches} as matches, created_at from ${table}
     where feed_era is not null and (feed_era, feed_xid, id) > ($2, $3::text::xid8, ${id}::bigint)
     order by feed_era, feed_xid, id limit ${maxScanned})`;
 
@@ -32,22 +35,36 @@ const stateText = `
     ${rowsAfter('audit_log', '$4', 'resource = any ($6) and action = any ($7)')}
     union all
     ${rowsAfter('activities', '$5', `'Activity' = any ($6) and 'create' = any ($7)`)})
-  select status, error, (count_of_feed + count_of_messages)::int as waiting, "isMore"
-    from (select count(*) filter (where matches) as count_of_feed, count(*) >= ${maxScanned} as "isMore" from rows) feed
+  select status, error, (count_of_feed + count_of_messages)::int as waiting, "isMore", "waitingSince"
+    from (select count(*) filter (where matches) as count_of_feed, count(*) >= ${maxScanned} as "isMore",
+                 ${isoTime('min(created_at) filter (where matches)')} as "waitingSince" from rows) feed
    cross join (select count(*) as count_of_messages from webhook_messages where webhook_id = $1) messages
     left join (select status, error from webhook_deliveries where webhook_id = $1 order by id desc limit 1) last on true`;
 
-/** Reads the state of a webhook that fails, in one row. */
+/** Reads what waits for a webhook, and how its last attempt has ended, in one row. */
 export function selectFailingState({
   id,
   position,
   resources,
   actions,
-}: Pick<StoredEndpoint, 'id' | 'position' | 'resources' | 'actions'>): Statement {
+}: PlacedWebhook & { readonly id: number }): Statement {
   const place = placeValues(parseCursor(position) ?? firstCursor);
 
   return preparedStatement(stateText, [id, ...place, resources, actions]);
 }
+
+/** Reads what waits for the webhook with an id; undefined: there is none. */
+export async function readWaiting(read: Read, id: number): Promise<FailingState | undefined> {
+  const [webhook] = await read(preparedStatement(placeText, [id]));
+  if (!webhook) return undefined;
+
+  const [state] = await read(
+    selectFailingState(webhook as unknown as PlacedWebhook & { id: number }),
+  );
+  return state as unknown as FailingState | undefined;
+}
+
+const placeText = 'select id, position, resources, actions from webhooks where id = $1';
 
 /** Returns the enabled webhook that has failed for longest; undefined: none fails. */
 export async function readFailing(

@@ -1,7 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { fieldProblem, hasCode, problem } from '../../lib/errors.ts';
-import { flag, int32, limit, moment, queryId, timestamp } from '../../lib/http/fields.ts';
+import {
+  describeFields,
+  flag,
+  int32,
+  limit,
+  moment,
+  queryId,
+  timestamp,
+} from '../../lib/http/fields.ts';
 import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 import type { Condition, RowValues } from '../../lib/postgres/statement.ts';
@@ -10,8 +18,10 @@ import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { Reader } from '../events/change-sources.ts';
+import { maxScanned } from '../events/change-statement.ts';
 import { accessMark } from '../events/reader-cursor.ts';
 import { retryDelaysMs } from './endpoint-state.ts';
+import { readWaiting } from './failing-webhook.ts';
 import { changeBody, messageBody } from './webhook-message.ts';
 import { findChange, isPassed, nextPlace, placeAt, readNext } from './webhook-places.ts';
 import { findReader } from './webhook-reader.ts';
@@ -49,6 +59,14 @@ const message = z.object({
 /** Changes of one request to send again what has failed: each is a read of the feed. */
 const maxRetried = 100;
 const maxCounted = 1_000;
+const waitingView = describeFields(
+  { Messages: int32(), IsMore: z.boolean(), Since: timestamp().nullable() },
+  {
+    Messages: 'The messages that are still to be sent: changes, and those beside them.',
+    IsMore: `Whether there may be more: ${maxScanned} changes of all resources are looked at.`,
+    Since: 'When the first of these changes was made; null if none waits.',
+  },
+).meta({ title: 'WebhookWaiting' });
 const retryOrder = z.object({
   Since: moment()
     .optional()
@@ -105,6 +123,25 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
           { table: deliveryTable, conditions, reads: context },
           { orderBy: { id: 'desc' }, limit },
         );
+      },
+    }),
+
+    defineRoute({
+      ...webhookDocumentation,
+      method: 'GET',
+      path: `${path}/Waiting`,
+      summary: 'How much a webhook still has to send, and since when',
+      response: waitingView,
+      handler: async ({ params }, context) => {
+        const [, id] = webhookCondition(params.id, context);
+        const waiting = await readWaiting(context.read.bind(context), Number(id));
+        if (!waiting) throw problem('not_found');
+
+        return {
+          Messages: waiting.waiting,
+          IsMore: waiting.isMore,
+          Since: waiting.waitingSince,
+        };
       },
     }),
 

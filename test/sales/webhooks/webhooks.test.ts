@@ -257,15 +257,21 @@ describe('webhooks', () => {
     const { Id } = await createWebhook('/healed', { Resources: ['OrderStatus'] });
     const made = [await createStatus(), await createStatus(), await createStatus()];
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.NextAttemptAt !== null);
+    const waiting = await admin.get(`${path}/${Id}/Waiting`);
     isDown = false;
 
     const retried = await admin.post(`${path}/${Id}/retry`);
 
     expect(retried.status).to.equal(202);
     expect(retried.body).to.deep.equal({ Changes: 3, Messages: 0 });
+    expect(waiting.body).to.include({ Messages: 3, IsMore: false });
+    const [first] = receiver.at('/healed');
+    expect(waiting.body.Since).to.equal(first?.body.data.At);
     await eventually(() => keys('/healed').length === 4);
     expect(keys('/healed')).to.deep.equal([made[0], ...made]);
     await eventually(async () => (await admin.get(`${path}/${Id}`)).body.FailingSince === null);
+    const { body } = await admin.get(`${path}/${Id}/Waiting`);
+    expect(body).to.deep.equal({ Messages: 0, IsMore: false, Since: null });
   });
 
   it('retry since a moment sends what has failed since and was left out, and nothing that has arrived', async () => {
