@@ -1,13 +1,17 @@
 import type { Logger } from 'pino';
+import { clockSkewSeconds } from './token-lifetime.ts';
 
 /** A clock that differs by more is reported: nothing fails yet. */
 export const reportedSkewMs = 5_000;
+/** What a comparison may hide: the round trip of a beat, which takes a second at most. */
+const hiddenSkewMs = 1_000;
 /**
- * A process whose clock differs by more is not ready. Other processes accept the times in its
- * tokens for 30 s, and a token of one whose clock is further ahead is 401 there, also after a
- * refresh.
+ * A process whose clock differs by more is not ready. One may be ahead by that and another one
+ * behind by as much: two that are ready differ by less than the time for which tokens are
+ * accepted by another clock. Otherwise a token of the first would be 401 at the second, also
+ * after a refresh.
  */
-export const maxSkewMs = 25_000;
+export const maxSkewMs = (clockSkewSeconds * 1_000) / 2 - hiddenSkewMs;
 
 /** The clock of this process, compared with that of the control database. */
 export class ProcessClock {
@@ -22,6 +26,15 @@ export class ProcessClock {
   /** Milliseconds by which the clock is ahead at least; negative when it is behind. */
   get aheadMs(): number {
     return this.#aheadMs;
+  }
+
+  /**
+   * The time of the control database as the last comparison has told it, in ms since 1970: for
+   * times that several processes store and compare.
+   * @param now the time of the clock of this process
+   */
+  databaseTime(now: number): number {
+    return now - this.#aheadMs;
   }
 
   /** True when the clock differs too much for the process to be ready. */

@@ -222,6 +222,7 @@ async function startParts(
   const { process } = beat;
   const { id: installationId } = await readInstallationIdentity(control);
   const tokens = createTokenSettings({ installationId, now });
+  const databaseNow = (): number => beat.clock.databaseTime(now());
 
   const heldFeeds = new HeldFeeds(log);
   const changeStreams = new ChangeStreams({
@@ -272,7 +273,7 @@ async function startParts(
       await addWebhookMails(control, tenant.id, { host: new URL(url).host, reason });
       mails.wake();
     },
-    now,
+    now: databaseNow,
   });
   closing.add(() => webhooks.stop());
 
@@ -306,7 +307,7 @@ async function startParts(
   return {
     passwords,
     tokens,
-    now,
+    now: databaseNow,
     imports,
     changeStreams,
     webhooks,

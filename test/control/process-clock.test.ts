@@ -1,8 +1,12 @@
 import { expect } from 'chai';
+import { ProcessClock } from '../../src/control/process-clock.ts';
+import { clockSkewSeconds } from '../../src/control/token-lifetime.ts';
+import { startReceiver } from '../sales/webhooks/receiver.ts';
 import { eventually } from '../support/eventually.ts';
 import { runCommand } from '../support/run-command.ts';
 import { useServiceProcesses } from '../support/service-processes.ts';
-import { sql, useLogin, useWorld } from '../support/world.ts';
+import { use } from '../support/use.ts';
+import { controlSql, createWorld, sql, useLogin } from '../support/world.ts';
 
 /** Puts the clock of a process ahead, before its first line runs. */
 const ahead = (seconds: number): string => {
@@ -12,7 +16,8 @@ const ahead = (seconds: number): string => {
 };
 
 describe('the clocks of several processes', () => {
-  const world = useWorld();
+  const receiver = use(startReceiver);
+  const world = use(() => createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }));
   const processes = useServiceProcesses();
   const admin = useLogin(world, 'acme');
 
@@ -45,8 +50,10 @@ describe('the clocks of several processes', () => {
   for (const [seconds, isReady, text] of [
     [10, true, /is 5 s or more ahead of that of the control database$/],
     [-10, true, /is 5 s or more behind that of the control database$/],
-    [90, false, /is 25 s or more ahead of that of the control database, so it is not ready$/],
-    [-90, false, /is 25 s or more behind that of the control database, so it is not ready$/],
+    [18, false, /is 14 s or more ahead of that of the control database, so it is not ready$/],
+    [-18, false, /is 14 s or more behind that of the control database, so it is not ready$/],
+    [90, false, /is 14 s or more ahead of that of the control database, so it is not ready$/],
+    [-90, false, /is 14 s or more behind that of the control database, so it is not ready$/],
   ] as const) {
     it(`a process whose clock is ${seconds} s ahead logs it, doctor finds it, and it is ${isReady ? '' : 'not '}ready`, async () => {
       const { output, health, process: started } = await startAhead(seconds);
@@ -63,8 +70,44 @@ describe('the clocks of several processes', () => {
     });
   }
 
+  it('two clocks of processes that are ready differ by less than the time for which tokens are accepted', () => {
+    const roundTripMs = 1_000;
+    /** The database tells its time where that hides most: at the end, or at the beginning. */
+    const isReady = (aheadMs: number): boolean => {
+      const answeredMs = aheadMs > 0 ? aheadMs : aheadMs + roundTripMs;
+      const clock = new ProcessClock(() => answeredMs);
+      clock.compare(0, roundTripMs);
+      return !clock.isWrong;
+    };
+
+    const farthestMs = (clockSkewSeconds * 1_000) / 2;
+
+    for (const direction of [1, -1]) {
+      expect(isReady(direction * 12_000)).to.equal(true);
+      expect(isReady(direction * farthestMs)).to.equal(false);
+    }
+  });
+
+  it('the times of a webhook are those of the database, also by a process ahead', async () => {
+    const { url } = await startAhead(10);
+    const webhook = { Url: receiver.url('/ahead'), Resources: ['Country'] };
+    const client = admin.at(url);
+    const { body } = await client.post('/api/v1/Webhooks', webhook);
+
+    const sent = await client.post(`/api/v1/Webhooks/${body.Id}/test`);
+
+    expect(sent.status).to.equal(202);
+    const [database] = await controlSql<{ ms: number }>(
+      world,
+      'select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms',
+    );
+    const message = await eventually(() => receiver.at('/ahead')[0]);
+    // A comparison of the clocks may hide the round trip of a beat.
+    expect(Date.parse(message.body.timestamp)).to.be.below(Number(database?.ms) + 1_000);
+  });
+
   it('the times of a record come from its database, also that of its deletion by a process ahead', async () => {
-    const { url } = await startAhead(20);
+    const { url } = await startAhead(10);
     const { body } = await admin.post('/api/v1/Currency', { Code: 'CLK', Name: 'Clock' });
     const headers = { Authorization: `Bearer ${admin.tokens?.accessToken}` };
 

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http';
  * - `stopping`: the process finishes its running requests, and ends.
  * - `control_database`: it cannot reach the control database.
  * - `master_key`: neither of its two keys is the present master key.
- * - `clock`: its clock is 25 s or more away from that of the control database.
+ * - `clock`: its clock is 14 s or more away from that of the control database.
  * - `starting`: of several workers, none serves.
  */
 export type UnreadyReason = 'stopping' | 'control_database' | 'master_key' | 'clock' | 'starting';

@@ -30,7 +30,7 @@ export interface ServeTenantOptions extends Pick<ContextServices, 'databases'> {
   onDisabled: (tenant: TenantRecord, endpoint: StoredEndpoint, reason: DisabledReason) => void;
   /** Aborted when the process stops: cuts off what is being sent. */
   stopping: AbortSignal;
-  /** Unix time in ms. */
+  /** The time of the control database, in ms since 1970. */
   now: () => number;
 }
 

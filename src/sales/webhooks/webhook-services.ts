@@ -22,7 +22,7 @@ export interface WebhookServices {
   secrets: SecretBox;
   webhooks: Pick<WebhookDispatcher, 'queue' | 'wake'>;
   trustedReceivers: TrustedReceivers;
-  /** Unix time in ms. */
+  /** The time of the control database, in ms since 1970. */
   now: () => number;
 }
 
