@@ -8,6 +8,7 @@ import {
 import { tryLockPeople } from '../../control/people-lock.ts';
 import { runInQueue } from '../../control/tenant-queues.ts';
 import { fieldProblem, isOutcomeUnknown, type Problem, problem } from '../../lib/errors.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 import { nothing, type RowValues, type Statement } from '../../lib/postgres/statement.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
@@ -117,6 +118,27 @@ const lockEntity = {
   text: 'select from entities where id = $1 for key share',
 };
 
+const uniqueViolation = '23505';
+/** The fields whose values are unique in a tenant, by the constraints. */
+const uniqueFields: Readonly<Record<string, string>> = {
+  users_tenant_id_email_unique: 'Email',
+  roles_tenant_id_name_unique: 'Name',
+};
+
+/**
+ * The problem of a value that a request or a worker has taken at the same time, without the lock
+ * of the people: a registration adds a user.
+ */
+function takenProblem(cause: unknown): Problem {
+  const field = uniqueFields[(cause as { constraint?: string }).constraint ?? ''];
+  if (!field) return problem('duplicate', { cause });
+
+  return problem('duplicate', {
+    cause,
+    errors: { [field]: [{ message: 'is taken', code: 'taken' }] },
+  });
+}
+
 /** @returns undefined when another transaction changes people of the tenant */
 async function attempt(
   control: ControlDatabase,
@@ -152,6 +174,7 @@ async function attempt(
       isRepeatable: false,
     });
   } catch (error) {
+    if (sqlState(error) === uniqueViolation) throw takenProblem(error);
     throw once && isOutcomeUnknown(error) ? problem('unavailable', { cause: error }) : error;
   }
 }
