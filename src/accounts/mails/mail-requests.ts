@@ -89,8 +89,13 @@ const untilOldest = `
   select coalesce(
            extract(epoch from min(settled_at) - now()) * 1000 + $3::float8, least($3::float8, 60000))::float8 as ms,
          count(*)::int as count`;
+/** Also counts the mails to the address whose links were withdrawn: see `withdrawLinks`. */
 const countUser = `
-  ${untilOldest} from mail_deliveries where user_id = $1 and kind = $2 and about = '{}' and (${counting})`;
+  ${untilOldest} from (
+    select state, settled_at from mail_deliveries where user_id = $1 and kind = $2 and about = '{}'
+     union all
+    ${withdrawnMails('$1')} and m.kind = $2 and m.about = '{}') mails
+   where ${counting}`;
 const countTenant = `
   ${untilOldest} from mail_deliveries where tenant_id = $1 and kind = $2 and about = '{}' and (${counting})`;
 const insertInvitation = `
@@ -121,6 +126,17 @@ export async function removeReplacedDeliveries(
     delivery.about,
     delivery.id,
   ]);
+}
+
+/**
+ * SQL: the mails that were sent to the address of a user, and whose links were withdrawn since.
+ * @param user a parameter, the id of the user
+ * @param more further columns
+ */
+export function withdrawnMails(user: string, more = ''): string {
+  return `
+    select m.state, m.settled_at${more} from mail_deliveries m join users u on u.id = ${user}
+     where m.tenant_id = u.tenant_id and m.user_id is null and m.address = u.email and m.state = 'sent'`;
 }
 
 /**

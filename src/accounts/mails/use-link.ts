@@ -151,15 +151,29 @@ function isGenuine(
   );
 }
 
-const withdrawAll = 'delete from mail_deliveries where user_id = $1';
+/**
+ * Removes the mails of a user but those that were sent: these lose the user, and so their links,
+ * and keep the address, for the limit of mails. Otherwise, whoever corrects or withdraws an
+ * invitation could send as many as they like.
+ */
+const withdraw = `
+  with withdrawn as (
+    select m.id, m.state, u.email from mail_deliveries m join users u on u.id = m.user_id
+     where m.user_id = $1 and ($2::text is null or m.kind = $2) and m.id is distinct from $3),
+  removed as (
+    delete from mail_deliveries where id in (select id from withdrawn where state <> 'sent')),
+  forgotten as (
+    delete from registrations where delivery_id in (select id from withdrawn))
+  update mail_deliveries m set user_id = null, address = w.email
+    from withdrawn w where m.id = w.id and w.state = 'sent'`;
 
-/** Makes every link void that a user has received or will receive by a mail of before. */
+/**
+ * Makes every link void that a user has received or will receive by a mail of before. Run it
+ * before the address of the user changes, and before the user is removed.
+ */
 export async function withdrawLinks(query: QueryControl, userId: number): Promise<void> {
-  await query('withdraw_links', withdrawAll, [userId]);
+  await query('withdraw_links', withdraw, [userId, null, null]);
 }
-
-const withdrawRegistrations = `
-  delete from mail_deliveries where user_id = $1 and kind = 'registration' and id is distinct from $2`;
 
 /**
  * Makes every link void that confirms a registration of a user.
@@ -170,5 +184,5 @@ export async function withdrawRegistrationsOf(
   userId: number,
   usedId: number | null = null,
 ): Promise<void> {
-  await query('withdraw_registrations', withdrawRegistrations, [userId, usedId]);
+  await query('withdraw_links', withdraw, [userId, 'registration', usedId]);
 }

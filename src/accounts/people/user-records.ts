@@ -140,9 +140,9 @@ export async function correctAddress(
     );
   }
 
+  await withdrawLinks(query, id);
   const updated = await query('update_email', updateEmail, [id, address]);
   if (updated.length === 0) throw addressTaken();
-  await withdrawLinks(query, id);
   return true;
 }
 
@@ -167,6 +167,7 @@ export async function takeBack(
       detail: 'This person has accepted the invitation. Disable the user instead.',
     });
   }
+  await withdrawLinks(query, id);
   if ((await query('delete_unconfirmed_user', deleteUnconfirmed, [id])).length === 0) {
     throw problem('in_use');
   }

@@ -519,6 +519,40 @@ describe('users of a tenant', () => {
 });
 
 describe('limits of invitations', () => {
+  it('an address receives at most 3 invitations in 15 minutes, however often they are corrected or taken back', async () => {
+    const mail = await startMailServer();
+    const world = await createWorld({ SMTP_URL: mail.url, RATE_LIMIT_MAILS: '3/15m' });
+    try {
+      const admin = await world.login(world.acme);
+      const victim = newAddress();
+      const invite = () => admin.post(usersPath, invitation({ Email: victim }));
+      const received = async (count: number): Promise<void> => {
+        await mail.waitForToken(victim, count);
+        await mailsSettled(world);
+      };
+
+      const first = await invite();
+      await received(1);
+      expect((await admin.delete(`${usersPath}/${first.body.Id}`)).status).to.equal(204);
+      const second = await invite();
+      await received(2);
+      const path = `${usersPath}/${second.body.Id}`;
+      const correct = (Email: string) => admin.put(path, changed(second, { Email }));
+      expect((await correct(newAddress())).status).to.equal(200);
+      expect((await correct(victim)).status).to.equal(200);
+      await received(3);
+      expect((await correct(newAddress())).status).to.equal(200);
+
+      expectProblem(await correct(victim), 429, 'rate_limited');
+      expectProblem(await invite(), 429, 'rate_limited');
+      await mailsSettled(world);
+      expect(mail.messagesTo(victim)).to.have.length(3);
+    } finally {
+      await world.close();
+      await mail.close();
+    }
+  });
+
   it('an address receives at most 3 invitations in 15 minutes; a further one gets 429, a repeated one its response', async () => {
     const mail = await startMailServer();
     const world = await createWorld({ SMTP_URL: mail.url, RATE_LIMIT_MAILS: '3/15m' });
