@@ -198,6 +198,8 @@ create index entities_entity_type_id_index on entities (entity_type, id);
 create index entities_status_id_id_index on entities (status_id, id);
 create index entities_currency_id_id_index on entities (currency_id, id);
 create index entities_country_code_id_index on entities (country_code, id);
+-- a filter by the code of the country, in any letter case
+create index entities_country_code_key_index on entities (code_key(country_code), id);
 create index entities_created_at_id_index on entities (created_at, id);
 
 

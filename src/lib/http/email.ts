@@ -89,12 +89,18 @@ function normalForm(text: string): string {
     .replace(/[A-Z]/g, letter => letter.toLowerCase());
 }
 
-/**
- * Leaves a letter beyond ASCII as it is whose small form has ASCII: U+212A would become `k`.
- */
+/** True for a letter beyond ASCII whose small form has ASCII: U+212A would become `k`. */
+function isLookAlike(letter: string): boolean {
+  return letter > '\x7f' && /[a-z]/.test(letter.toLowerCase());
+}
+
+/** True if a text has a letter that is another one in an address, and the same in lower case. */
+export function hasLookAlike(text: string): boolean {
+  return [...text].some(isLookAlike);
+}
+
 function smallLetter(letter: string): string {
-  const small = letter.toLowerCase();
-  return letter > '\x7f' && /[a-z]/.test(small) ? letter : small;
+  return isLookAlike(letter) ? letter : letter.toLowerCase();
 }
 
 const asciiDomain = /^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/;

@@ -130,6 +130,12 @@ export const code = () =>
   );
 
 /**
+ * A code in a response. A list finds it in any letter case, as a path does. The format is one
+ * of this service.
+ */
+export const storedCode = () => z.string().meta({ format: 'code' });
+
+/**
  * Characters that no stored text contains: tab and line feed stand in those of several lines.
  */
 export const controlCharacters = /(?![\t\n])\p{Cc}/u;

@@ -1,6 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { code, lengths, text, timestamp } from '../../lib/http/fields.ts';
+import { code, lengths, storedCode, text, timestamp } from '../../lib/http/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const CountrySchema = defineEntity({
@@ -30,7 +30,7 @@ export const countries = defineResource({
   orderBy: { countryName: 'asc', countryCode: 'asc' },
   search: ['countryCode', 'countryName'],
   view: z.object({
-    CountryCode: z.string(),
+    CountryCode: storedCode(),
     CountryName: z.string(),
     IsDeleted: z.boolean(),
     DeletedAt: timestamp().nullable(),

@@ -1,6 +1,14 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { int32, lengths, maxInt32, optionalText, text, timestamp } from '../../lib/http/fields.ts';
+import {
+  int32,
+  lengths,
+  maxInt32,
+  optionalText,
+  storedCode,
+  text,
+  timestamp,
+} from '../../lib/http/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const CurrencySchema = defineEntity({
@@ -34,7 +42,7 @@ export const currencies = defineResource({
   search: ['code', 'name'],
   view: z.object({
     Id: int32(),
-    Code: z.string(),
+    Code: storedCode(),
     Name: z.string(),
     Symbol: z.string().nullable(),
     DecimalPlaces: int32(),

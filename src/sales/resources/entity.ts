@@ -1,7 +1,7 @@
 import { defineEntity, type EntityManager, p, raw } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { fieldProblem } from '../../lib/errors.ts';
-import { int32, lengths, longId, text, timestamp } from '../../lib/http/fields.ts';
+import { int32, lengths, longId, storedCode, text, timestamp } from '../../lib/http/fields.ts';
 import { Country } from './country.ts';
 import { Currency } from './currency.ts';
 import { EntityStatus } from './entity-status.ts';
@@ -59,7 +59,7 @@ export const entities = defineResource({
     StatusId: int32(),
     StatusTitle: z.string(),
     CurrencyId: int32().nullable(),
-    CountryCode: z.string().nullable(),
+    CountryCode: storedCode().nullable(),
     CreatedAt: timestamp(),
   }),
   create: z.object({

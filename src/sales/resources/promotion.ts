@@ -10,6 +10,7 @@ import {
   maxInt32,
   moment,
   optionalText,
+  storedCode,
   text,
   timestamp,
 } from '../../lib/http/fields.ts';
@@ -152,7 +153,7 @@ export const promotions = defineResource({
   references: ['currencyId', 'entityIds'],
   view: z.object({
     Id: int32(),
-    PromoCode: z.string(),
+    PromoCode: storedCode(),
     Name: z.string(),
     Description: z.string().nullable(),
     DiscountType: z.enum(discountTypes),

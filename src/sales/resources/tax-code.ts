@@ -1,6 +1,15 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { code, decimal, int32, lengths, maxInt32, text, timestamp } from '../../lib/http/fields.ts';
+import {
+  code,
+  decimal,
+  int32,
+  lengths,
+  maxInt32,
+  storedCode,
+  text,
+  timestamp,
+} from '../../lib/http/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const TaxCodeSchema = defineEntity({
@@ -31,7 +40,7 @@ export const taxCodes = defineResource({
   search: ['code', 'name'],
   view: z.object({
     Id: int32(),
-    Code: z.string(),
+    Code: storedCode(),
     Name: z.string(),
     Rate: z.number(),
     IsActive: z.boolean(),

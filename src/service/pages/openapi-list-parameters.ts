@@ -132,6 +132,7 @@ function operators(field: ListField): Json {
 /** The schema of the values of a field, and one of them. */
 const kinds: Record<FieldKind, readonly [schema: Json, example: unknown]> = {
   text: [{ type: 'string' }, 'EUR'],
+  code: [{ type: 'string' }, 'EUR'],
   email: [{ type: 'string' }, 'nora@example.com'],
   choice: [{ type: 'string' }, 'EUR'],
   integer: [{ type: 'integer' }, 1],

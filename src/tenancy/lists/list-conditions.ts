@@ -1,4 +1,6 @@
-import { emailPart } from '../../lib/http/email.ts';
+import { emailPart, hasLookAlike } from '../../lib/http/email.ts';
+import { normalText } from '../../lib/http/fields.ts';
+import type { ListField } from '../../lib/http/list-parameters/list-field.ts';
 import type { Filter } from '../../lib/http/list-parameters/list-filters.ts';
 import { type ListQuery, textSeparator } from '../../lib/http/list-parameters/list-query.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
@@ -20,34 +22,61 @@ export function listConditions(
     filterCondition(filter, columns.sourceOf(camelCase(filter.field.name)));
   const searches = filters.filter(isSearch).map(conditionOf);
   if (q !== undefined) {
-    const sources = search.map(({ name }) => columns.sourceOf(camelCase(name)));
-    const addresses = search
-      .filter(({ kind }) => kind === 'email')
-      .map(({ name }) => columns.sourceOf(camelCase(name)));
-    const [sql, ...values] =
-      hasTrigrams && q.length >= minTrigram ? findText(sources, q) : readText(sources, q);
-    // `xn--bcher-kva` is not in the text of `bücher`, which stands for both.
-    if (addresses.length > 0 && /xn--/i.test(q)) {
-      const [inAddress, ...parts] = readText(addresses, emailPart(q));
-      searches.push([`(${sql} or ${inAddress})`, ...values, ...parts]);
-    } else {
-      searches.push([sql, ...values]);
-    }
+    searches.push(searchCondition(search, q, { hasTrigrams, columns }));
   }
   return { conditions: filters.filter(filter => !isSearch(filter)).map(conditionOf), searches };
+}
+
+/**
+ * The condition that one of the searched fields contains a text. Each field is searched for the
+ * text in the form in which its values are stored: `xn--bcher-kva` is not in the text of
+ * `bücher`, and a name has no U+212A, which an address keeps.
+ */
+function searchCondition(
+  search: readonly ListField[],
+  q: string,
+  { hasTrigrams, columns }: { hasTrigrams: boolean; columns: Columns },
+): Condition {
+  const sourcesOf = (fields: readonly ListField[]) =>
+    fields.map(({ name }) => columns.sourceOf(camelCase(name)));
+  const contains = (sources: readonly string[], text: string) =>
+    hasTrigrams && text.length >= minTrigram ? findText(sources, text) : readText(sources, text);
+
+  const text = normalText(q);
+  const address = emailPart(q);
+  const addresses = search.filter(({ kind }) => kind === 'email');
+  if (addresses.length === 0 || address === text.toLowerCase()) {
+    return contains(sourcesOf(search), text);
+  }
+
+  const others = search.filter(({ kind }) => kind !== 'email');
+  const [sql, ...values] = contains(sourcesOf(others), text);
+  const [inAddress, ...parts] = hasLookAlike(address)
+    ? likeText(sourcesOf(addresses), address)
+    : readText(sourcesOf(addresses), address);
+  return [`(${sql} or ${inAddress})`, ...values, ...parts];
 }
 
 /** Characters of the shortest text that a trigram index finds. */
 const minTrigram = 3;
 
-/** The condition that one of the texts contains another, as their trigram indexes find it. */
+/**
+ * The condition that one of the texts contains another in any letter case, as their trigram
+ * indexes find it.
+ */
 function findText(sources: readonly string[], text: string): Condition {
   const pattern = `%${literal(text)}%`;
   return [`(${sources.map(sql => `${sql} ilike ?`).join(' or ')})`, ...sources.map(() => pattern)];
 }
 
+/** The condition that one of the texts contains another one as it is. */
+function likeText(sources: readonly string[], text: string): Condition {
+  const pattern = `%${literal(text)}%`;
+  return [`(${sources.map(sql => `${sql} like ?`).join(' or ')})`, ...sources.map(() => pattern)];
+}
+
 /**
- * The same condition for texts without an index, in half the time: compares all texts as one,
+ * The same condition in any letter case, for texts without an index, in half the time: compares all texts as one,
  * with `textSeparator` between them. For an ASCII text, only ASCII letters need to be changed
  * to lower case, and `İ`, whose lower case is `i`.
  */
@@ -68,13 +97,15 @@ const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);
 function isSearch({ field, operator, values }: Filter): boolean {
   if (operator === 'null') return values.includes('true');
   if (field.isComputed) return true;
-  return operator === 'contains' || (operator === 'prefix' && !field.isSortable);
+  const isPattern = !field.isSortable || field.kind === 'code';
+  return operator === 'contains' || (operator === 'prefix' && isPattern);
 }
 
 function filterCondition({ field, operator, values }: Filter, sql: string): Condition {
   const [value = ''] = values;
   if (operator === 'null') return [`${sql} is ${value === 'true' ? '' : 'not '}null`];
   if (field.kind === 'timestamp') return timestampCondition(sql, operator, values);
+  if (field.kind === 'code') return codeCondition(sql, operator, values);
   // A text that no list is sorted by has no index but that of its trigrams, which finds
   // patterns of `like`.
   const hasPattern = field.kind === 'text' && !field.isSortable;
@@ -88,6 +119,31 @@ function filterCondition({ field, operator, values }: Filter, sql: string): Cond
       return [`${sql} like ?`, `%${literal(value)}%`];
     default:
       return [`${sql} ${comparisons[operator]} ?`, value];
+  }
+}
+
+/**
+ * Compares a code in any letter case, by the function of the database that finds it in a path.
+ * The order of codes is that of the list.
+ */
+function codeCondition(
+  sql: string,
+  operator: Filter['operator'],
+  values: readonly string[],
+): Condition {
+  const [value = ''] = values;
+  switch (operator) {
+    case 'equal':
+      return [
+        `code_key(${sql}) = any (array(select code_key(code) from unnest(?::text[]) code))`,
+        values,
+      ];
+    case 'prefix':
+      return [`lower(${sql}) ^@ lower(?)`, value];
+    case 'contains':
+      return [`lower(${sql}) like lower(?)`, `%${literal(value)}%`];
+    default:
+      return [`${sql} ${comparisons[operator as keyof typeof comparisons]} ?`, value];
   }
 }
 

@@ -22,6 +22,21 @@ const addresses: Readonly<Record<string, string>> = {
   'jose\u0301@example.com': 'josé@example.com',
   'o\u2019hara+x%y@example.com': 'o\u2019hara+x%y@example.com',
   'nora@localhost': 'nora@localhost',
+  'KIM@example.com': 'kim@example.com',
+  '\u212aim@example.com': '\u212aim@example.com',
+};
+
+/** The codes that each of these texts means. */
+const codes: Readonly<Record<string, string>> = {
+  kgm: 'Kgm',
+  KGM: 'Kgm',
+  ' kGm\t': 'Kgm',
+  'cafe\u0301': 'Caf\u00e9',
+  'CAF\u00c9': 'Caf\u00e9',
+  'gr\u00f6\u00dfe 1': 'Gr\u00f6\u00dfe 1',
+  'GR\u00d6\u00dfE 1': 'Gr\u00f6\u00dfe 1',
+  '\u212a2': 'k2',
+  'a%_b': 'A%_b',
 };
 
 const noAddress = 'must be an e-mail address';
@@ -266,6 +281,48 @@ describe('a value is read in the same way, whichever way it comes in', () => {
       expect(stdout, text).to.include(address);
       const page = (await opened.get(`/tenants?q=${encodeURIComponent(text)}`)).text;
       expect(page, text).to.include('/tenants/acme');
+    }
+  });
+
+  it('each spelling of a code finds its record by every way in, and makes no second one', async () => {
+    const path = '/api/v1/Countries';
+    const countries = new Set(Object.values(codes));
+    for (const CountryCode of countries) {
+      const made = await admin.post(path, { CountryCode, CountryName: 'Somewhere' });
+      expect(made.body.CountryCode).to.equal(CountryCode);
+      const entity = { Name: CountryCode, EntityType: 'customer', StatusId: 1, CountryCode };
+      expect((await admin.post('/api/v1/Entities', entity)).status).to.equal(201);
+    }
+
+    for (const [text, code] of Object.entries(codes)) {
+      const encoded = encodeURIComponent(text);
+      const one = await admin.get(`${path}/code/${encoded}`);
+      expect(one.body.CountryCode, `${text} in a path`).to.equal(code);
+
+      for (const [list, query] of [
+        [path, `filter[CountryCode]=${encoded}`],
+        [path, `filter[CountryCode]=${encoded}&filter[CountryCode]=none`],
+        [path, `filter[CountryCode][prefix]=${encodeURIComponent(text.trim())}`],
+        [path, `filter[CountryCode][contains]=${encodeURIComponent(text.trim())}`],
+        [path, `q=${encoded}`],
+        ['/api/v1/Entities', `filter[CountryCode]=${encoded}`],
+      ] as const) {
+        const { body } = await admin.get(`${list}?${query}`);
+        const found = body.map(({ CountryCode }: { CountryCode: string }) => CountryCode);
+        expect(found, query).to.deep.equal([code]);
+      }
+
+      const again = await admin.post(path, { CountryCode: text, CountryName: 'Somewhere' });
+      expect(again.body.code, `${text} in a body`).to.equal('duplicate');
+      const file = `CountryCode,CountryName\n"${text}",Somewhere\n`;
+      const upsert = await admin.post('/api/v1/Imports?resource=Country&mode=upsert', file, {
+        'Content-Type': 'text/csv',
+      });
+      expect(upsert.body.Unchanged, `${text} in a file`).to.equal(1);
+      const entity = { Name: 'Of', EntityType: 'customer', StatusId: 1, CountryCode: text };
+      const referring = await admin.post('/api/v1/Entities', entity);
+      expect(referring.body.CountryCode, `${text} as a reference`).to.equal(code);
+      await admin.delete(`/api/v1/Entities/${referring.body.Id}`);
     }
   });
 

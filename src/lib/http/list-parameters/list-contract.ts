@@ -136,6 +136,7 @@ export type Operator = 'equal' | (typeof comparisons)[number] | 'prefix' | 'cont
 
 const operatorsOfKind: Record<FieldKind, readonly Operator[]> = {
   text: [...comparisons, 'prefix', 'contains'],
+  code: [...comparisons, 'prefix', 'contains'],
   email: [...comparisons, 'prefix', 'contains'],
   integer: comparisons,
   decimal: comparisons,

@@ -8,6 +8,7 @@ import { isUuid } from '../uuid.ts';
 
 export type FieldKind =
   | 'text'
+  | 'code'
   | 'email'
   | 'choice'
   | 'integer'
@@ -54,7 +55,11 @@ function kindOf(schema: z.ZodType): FieldKind | undefined {
   return undefined;
 }
 
-const kindsOfFormats: Readonly<Record<string, FieldKind>> = { uuid: 'uuid', 'idn-email': 'email' };
+const kindsOfFormats: Readonly<Record<string, FieldKind>> = {
+  uuid: 'uuid',
+  code: 'code',
+  'idn-email': 'email',
+};
 
 /** A value that SQL compares, as text; or the fault of the text that a client sent. */
 export type FieldValue =
@@ -70,6 +75,7 @@ export type FieldValue =
 export function readValue(field: ListField, text: string, isPart = false): FieldValue {
   switch (field.kind) {
     case 'text':
+    case 'code':
       if (controlCharacters.test(text)) return { error: hasControlCharacters };
       return { value: isPart ? text.normalize('NFC') : normalText(text) };
     case 'email': {
@@ -113,7 +119,7 @@ export function readValue(field: ListField, text: string, isPart = false): Field
 export function readCursorValue(field: ListField, text: string | null): string | null | undefined {
   if (text === null) return field.isNullable ? null : undefined;
   if (field.kind === 'timestamp') return isPrintedTimestamp(text) ? text : undefined;
-  if (field.kind === 'text' || field.kind === 'email' || field.kind === 'choice') {
+  if (['text', 'code', 'email', 'choice'].includes(field.kind)) {
     return text.includes('\0') ? undefined : text;
   }
   const { value, error } = { value: undefined, ...readValue(field, text) };

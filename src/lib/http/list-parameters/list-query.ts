@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
-import { controlCharacters, flag, limit, normalText } from '../fields.ts';
+import { controlCharacters, flag, limit } from '../fields.ts';
 import { refuseRepeated } from '../read-fields.ts';
 import {
   type Include,
@@ -27,7 +27,7 @@ export interface ListQuery {
   readonly limit: number | undefined;
   readonly sort: readonly SortKey[];
   readonly filters: readonly Filter[];
-  /** The text that one of the searched fields contains. */
+  /** The text that one of the searched fields contains, as the client wrote it. */
   readonly q: string | undefined;
   /** The fields that the records have beyond their view. */
   readonly includes: readonly Include[];
@@ -177,7 +177,7 @@ export const textSeparator = '\x01';
 
 function readSearchText(text: string | null, errors: FieldErrors): string | undefined {
   if (text !== null && controlCharacters.test(text)) errors.q ??= [hasControlCharacters];
-  return text === null ? undefined : normalText(text) || undefined;
+  return text === null ? undefined : text.trim() || undefined;
 }
 
 /** `Name,-CreatedAt` → Name ascending, then CreatedAt descending, then the key. */
