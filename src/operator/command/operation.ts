@@ -250,8 +250,10 @@ export interface Progress {
 /**
  * Says which tenant an operation has made. A tenant's history begins with a row of its own,
  * also where one command makes several, or names another one.
+ * @param isOnly true if the operation makes no other one, and was given no slug: its own row is
+ *   then that of the tenant
  */
-export type RecordBirth = (slug: string) => Promise<void>;
+export type RecordBirth = (slug: string, isOnly?: boolean) => Promise<void>;
 
 /** The surroundings of an operation: a terminal, a script, or a service. */
 export interface Context {

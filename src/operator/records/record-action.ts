@@ -42,6 +42,9 @@ const recordBirth = `
          reason, 'done', started_at, now()
     from operator_actions a join tenants t on t.slug = ? where a.id = ? and a.slug is distinct from t.slug`;
 
+/** The row of an action is that of the only tenant that it makes, whose name was in a file. */
+const nameOnly = `update operator_actions set slug = coalesce(slug, ?) where id = ?`;
+
 /**
  * Runs a change, and records who asked for it, when and why. The row is written before the
  * change begins, so that no change is without one; a row that stays `running` is of a command
@@ -88,8 +91,9 @@ export async function recordAction(
   };
 
   try {
-    const result = await work(async made => {
-      await statements.execute(recordBirth, [made, row?.id ?? null]);
+    const result = await work(async (made, isOnly) => {
+      const record = isOnly ? nameOnly : recordBirth;
+      await statements.execute(record, [made, row?.id ?? null]);
     });
     await end(result === false ? 'failed' : 'done');
     return result;

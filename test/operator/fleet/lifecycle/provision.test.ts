@@ -276,6 +276,38 @@ describe('provision of tenants', () => {
     );
   });
 
+  it('the log has one row of a manifest, which names its tenant, and of a folder one more of the command', async () => {
+    const manifests = join(folder, 'logged');
+    await mkdir(manifests);
+    for (const slug of ['logged-0', 'logged-1', 'logged-2']) {
+      const manifest = { slug, name: slug, admin: { email: `admin@${slug}.test` } };
+      await writeFile(join(manifests, `${slug}.json`), JSON.stringify(manifest));
+    }
+    const provisionFile = (file: string) =>
+      runCommand('scripts/tenant.ts', ['provision', '--file', file], world.environment);
+    const rows = async () =>
+      (
+        await controlSql<{ slug: string | null; state: string }>(
+          world,
+          `select slug, state from operator_actions where command = 'provision' and arguments ->> 'file' like ?
+            order by slug`,
+          [`${manifests}%`],
+        )
+      ).map(({ slug, state }) => `${slug} ${state}`);
+
+    await provisionFile(join(manifests, 'logged-0.json'));
+    const ofOne = await rows();
+    await provisionFile(manifests);
+
+    expect(ofOne).to.deep.equal(['logged-0 done']);
+    expect(await rows()).to.deep.equal([
+      'logged-0 done',
+      'logged-1 done',
+      'logged-2 done',
+      'null done',
+    ]);
+  });
+
   /**
    * What the server has of the database of a provision that is killed at one step, after the
    * row of the tenant.
