@@ -45,7 +45,7 @@ const revoke = defineChange({
       plan: `${open} would be revoked.`,
       steady: ofWhom,
       confirm: { name: slug, consequence: `will revoke ${open}${ofWhom}` },
-      done: `${which} revoked: every process refuses ${whose} tokens within a second.`,
+      done: `${which} revoked: every process refuses ${whose} tokens within a second, as a rule.`,
     };
   },
 });

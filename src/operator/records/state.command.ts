@@ -91,7 +91,7 @@ const refresh = defineChange({
 export const operations = [
   defineTransition('suspend', {
     help: {
-      description: 'stop serving a tenant, in every process within a second',
+      description: 'stop serving a tenant, in every process within a second, as a rule',
       examples: ['suspend acme --reason "unpaid bill"'],
     },
     effect: 'locks out',

@@ -233,7 +233,7 @@ describe('access commands', () => {
       expect(printed).to.deep.equal([
         { revoked: sid(revoked) },
         { revoked: two.email },
-        `Session ${sid(alsoRevoked)} is revoked: every process refuses its tokens within a second.\n`,
+        `Session ${sid(alsoRevoked)} is revoked: every process refuses its tokens within a second, as a rule.\n`,
       ]);
 
       await expectRefused(revoked, alsoRevoked, ofTwo, alsoOfTwo);
