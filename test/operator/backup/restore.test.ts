@@ -4,8 +4,11 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { type AgeIdentity, makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
+import { isScratchName } from '../../../src/operator/backup/check/scratch-names.ts';
 import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
 import { membersOf, sealBytes, tarOf } from '../../support/age-archives.ts';
+import { startScript } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { documentOf, succeed } from '../../support/succeed.ts';
@@ -79,6 +82,31 @@ describe('archives sealed with age', () => {
       expect(code, args.join(' ')).to.equal(1);
       expect(document.message, args.join(' ')).to.match(/^BACKUP_IDENTITY_FILE is not set/);
     }
+  });
+
+  it('a drill that Ctrl-C ends drops its database, and the next one drops that of a drill that was killed', async () => {
+    const scratch = async (): Promise<string[]> => {
+      const [server] = await controlSql<{ prefix: string }>(world, 'select prefix from servers');
+      const { rows } = await withConnection(postgresUrl(), client =>
+        client.query<{ name: string }>('select datname as name from pg_database'),
+      );
+      const names = rows.map(({ name }) => name);
+      return names.filter(name => isScratchName({ prefix: server?.prefix ?? '' }, name));
+    };
+    const endBy = async (signal: 'SIGINT' | 'SIGKILL') => {
+      const drill = startScript('scripts/tenant.ts', ['backup', 'drill'], recovery);
+      await eventually(async () => (await scratch()).length > 0);
+      drill.process.kill(signal);
+      return drill.ended;
+    };
+
+    const interrupted = await endBy('SIGINT');
+    expect(interrupted.stderr).to.include('Interrupted: waiting for the running restore');
+    expect(await scratch()).to.deep.equal([]);
+
+    await endBy('SIGKILL');
+    await succeed(recovery, 'tenant', ['backup', 'drill']);
+    expect(await scratch()).to.deep.equal([]);
   });
 
   it('on the recovery host, verify --open and a drill prove every archive, and name what no restore brings back', async () => {
