@@ -18,8 +18,8 @@ const maxOutput = 64 * 1024 * 1024; // bytes
 /** A build of the project in a folder, with its packages. */
 export interface Build {
   /**
-   * Its short name in reports: a commit, with `+` if the folder has changes that are not
-   * committed.
+   * The short name of the build in reports: a commit, with `+` if the folder has changes that
+   * are not committed.
    */
   readonly name: string;
   readonly folder: string;

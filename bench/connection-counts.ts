@@ -6,8 +6,8 @@ export interface ConnectionCounts {
   /** Connections of the service to any database. */
   service: number;
   /**
-   * Those of them that go to tenant databases and were used since the count began; idle ones
-   * are not needed.
+   * The connections among them that go to tenant databases and were used since the count began;
+   * idle ones are not needed.
    */
   tenants: number;
   /** Connections of the bare-pool server. */

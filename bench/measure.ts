@@ -19,7 +19,7 @@ export interface Sample extends LoadResult {
   readonly cpuPostgres: number;
   readonly cpuRedis: number;
   readonly residentMb: number;
-  /** Only if the case counts connections. */
+  /** The counts of connections, for a case that counts them. */
   readonly connections?: ConnectionCounts;
 }
 

@@ -41,7 +41,10 @@ interface Service {
 
 interface Measured {
   readonly perSecond: number;
-  /** Of all processes of the service, without Redis and PostgreSQL, in µs per request. */
+  /**
+   * The CPU time of all processes of the service, without Redis and PostgreSQL, in µs per
+   * request.
+   */
   readonly cpu: number;
   readonly p99: number;
 }

@@ -54,7 +54,7 @@ async function main(): Promise<void> {
 
     const runs: Run[] = [];
     await runWorkloads(options, runs, onOpen).catch(fail);
-    // Also after a failure: what the workloads before it have measured.
+    // The results of the workloads before a failure are written, too.
     const [results, tuned] = runs;
     if (results && !interrupted && results.finished.length > 0) {
       await printReport(options, results, tuned);

@@ -79,7 +79,7 @@ export async function startService(
 interface Launch {
   readonly command: string;
   readonly args: string[];
-  /** Its working directory; that of the bench if undefined. */
+  /** The working directory of the target; undefined: that of the bench. */
   readonly folder?: string;
   /** With a channel for messages. */
   readonly ipc?: boolean;

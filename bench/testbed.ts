@@ -47,8 +47,8 @@ export interface Testbed {
 }
 
 /**
- * Without it, the largest connection budget of a workload and the other servers would not find
- * room together.
+ * The settings of the server: by default, the largest connection budget of a workload and the
+ * other servers would not find room together.
  */
 const neededSettings = ['max_connections=300'];
 

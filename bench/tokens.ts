@@ -21,7 +21,7 @@ const concurrency = 4;
 export class Tokens {
   readonly #testbed: Testbed;
   readonly #pairs = new Map<number, Pair>();
-  /** By process: each process of the Fastify reference generates a new key. */
+  /** The tokens of each process of the Fastify reference, which generates a key of its own. */
   readonly #fastifyTokens = new WeakMap<Target, string>();
 
   constructor(testbed: Testbed) {

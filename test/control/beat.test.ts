@@ -9,7 +9,7 @@ import { eventually } from '../support/eventually.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
 const budget = 32;
-/** As many as fit: each needs four of the budget. */
+/** True for as many processes as fit: each needs four of the budget. */
 const roomFor = (most: number) => (fleet: Fleet) => fleet.services <= most;
 
 describe('beats of processes', () => {

@@ -511,8 +511,8 @@ interface Process {
 }
 
 /**
- * For so long, a process that ends still accepts connections: clients go on to another one
- * meanwhile.
+ * The time for which a process that ends still accepts connections: clients go on to another
+ * one meanwhile.
  */
 const balancerMs = 300;
 

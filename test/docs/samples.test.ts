@@ -22,15 +22,15 @@ import { use } from '../support/use.ts';
  * is pasted as printed.
  */
 const needsMore = ['postAuthRefresh', 'postAuthConfirm', 'getDataGenerateToken'];
-/** It goes on until its reader ends it. */
+/** The id of the stream, which goes on until its reader ends it. */
 const stream = 'getChangesStream';
-/** They end what other samples use. */
+/** Operations that end things which other samples use. */
 const last = ['deleteWebhooksById', 'postAuthLogout'];
 
 describe('samples of the reference', () => {
   /**
-   * Its first tenant is the demo, as after `npm start`: the samples have the ids of its
-   * records.
+   * The server of the samples. Its first tenant is the demo, as after `npm start`: the samples
+   * have the ids of its records.
    */
   const server = use(createDedicatedServer);
 

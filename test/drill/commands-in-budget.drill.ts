@@ -20,7 +20,7 @@ import { sql, type TestTenant } from '../support/world.ts';
 const budget = Number(process.env.BUDGET ?? 12);
 const services = 2;
 const servedTenants = 6;
-/** Of each process: enough that every connection of its share is in use. */
+/** The clients of each process: enough that every connection of its share is in use. */
 const clientsPerProcess = 4;
 const maxMs = 120_000;
 
@@ -205,7 +205,7 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     ['server add', () => ({ args: ['second'], input: secondUrl() })],
 
     ['migrate', just('--all')],
-    // its first one stays
+    // The first migration of the tenant stays.
     ['rollback', slug => ({ args: [slug, '--yes'], refusal: /was not rolled back/ })],
     ['runs list', just()],
     ['runs show', just()],

@@ -80,7 +80,7 @@ describe('drill: requests during compatible migrations, and after a rollback', (
     expect(response.status).to.equal(200);
     expect(response.body.code).to.equal(undefined);
     expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
-    // The other tenant keeps the second one.
+    // The other tenant keeps the second migration.
     expect(
       (await (await world.login(world.globex)).post(path, { Title: 'After' })).status,
     ).to.equal(201);

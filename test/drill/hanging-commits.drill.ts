@@ -11,8 +11,7 @@ describe('drill: commits of the control database that hang', () => {
   let url: string;
 
   /**
-   * As a standby that does not answer: a commit is made, and returns when the standby is given
-   * up.
+   * A standby that does not answer: a commit is made, and returns when the standby is given up.
    */
   const setStandby = async (name: string): Promise<void> => {
     await server.sql(`alter system set synchronous_standby_names = '${name}'`);

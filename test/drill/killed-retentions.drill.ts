@@ -80,8 +80,8 @@ describe('drill: killed removals of old activities', () => {
         recent,
       });
 
-      // Nobody has proved an archive that is made in between: the next run goes on with the
-      // first one.
+      // An archive that is made in between has no proof: the next run goes on with the first
+      // one.
       if (index === 1) expect((await run('backup', 'run', '--all')).code).to.equal(0);
     }
 

@@ -40,8 +40,8 @@ describe('drill: a tenant whose tables are full', () => {
   });
 
   /**
-   * As many options as a tenant may have, with as much text as fits; and activities as long as
-   * they can be.
+   * The largest lists: as many options as a tenant may have, with as much text as fits; and
+   * activities as long as they can be.
    */
   async function fill(tenant: TestTenant): Promise<void> {
     const insert = `

@@ -97,7 +97,7 @@ describe('drill: errors of doctor', () => {
       )
     )[0]?.role ?? '';
   const locked = Promise.withResolvers<void>();
-  /** As `doctor` does: `doctor --fix` takes ids of the last report. */
+  /** Stores the report, as `doctor` does: `doctor --fix` takes ids of the last report. */
   const storeReport = () => run('bin/backoffice doctor > /dev/null || true');
 
   /** Returns the commands that a remedy has. */
@@ -181,7 +181,7 @@ describe('drill: errors of doctor', () => {
         await server.control(
           `update tenants set status = 'deleted', purging_at = now() where slug = 'hooli'`,
         );
-        // It is placed on the server with the most room.
+        // The tenant is placed on the server with the most room.
         const drop = `drop database "${await databaseOf('hooli')}"`;
         await withConnection(far.url, client => client.query(drop));
       },
@@ -458,7 +458,7 @@ describe('drill: errors of doctor', () => {
           expect(template, `${finding.check}: ${finding.remedy}`).to.be.a('string');
           usedCommands.add(`${finding.check}: ${template}`);
           const line = asked.test(command) ? `${command} --yes` : command;
-          // It exits with 1 for the errors that are left.
+          // The command exits with 1 for the errors that are left.
           await run(command.includes(' doctor ') ? `${line} || true` : line, input?.());
         }
       }

@@ -20,7 +20,7 @@ describe('drill: killed and concurrent migration runs, and one under load', () =
   const { world, next, tenants, query, runTenant, migrate, linesOf, slugs, all } = fleet;
   const { resetTenant, blockMigration, versions, runs, expectAllMigratedOnce } = fleet;
   const processes = useServiceProcesses();
-  /** Of a process of the next build. */
+  /** The URL of a process of the next build. */
   let serviceUrl: string;
 
   before(async () => {

@@ -17,7 +17,7 @@ import { sql } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const moves = Number(process.env.MOVES ?? 20);
-/** There and back, of a tenant with nearly nothing. */
+/** The number of moves there and back of a tenant with nearly nothing. */
 const rounds = Number(process.env.ROUNDS ?? 100);
 /** About 500 MB with the indexes. */
 const largeRows = Number(process.env.LARGE_ROWS ?? 350_000);
@@ -49,7 +49,7 @@ describe('drill: times of moves', function () {
   }
 
   it('a tenant of 10 MB under 50 writes a second waits for at most 300 ms in most moves and 1 s in each, and loses no write', async () => {
-    // Of rows and indexes, beside the 9 MB that every database has.
+    // The size of rows and indexes, beside the 9 MB that every database has.
     for (const statement of largeTenantSql(3_800)) await sql(servers.world.acme, statement);
     const acme = await servers.world.login(servers.world.acme);
 

@@ -18,7 +18,7 @@ import { use } from '../support/use.ts';
 const path = '/api/v1/EntityStatus';
 const there = ['acme', '--to', 'second'];
 const back = ['acme', '--back'];
-/** Those before which a server crashes. */
+/** The steps before which a server crashes. */
 const crashSteps: readonly DatabaseStep[] = [
   'fill',
   'copy ahead',
@@ -38,7 +38,7 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
   const processes = useServiceProcesses();
   let acme: Client;
   let writes: MovedWrites;
-  /** Those that acme has for sure. */
+  /** The records that acme has for sure. */
   const written: string[] = [];
 
   before(async () => {

@@ -22,7 +22,7 @@ const pausedLost = [
   'exchange',
   'serve',
 ] satisfies DatabaseStep[];
-/** Of a restore beside a tenant that is purged meanwhile. */
+/** The steps of a restore beside a tenant that is purged meanwhile. */
 const purged = ['create', 'fill'] satisfies DatabaseStep[];
 
 describe('drill: restores that are paused', () => {

@@ -23,7 +23,7 @@ describe('drill: times of a restore of a tenant of 10 MB', () => {
   const acme = useLogin(world, 'acme');
 
   before(async () => {
-    // Of rows and indexes, beside the 9 MB that every database has.
+    // The size of rows and indexes, beside the 9 MB that every database has.
     for (const statement of largeTenantSql(3_800)) await sql(world.acme, statement);
     await backUp(world.environment);
   });

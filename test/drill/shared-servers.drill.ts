@@ -23,9 +23,9 @@ const reserve = Math.max(6, Math.ceil(budget / 10));
 const minimum = 4;
 const mostProcesses = Math.floor((budget - 4) / minimum);
 const tenantCount = Number(process.env.TENANTS ?? 30);
-/** Of those that start at once. */
+/** The number of services that start at once. */
 const serviceCount = Number(process.env.SERVICES ?? 2);
-/** Those that have tenants: one is that of the control database. */
+/** The number of servers that have tenants: one is that of the control database. */
 const serverCount = Number(process.env.SERVERS ?? 2);
 const settings = { CONNECTION_BUDGET: String(budget) };
 

@@ -24,7 +24,7 @@ describe('drill: clients of one tenant that read large lists slowly', () => {
       `insert into activities (activity_code, comment, recorded_by, recorded_from)
          select i, repeat('🦄', 4000), 1, '127.0.0.1' from generate_series(1, 1000) i`,
     );
-    // As many as the table takes: ten of eleven are marked as deleted.
+    // The table gets as many currencies as it takes: ten of eleven are marked as deleted.
     await sql(
       world.acme,
       `set session_replication_role = replica;

@@ -41,7 +41,7 @@ describe('drill: the age of what is served from memory', () => {
   const standbyFolder = useServerFolder('standby');
   let redis: TestRedis | undefined;
   let standby: Standby | undefined;
-  /** Of the control database, for whoever takes away what a token needs. */
+  /** A connection to the control database, which takes away the things that a token needs. */
   let controlUrl: string;
   let suspended: TestTenant;
   let controlName: string;

@@ -71,7 +71,7 @@ describe('drill: the command line on a terminal', () => {
     );
     adding.process.stdin.write(`${postgresUrl()}\r`);
 
-    // It is the server of the control database, which has a name.
+    // The server of the control database has a name.
     await eventually(
       () => adding.output.stdout.includes('The URL leads to the server default'),
       20_000,

@@ -15,7 +15,9 @@ const tenantCount = Number(process.env.TENANTS ?? 1_000);
 const changesPerSecond = Number(process.env.RATE ?? 50);
 const phaseMs = Number(process.env.SECONDS ?? 40) * 1_000;
 const outageMs = 30_000;
-/** Of the tenants, by their number: what their receivers do while something is wrong. */
+/**
+ * The behaviour of the tenants' receivers, by the number of the tenant, while a fault lasts.
+ */
 const kinds = ['500', 'hang', '10 MB', 'early end'];
 const wrongPerKind = 10;
 

@@ -14,7 +14,7 @@ export class FaultService {
   #running: RunningScript | undefined;
   #port = 0;
   /**
-   * Its clients may have connection errors and no response up to this time, by
+   * The time up to which clients may have connection errors and no response up to this time, by
    * `performance.now()`.
    */
   #disturbedUntil = 0;

@@ -29,7 +29,7 @@ export class Agent {
     return agent;
   }
 
-  /** Waits until it is connected to a database. */
+  /** Waits until the agent is connected to a database. */
   async isIn(database: string): Promise<void> {
     await eventually(() => this.#clients.has(database));
   }

@@ -6,7 +6,7 @@ type Kind = 'api' | 'control' | 'change-feed';
 
 /** The fault of the connections of one kind. */
 export interface Fault {
-  /** Ends them, and refuses new ones. */
+  /** Ends the connections, and refuses new ones. */
   readonly isCut?: boolean;
   /** Passes nothing in either direction; sockets stay open. */
   readonly isFrozen?: boolean;
@@ -18,9 +18,9 @@ export interface Fault {
   readonly lagMs?: number;
   /** Drops what the server notifies, as a pooler in transaction mode does. */
   readonly isDeaf?: boolean;
-  /** Ends them, and opens new ones to this database, whose name is as long. */
+  /** Ends the connections, and opens new ones to this database, whose name is as long. */
   readonly elsewhere?: string;
-  /** Ends them, and opens new ones to the server of this URL. */
+  /** Ends the connections, and opens new ones to the server of this URL. */
   readonly server?: string;
 }
 

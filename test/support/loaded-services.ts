@@ -18,8 +18,8 @@ export interface LoadedService extends ServiceProcess {
   /** The time of the first request that succeeded; undefined until then. */
   servedAt: number | undefined;
   /**
-   * True from its end on: it gets no further requests, as from a balancer, and those that it
-   * has must succeed.
+   * True from the end of the service on: it gets no further requests, as from a balancer, and
+   * its running ones must succeed.
    */
   isEnding: boolean;
 }
@@ -46,7 +46,7 @@ export class LoadedServices {
    * Failures that no client could handle: other than 503 with the advice to repeat the request.
    */
   readonly wrong: string[] = [];
-  /** Those that run and serve. */
+  /** The services that run and serve. */
   services: LoadedService[] = [];
   readonly #budget: number;
   readonly #processes: ServiceProcesses;

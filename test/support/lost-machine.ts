@@ -78,7 +78,7 @@ export class LostMachine {
       try {
         this.#ip(command);
       } catch {
-        // it was not made
+        // The link was not made.
       }
     }
   }

@@ -45,5 +45,5 @@ export function createIdleFeed({
   return new ChangeFeed({ url: installation.controlUrl, beat: noBeat, log });
 }
 
-/** Of a process that does not beat. */
+/** The beat of a process that does not beat. */
 export const noBeat = { sentAt: () => undefined, isConfirmed: false };

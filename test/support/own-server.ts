@@ -48,7 +48,7 @@ export async function startOwnServer(
     const parent = await readPid();
     const all = [parent, ...(await childrenOf(parent))];
     process.kill(parent, 'SIGKILL');
-    // they end when they notice that it is gone
+    // The processes end when they notice that their server is gone.
     await eventually(() => signal(all, 0).length === 0);
 
     // would join the restarted server as a second user, who keeps it running

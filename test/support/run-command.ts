@@ -9,7 +9,7 @@ interface Host {
   pending: number;
 }
 
-/** By the folder of their build. */
+/** The hosts, by the folder of their build. */
 const hosts = new Map<string, Host>();
 let lastId = 0;
 
@@ -65,7 +65,7 @@ export function endCommands(build: string): void {
   hosts.delete(build);
 }
 
-/** It ends with this process, and keeps it alive only while a command runs. */
+/** The host ends with this process, and keeps it alive only while a command runs. */
 function startHost(build: string): Host {
   const script = fileURLToPath(new URL('command-host.ts', import.meta.url));
   const execArgv = nodeOptions(build);

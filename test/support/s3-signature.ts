@@ -13,7 +13,7 @@ export interface SignedRequest {
 export interface S3Login {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
-  /** Undefined: a lasting login. */
+  /** The session token; undefined: a lasting login. */
   readonly sessionToken: string | undefined;
   readonly region: string;
 }

@@ -137,8 +137,8 @@ export class TwoServers {
 }
 
 /**
- * By default with a pause that is longer than a move permits by itself: the machine may be
- * busy.
+ * Returns the arguments of a move, by default with a pause that is longer than a move permits
+ * by itself: the machine may be busy.
  */
 function moveArguments(args: readonly string[]): string[] {
   return ['move', '--pause', '60', ...args, '--json'];

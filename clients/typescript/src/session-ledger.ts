@@ -12,7 +12,7 @@ interface Entry {
 }
 
 /**
- * How far each session of this browser has come, in `localStorage`, without a secret. A tab
+ * The progress of each session of this browser, in `localStorage`, without a secret. A tab
  * that was frozen, discarded or duplicated learns from it, without another tab that responds,
  * that its refresh token was exchanged, or that a person has logged out. A logout has an entry
  * of its own: a tab that has not yet seen it, because the browser passes on late what is

@@ -1,6 +1,7 @@
 /**
- * The codes of faults of a field. They are part of the API and never change their meaning,
- * so that a client can show texts of its own, in the language of its user.
+ * The codes of faults of a field. They are part of the API and keep their
+ * meaning within a version of it, so that a client can show texts of its own, in the language
+ * of its user.
  */
 export const fieldErrorCodes = [
   'required',

@@ -16,7 +16,7 @@ export interface CopiedTables {
   prefixes: ReadonlyMap<string, CopiedPrefix>;
   /** From before the copy, by table. */
   readonly fingerprints: ReadonlyMap<string, TableFingerprints>;
-  /** The milliseconds that the tables that were copied whole took to copy and to compare. */
+  /** How long the tables that were copied whole took to copy and to compare, in ms. */
   readonly durations: ReadonlyMap<string, number>;
 }
 
@@ -26,7 +26,7 @@ export interface MissingData {
   readonly whole: readonly DataTable[];
   /** Append-only tables of which only the last rows have to be copied. */
   readonly ends: readonly NumberedTable[];
-  /** The milliseconds that the copy takes, by the time that the tables have taken before. */
+  /** How long that takes, in ms, by the time that the tables have taken before. */
   readonly estimatedMs: number;
   /** Sessions of other logins, whose changes may not be counted yet. */
   readonly others: readonly OtherSession[];

@@ -8,7 +8,7 @@ import { CsvError, type CsvRecord, readCsv } from './read-csv.ts';
 
 /**
  * Rows of one statement: less than the 1,000 that a table may exceed its maximum size by
- * (section 10 of the tenant schema).
+ * (section 9 of the tenant schema).
  */
 const batchRows = 100;
 /** Cells of one statement, and their characters. */

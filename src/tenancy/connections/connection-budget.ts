@@ -42,8 +42,8 @@ export interface BudgetCounts extends WaitCounts {
 const serverFullMs = 100;
 
 /**
- * Limits the connections of this process to one PostgreSQL server: never more than `max` over
- * all tenants.
+ * Limits the connections of this process to one PostgreSQL server: at most `max` over all
+ * tenants.
  *
  *   acquire      A tenant takes an idle connection of its own, or opens one while there is
  *                room.

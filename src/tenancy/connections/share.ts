@@ -48,8 +48,8 @@ interface ShareOptions {
 }
 
 /**
- * Returns the share of a process: its part of the budget less the reserve, and never less than
- * the minimum.
+ * Returns the share of a process: its part of the budget less the reserve, and at least the
+ * minimum.
  */
 export function shareOf({ budget, services, hasControl, maxControl }: ShareOptions): Share {
   const part = Math.floor((budget - reserveOf(budget)) / services);

@@ -60,7 +60,7 @@ describe('connections to mail servers', () => {
       ['https://[2001:db8::7]:8443', '[IPv6:2001:db8::7]'],
     ] as const) {
       await send(server.url, message, publicUrl);
-      // as the server of the test says it
+      // The server of the test has the greeting in lower case.
       expect(server.messages.at(-1)?.hello).to.equal(hello.toLowerCase());
     }
   });

@@ -118,7 +118,7 @@ async function startServer(): Promise<{ folder: string; url: string; leave(): Pr
   const folder = await makeServerFolder('kit');
   const settings = [...quickSettings, 'autovacuum=off', 'max_connections=200'];
   const postgres = await startEmbeddedPostgres(folder, { settings });
-  // As PostgreSQL is installed elsewhere.
+  // A PostgreSQL that is installed elsewhere has this right.
   await withConnection(postgres.url, client =>
     client.query('grant connect on database postgres to public'),
   );

@@ -5,7 +5,7 @@ import { type ApiServer, createApiServer } from '../../../src/lib/http/api-serve
 import { eventually } from '../../support/eventually.ts';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
 
-/** More than the socket buffers of both sides hold. */
+/** A body that is larger than the socket buffers of both sides. */
 const large = Buffer.alloc(11 * 1024 * 1024, 'x');
 
 /** A stop that succeeds ends when its requests do, long before. */

@@ -412,7 +412,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       process.on('warning', collect);
       const one = await start();
 
-      // More than the 10 listeners of one kind of which Node warns.
+      // The calls are more than the 10 listeners of one kind of which Node warns.
       for (let i = 0; i < 12; i++) {
         await redis.kill();
         await one.get('192.0.2.11');

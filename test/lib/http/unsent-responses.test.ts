@@ -6,7 +6,7 @@ import { eventually } from '../../support/eventually.ts';
 import { rawRequest } from '../../support/raw-http.ts';
 
 const mebibyte = 1024 * 1024;
-/** More than the socket buffers of both sides hold. */
+/** A body that is larger than the socket buffers of both sides. */
 const bodyBytes = 16 * mebibyte;
 
 describe('unsent responses', () => {

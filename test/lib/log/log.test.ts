@@ -71,7 +71,7 @@ describe('log of a process', () => {
       await eventually(() => running.output.stderr || undefined),
     );
 
-    // Nobody reads yet: a write that blocks would pause the process for ever.
+    // The output has no reader yet: a write that blocks would pause the process for ever.
     expect(maxPauseMs).to.be.below(30_000);
     // 64 KiB in the pipe and 1 MiB in the buffer are about 4,500 lines
     expect(dropped).to.be.within(4_000, 7_000);

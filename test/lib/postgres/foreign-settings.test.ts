@@ -136,7 +136,7 @@ const leftOut = [
   'transaction_isolation',
 ];
 const cannotBeDefaults = [...leftOut, 'transaction_read_only', 'transaction_deferrable'];
-/** They would write every statement into the log of the server, many times. */
+/** The settings would write every statement into the log of the server, many times. */
 const noise = /^(debug_print|trace_)/;
 
 function otherValue({ name, kind, value, min, words }: Setting): string | undefined {

@@ -13,7 +13,7 @@ import { controlSql, useWorld } from '../../support/world.ts';
 describe('metrics of backups', () => {
   const world = useWorld();
   const folder = useFolder();
-  /** As the next scrape reads it. */
+  /** Returns the counts that the next scrape reads. */
   const counts = async () => {
     const read = createFleetCounter(world.control);
     return (await read())?.backup;

@@ -19,9 +19,9 @@ describe('archives sealed with age', () => {
   const world = useWorld();
   const folder = useServerFolder('archives');
   const admin = useLogin(world, 'acme');
-  /** Of the host that writes archives: it has recipients only. */
+  /** The settings of the host that writes archives: it has recipients only. */
   let writer: Record<string, string>;
-  /** Of the recovery host. */
+  /** The settings of the recovery host. */
   let recovery: Record<string, string>;
   let identity: AgeIdentity;
 

@@ -75,7 +75,7 @@ describe('an archive without this software', () => {
     return { ...ended, url: databaseUrl(postgresUrl(), database) };
   }
 
-  /** What a database has, as an archive of it says. */
+  /** Returns the contents of a database, in the form of an archive. */
   function contentsOf(url: string) {
     const work = async (client: Parameters<typeof readContents>[0]) => {
       await beginSnapshot(client);

@@ -12,7 +12,7 @@ import { runCommand } from '../../support/run-command.ts';
 import { useFolder } from '../../support/use.ts';
 import { useWorld } from '../../support/world.ts';
 
-/** How each shell starts on a terminal, and loads the completion. */
+/** The command by which each shell starts on a terminal, and loads the completion. */
 const shells = {
   bash: { start: 'bash --norc --noprofile -i', load: 'source <(backoffice completion bash)' },
   zsh: {
@@ -48,8 +48,8 @@ const values = [
   'Größe 社 😀',
 ];
 /**
- * What is typed of a value before Tab completes it, in the quotes that the shells themselves
- * insert.
+ * The beginning of a value that is typed before Tab completes it, in the quotes that the shells
+ * themselves insert.
  */
 const halves: [typed: string, value: string][] = [
   ['x\\$\\(t', 'x$(touch ran)@y.z'],
@@ -67,8 +67,8 @@ export function testCompletedValues(isDrill: boolean): void {
   const answers = useFolder();
   let folder: string;
   /**
-   * What the program answers: all shells ask the same, and a process for each answer would take
-   * 0.1 s of CPU time.
+   * The answers of the program: all shells ask the same, and a process for each answer would
+   * take 0.1 s of CPU time.
    */
   before(async () => {
     await withConnection(world.installation.controlUrl, async client => {

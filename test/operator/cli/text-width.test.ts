@@ -69,8 +69,8 @@ describe('width of the text', () => {
   });
 
   /**
-   * What a list or `show` needs, by its name; of some there is nothing to see without a restore
-   * or RECOVERY_COMMAND.
+   * The arguments that a list or `show` needs, by its name; some have nothing to show without a
+   * restore or RECOVERY_COMMAND.
    */
   const argumentsOf = (): Record<string, string> => ({
     show: 'acme',

@@ -6,7 +6,7 @@ import { useServerFolder } from '../../support/server-folder.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { controlSql } from '../../support/world.ts';
 
-/** What people and programs make in a database that is not theirs alone. */
+/** The objects that people and programs make in a database that is not theirs alone. */
 const make = `
   create extension pg_stat_statements;
   create extension hstore;

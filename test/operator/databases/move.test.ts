@@ -212,7 +212,7 @@ describe('move of a tenant', () => {
     expect((await servers.databases()).map(({ error }) => error)).to.deep.equal([null, null]);
     await expectAll(titles);
 
-    // What a run leaves that is killed before it opens the database.
+    // The traces of a run that is killed before it opens the database.
     await withConnection(await servers.currentUrl(), client =>
       client.query('update tenant_identity set guid = $1', [closedStamp(world.acme.guid)]),
     );

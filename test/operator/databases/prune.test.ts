@@ -30,7 +30,9 @@ describe('databases prune', () => {
   const run = (...args: string[]): Promise<ScriptResult> =>
     runCommand('scripts/backoffice.ts', args, world.environment);
 
-  /** What a move leaves that was killed behind the fence, with the process that outlives it. */
+  /**
+   * The traces of a move that was killed behind the fence, with the process that outlives it.
+   */
   async function leaveFence(slug: string): Promise<void> {
     await control.query(
       `insert into tenant_fences (tenant_guid, id, closed)

@@ -576,8 +576,8 @@ describe('doctor', () => {
     expect(findings).to.have.length(4);
   });
 
-  // What a test leaves is found by the next one, which expects its own findings only, and by
-  // this one.
+  // A trace that a test leaves is found by the next test, which expects its own findings only,
+  // and by this one.
   it('nothing is wrong after all repairs', async () => {
     expect(await findFaults()).to.deep.equal([]);
   });

@@ -28,7 +28,7 @@ describe('health of tenants', () => {
     remedy: 'Restore it: bin/backoffice restore acme --lost',
   };
 
-  /** What can be wrong with acme alone. */
+  /** The troubles that acme alone can have. */
   const troubles: readonly {
     readonly check: string;
     readonly health: string;

@@ -10,7 +10,7 @@ import { useScratchDatabases } from '../../support/scratch-databases.ts';
 import { server } from '../../support/test-server.ts';
 
 const folders: MigrationFolder[] = ['control', 'tenant'];
-/** Of each folder, the newest ones: a migration that has landed is never edited. */
+/** The newest migrations of each folder: a migration that has landed is never edited. */
 const checked = 2;
 
 /** A schema with one object of each kind that a change can hit. */

@@ -386,7 +386,7 @@ const catalogueTypes: Record<string, string[]> = {
   bytea: ['bytea'],
 };
 
-/** Whether a column can hold what it is mapped as; length and precision aside. */
+/** True if a column can hold the values of its property; length and precision aside. */
 function compatible(mapped: string, column: string): boolean {
   const array = mapped.endsWith('[]') ? '[]' : '';
   const base = mapped.replace(/\[\]$/, '').replace(/\s*\(.*\)$/, '');

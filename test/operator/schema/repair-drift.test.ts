@@ -11,8 +11,8 @@ import { changes, schema } from '../../support/sample-schema.ts';
 import { useScratchDatabases } from '../../support/scratch-databases.ts';
 
 /**
- * What is missing or has another definition, and has data, or a form of which no statement can
- * be made.
+ * Objects that are missing or have another definition, and have data, or a form of which no
+ * statement can be made.
  */
 const notRepaired = /^(table|column|sequence|type|policy|extension) /;
 

@@ -281,7 +281,7 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
   });
 }
 
-/** It is not declared to be compatible. */
+/** The migration is not declared to be compatible. */
 const controlMigration = `
 import { Migration } from '@mikro-orm/migrations';
 

@@ -31,8 +31,8 @@ const post = (client: Client, file: string) =>
 const stepMs = 1_500;
 const steps = Array.from({ length: 35 }, (_, index) => `R${index}`);
 /**
- * So many spaces behind a name, which are trimmed, fill a batch: each row of a step is a
- * statement of its own.
+ * The number of spaces behind a name, which are trimmed and fill a batch: each row of a step is
+ * a statement of its own.
  */
 const padding = ' '.repeat(64 * 1024);
 /**

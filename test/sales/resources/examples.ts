@@ -68,7 +68,7 @@ const notFound: [number, string] = [404, 'not_found'];
 const name = text({ max: 255, required: true });
 const code = text({ max: 50, required: true, unique: true });
 
-/** By the name of the resource in the catalogue. */
+/** The examples, by the name of the resource in the catalogue. */
 export const examples: Record<string, Example> = {
   EntityStatus: {
     path: '/api/v1/EntityStatus',

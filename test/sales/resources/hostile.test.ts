@@ -73,7 +73,7 @@ describe('hostile input', () => {
   // Resources with references come first, while the records of `refs` are the only ones to
   // refer to.
   const referring = ['Entity', 'Promotion'];
-  /** Of the values of a field: with one seed, all fields would get the same ones. */
+  /** The seed of the values of a field: with one seed, all fields would get the same values. */
   let fieldSeed = seed;
   const inOrder = resources
     .map(({ name }) => name)

@@ -80,7 +80,7 @@ const filter: fc.Arbitrary<ModelFilter> = fc.oneof(
       parameters: [[`filter[UserId][${operator}]`, String(value)] as [string, string]],
       matches: ({ userId }: Row) => userId !== null && compares(operator, compare(userId, value)),
     })),
-  // As responses show it: microseconds within a millisecond do not count.
+  // The time as responses show it: microseconds within a millisecond do not count.
   fc.tuple(fc.constantFrom('gte', 'lte', 'gt', 'lt', ''), timestamp).map(([operator, value]) => ({
     parameters: [
       [`filter[CreatedAt]${operator && `[${operator}]`}`, iso(value)] as [string, string],

@@ -36,8 +36,8 @@ const ids = [1, 2, 3];
  */
 const neededReads = (wakes: number): number => 2 + ids.length + wakes * (1 + 2 * ids.length);
 /**
- * More than any service needs; the serving ends there, so that a test fails in place of running
- * for ever.
+ * The maximum number of reads: more than any service needs. The serving ends there, so that a
+ * test fails in place of running for ever.
  */
 const maxReads = 200;
 

@@ -21,7 +21,7 @@ async function metricsOf({ requests, seconds, open, current }: Values): Promise<
   new Histogram({ name: 'duration_seconds', buckets: [0.1, 1], ...options }).observe(seconds);
   new Gauge({ name: 'open', ...options }).set(open);
   new Gauge({ name: 'current', aggregator: 'min', ...options }).set(current);
-  // As it arrives from another process.
+  // The metrics, as they arrive from another process.
   return JSON.parse(JSON.stringify(await registry.getMetricsAsJSON()));
 }
 

@@ -26,9 +26,9 @@ interface BegunStep {
 
 /** A copy contains what was committed when it began. */
 const copies: readonly DatabaseStep[] = ['fill', 'copy ahead', 'copy changes'];
-/** They begin with a look whether the target is still reserved. */
+/** The steps that begin with a check whether the target is still reserved. */
 const beginsInControl: readonly DatabaseStep[] = ['create', 'fill'];
-/** They end with a look whether the run still holds its lock. */
+/** The steps that end with a check whether the run still holds its lock. */
 const endsInControl: readonly DatabaseStep[] = ['require lost', 'open current'];
 const longSteps: readonly DatabaseStep[] = [...copies, 'create', 'upgrade target'];
 
@@ -39,13 +39,13 @@ const longSteps: readonly DatabaseStep[] = [...copies, 'create', 'upgrade target
  */
 export class DatabaseRun {
   state: 'running' | 'stopped' | 'ended' = 'running';
-  /** True when it has taken all steps to its goal. */
+  /** True when the run has taken all steps to its goal. */
   hasSucceeded = false;
   readonly #world: DatabaseWorld;
   readonly #run: RunState;
   #steps: Iterator<DatabaseStep, void, void>;
   #isGivingUp = false;
-  /** True while its connection to the control database works, and with it its lock. */
+  /** True while the run's connection to the control database works, and with it its lock. */
   #isConnected = true;
   readonly #delayed: (() => void)[] = [];
 

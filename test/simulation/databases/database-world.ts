@@ -9,7 +9,7 @@ export interface SimulatedSession {
 /** A server of tenant databases. */
 export interface DatabaseServer {
   readonly name: string;
-  /** True while it does not answer. */
+  /** True while the server does not answer. */
   isAway: boolean;
 }
 
@@ -24,9 +24,9 @@ export class TenantDatabase {
   exists = false;
   /** The role of the tenant in it; a database that is lost leaves it. */
   hasRole = false;
-  /** True while its stamp names the tenant and the tenant's role may log in. */
+  /** True while the stamp of the database names the tenant and the tenant's role may log in. */
   isOpen = false;
-  /** True while its version is older than that of the build. */
+  /** True while the version of the database is older than that of the build. */
   isOutdated = false;
   /**
    * True from the time when its server has lost it until a run opens it, which may be there
@@ -48,7 +48,7 @@ export class TenantDatabase {
     this.expected = expected;
   }
 
-  /** True if the tenant may get it. */
+  /** True if the database may serve the tenant. */
   get isComplete(): boolean {
     return this.state === 'filled' || this.state === 'kept';
   }
@@ -116,20 +116,20 @@ export class TenantDatabase {
     this.sessions.clear();
   }
 
-  /** Makes it, closed. */
+  /** Makes the database, closed. */
   create(): void {
     this.reach();
     this.exists = this.hasRole = true;
   }
 
-  /** Its server does not have it any more; its role is still there. */
+  /** The server has lost the database; its role is still there. */
   lose(): void {
     this.exists = false;
     this.wasLost = true;
     this.endSessions();
   }
 
-  /** Drops it with its role. */
+  /** Drops the database with its role. */
   drop(): void {
     this.reach();
     this.exists = this.hasRole = this.isOpen = false;
@@ -148,7 +148,7 @@ export class DatabasesControl {
   fenceId = 0;
   /** The processes that have confirmed the fence, as it is now. */
   readonly acknowledged = new Set<string>();
-  /** True while it cannot be reached. */
+  /** True while the control database cannot be reached. */
   isAway = false;
   /** Called when the fence or the database of the tenant has changed. */
   onChange = (): void => {};

@@ -31,7 +31,7 @@ export class ServingProcess {
     return this.#state === 'dead';
   }
 
-  /** True while its heartbeat is recent. */
+  /** True while the heartbeat of the process is recent. */
   get isHeard(): boolean {
     if (this.#state === 'running') return true;
     return this.#world.scheduler.now - this.#stoppedAt < 3_000;

@@ -222,8 +222,8 @@ describe('connection budget', () => {
 
       for (let i = 0; i < 10; i++) {
         for (let n = 0; n < 4; n++) pids.add(await backendOf(frequent));
-        // As many other tenants as there are connections: each time the frequent one's is the
-        // least recently used.
+        // There are as many other tenants as connections: each time the connection of the
+        // frequent tenant is the least recently used.
         for (let n = 0; n < 3; n++) {
           await useConnection(rare[(i + n) % rare.length] as TenantPool, 'read');
         }

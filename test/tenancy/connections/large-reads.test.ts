@@ -186,7 +186,7 @@ describe('large reads of a service', () => {
 
 /** Sessions of the database that wait for a lock. */
 async function countWaiting(client: pg.Client): Promise<number> {
-  // otherwise a transaction sees the first one again
+  // Otherwise a transaction sees the first snapshot again.
   await client.query('select pg_stat_clear_snapshot()');
   const { rows } = await client.query(
     `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,

@@ -27,7 +27,7 @@ describe('commits that changes share', () => {
   beforeEach(async () => {
     const name = randomUUID();
     await create(name);
-    // those that a refused change leaves alone
+    // These are the records that a refused change leaves alone.
     for (let count = 0; count < 64; count++) await change(`${name}-${count}`);
   });
 

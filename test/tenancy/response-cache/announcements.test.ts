@@ -13,7 +13,7 @@ import { sql, useWorld } from '../../support/world.ts';
 const statuses = '/api/v1/EntityStatus';
 const path = `${statuses}/3`;
 const deadlineMs = 3_000;
-/** Of the lock that a commit waits for. */
+/** The number of the lock that a commit waits for. */
 const gate = 4712;
 
 /**

@@ -11,7 +11,7 @@ import { sql, type TestTenant, type World } from '../../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
-/** What `provision --json` prints. */
+/** The result of `provision --json`. */
 interface PrintedTenant {
   id: number;
   guid: string;

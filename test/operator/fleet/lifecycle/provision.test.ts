@@ -309,8 +309,8 @@ describe('provision of tenants', () => {
   });
 
   /**
-   * What the server has of the database of a provision that is killed at one step, after the
-   * row of the tenant.
+   * The traces on the server of a provision that is killed at one step, after the row of the
+   * tenant.
    */
   const leftovers: Record<string, (names: TestTenant) => Promise<unknown>> = {
     'before it creates its role': async ({ database }) => {

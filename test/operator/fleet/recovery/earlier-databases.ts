@@ -8,7 +8,7 @@ import { useServerFolder } from '../../../support/server-folder.ts';
 import { backUp, succeed } from '../../../support/succeed.ts';
 import { use } from '../../../support/use.ts';
 
-/** Of the database with the later data, as the restored control database has it. */
+/** The name of the database with the later data, as the restored control database has it. */
 export const restoredStates = [
   `state = 'filled'`,
   `state = 'reserved'`,

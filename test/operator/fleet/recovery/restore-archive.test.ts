@@ -22,7 +22,7 @@ describe('restore of a tenant from an archive', () => {
   const folder = useServerFolder('archives');
   let environment: Record<string, string>;
   const admin = useLogin(world, 'acme');
-  /** What an operator has added to the database of acme before it was archived. */
+  /** The objects that an operator has added to the database of acme before it was archived. */
   let addedByHand: object[];
 
   const tenant = async (args: string[]) =>

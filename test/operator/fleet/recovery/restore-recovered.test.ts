@@ -26,11 +26,11 @@ describe('restore from a recovered server', () => {
   let recovered: CopiedServer;
   let ofAcme: string;
   let ofGlobex: string;
-  /** What an operator has added to the database of globex there. */
+  /** The objects that an operator has added to the database of globex there. */
   let addedByHand: object[];
   /** After its last change. */
   let moment: string;
-  /** What every command has printed. */
+  /** The output of every command. */
   const printed: string[] = [];
 
   const tenant = async (args: string[], input = '', settings: Record<string, string> = {}) => {
@@ -194,7 +194,7 @@ describe('restore from a recovered server', () => {
   });
 
   it('a server of another installation is refused by the stamp of its database, and nothing is changed', async () => {
-    // Its database has the same name.
+    // The recovered database has the same name.
     await withConnection(databaseUrl(recovered.url, ofAcme), client =>
       client.query('update tenant_identity set guid = gen_random_uuid()'),
     );
