@@ -3,7 +3,7 @@ import { availableParallelism, cpus, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pLimit from 'p-limit';
 import { databaseUrl } from '../src/control/server-urls.ts';
-import { findServer } from '../src/lib/embedded/pid-file.ts';
+import { findRunningPostgres } from '../src/lib/embedded/pid-file.ts';
 import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
 import type { Comparison, Side } from './against-report.ts';
@@ -102,7 +102,7 @@ export async function compareBuilds(
   const postgres = await startEmbeddedPostgres(folder, { settings: postgresSettings });
   undo.push(postgres.leave);
   undo.push(() => children.stop());
-  const postgresPid = (await findServer(join(folder, 'postgres')))?.pid ?? Number.NaN;
+  const postgresPid = (await findRunningPostgres(join(folder, 'postgres')))?.pid ?? Number.NaN;
   const shared = { folder, serverUrl: postgres.url, postgresPid, children };
   const redis = await startRedis(children, folder);
 

@@ -7,7 +7,7 @@ import { type Installation, openInstallation } from '../src/control/installation
 import { requireMasterKey } from '../src/control/present-key.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { readConfig } from '../src/lib/config/config.ts';
-import { findServer } from '../src/lib/embedded/pid-file.ts';
+import { findRunningPostgres } from '../src/lib/embedded/pid-file.ts';
 import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
 import { migrateControl } from '../src/operator/schema/migrate-control.ts';
@@ -91,7 +91,7 @@ export async function openBenchInstallation(settings: string[] = []): Promise<Be
 
     const { em } = await installation.control();
     const server = await em.fork().findOneOrFail(Server, { name: 'default' });
-    const postgresPid = (await findServer(join(folder, 'postgres')))?.pid ?? Number.NaN;
+    const postgresPid = (await findRunningPostgres(join(folder, 'postgres')))?.pid ?? Number.NaN;
 
     return {
       folder,

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { connectionConfig, maxRefusedMs, timeLimits } from '../lib/postgres/connection.ts';
-import { dropDeadConnections, tellSilence } from '../lib/postgres/dead-connections.ts';
+import { removeDeadConnections, tellSilence } from '../lib/postgres/dead-connections.ts';
 import { retryRefusedOf } from '../lib/postgres/retry-refused.ts';
 import { textTypes } from '../lib/postgres/text-types.ts';
 import type { BudgetMember } from './process-identity.ts';
@@ -24,7 +24,7 @@ export function createControlPool(url: string, connections = 2, member?: BudgetM
   // The running query rejects; without a listener, the error would end the process.
   pool.on('error', () => {});
   pool.on('connect', client => void client.on('error', () => {}));
-  dropDeadConnections(pool, timeLimits.control.silenceMs);
+  removeDeadConnections(pool, timeLimits.control.silenceMs);
   tellSilence(pool);
   retryRefusedOf(pool, {
     maxMs: isCommand ? maxRefusedMs : timeLimits.control.connectMs,

@@ -137,7 +137,7 @@ export type QueryControl = <Row extends object>(
  * an entity manager take several times as long.
  * @param work must await nothing but its queries. If the connection dies, the query fails and
  *   this function releases the connection. While anything else is awaited,
- *   `dropDeadConnections` would release it first, and the second release throws
+ *   `removeDeadConnections` would release it first, and the second release throws
  * @throws {DeadlineError} when the deadline has passed
  * @throws {Problem} `outcomeUnknown` when the commit of a change that is not repeatable was
  *   sent and not confirmed
@@ -164,7 +164,7 @@ export async function transactControl<Result>(
       async (name, text, values) => (await client.query({ name, text, values })).rows,
     );
 
-    deadline?.check();
+    deadline?.throwIfPassed();
     isCommitting = true;
     await client.query('commit');
     deadline?.extend(answerMs);

@@ -28,7 +28,7 @@ export async function runInQueue<Result>(
   lastQueued.set(control, queued);
   const key = `${kind} ${tenant.id}`;
   const result = (queued.get(key) ?? Promise.resolve()).then(() => {
-    deadline.check();
+    deadline.throwIfPassed();
     return work();
   });
   const ended = result.then(

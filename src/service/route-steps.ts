@@ -91,7 +91,7 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
 
     const result = await route.handler(input, context);
     if (context?.repeatable?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
-    deadline.check(); // the request has been answered
+    deadline.throwIfPassed(); // the request has been answered
 
     if (result instanceof Page) return sendPage(ctx, route, result);
     if (result instanceof EventStream) return sendEventStream(ctx, result, unsent);

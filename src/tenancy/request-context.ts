@@ -224,7 +224,7 @@ export class RequestContext {
    * @throws {DeadlineError}
    */
   async requireCaller(permission: string): Promise<void> {
-    this.deadline.check();
+    this.deadline.throwIfPassed();
     const loss = await findCallerLoss(
       this.caller,
       [permission],

@@ -3,7 +3,7 @@ import { chown, mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { createRunner } from '../../src/lib/embedded/binaries.ts';
-import { findServer } from '../../src/lib/embedded/pid-file.ts';
+import { findRunningPostgres } from '../../src/lib/embedded/pid-file.ts';
 import { launchServer, startEmbeddedPostgres } from '../../src/lib/embedded/postgres.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { eventually } from './eventually.ts';
@@ -73,7 +73,7 @@ export async function copyServer(
   if (recovers) {
     await writeFile(join(data, 'standby.signal'), '');
     await launchServer(data, folder, await createRunner(data), settings);
-    await eventually(async () => (await findServer(data))?.port || undefined);
+    await eventually(async () => (await findRunningPostgres(data))?.port || undefined);
   }
 
   const postgres = await startEmbeddedPostgres(folder, { settings });

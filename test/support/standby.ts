@@ -1,7 +1,7 @@
 import { cp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createRunner } from '../../src/lib/embedded/binaries.ts';
-import { findServer } from '../../src/lib/embedded/pid-file.ts';
+import { findRunningPostgres } from '../../src/lib/embedded/pid-file.ts';
 import { launchServer, stopServer } from '../../src/lib/embedded/postgres.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { eventually } from './eventually.ts';
@@ -46,7 +46,9 @@ export class Standby {
     const settings = [source, `max_connections=${maxConnections}`];
     await launchServer(data, folder, await createRunner(data), settings);
     const url = await eventually(async () => {
-      const own = Object.assign(new URL(primaryUrl), { port: (await findServer(data))?.port }).href;
+      const own = Object.assign(new URL(primaryUrl), {
+        port: (await findRunningPostgres(data))?.port,
+      }).href;
       const following = 'select from pg_stat_wal_receiver where pg_is_in_recovery()';
       return withConnection(
         own,

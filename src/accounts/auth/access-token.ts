@@ -84,7 +84,7 @@ export function verifyAccessToken(
   } catch {
     throw invalidToken('signature');
   }
-  return checkClaims(payload, tenant, settings);
+  return parseClaims(payload, tenant, settings);
 }
 
 /** @throws {Problem} `token_expired` when the token expired more than `clockSkewSeconds` ago */
@@ -106,7 +106,7 @@ function verificationKey(header: Record<string, unknown>, tenant: TenantRecord):
   return key;
 }
 
-function checkClaims(
+function parseClaims(
   payload: unknown,
   tenant: TenantRecord,
   settings: TokenSettings,

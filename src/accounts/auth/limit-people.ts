@@ -1,4 +1,4 @@
-import { delayOf, type RateLimitStore } from '../../lib/http/rate-limit/rate-limit-store.ts';
+import { type RateLimitStore, waitMsOf } from '../../lib/http/rate-limit/rate-limit-store.ts';
 import { hashKey } from '../../lib/http/rate-limit/rate-limits.ts';
 import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
 
@@ -31,7 +31,7 @@ export function createPeopleLimits(store: Pick<RateLimitStore, 'hit' | 'peek'>, 
     /**
      * Returns after how many milliseconds the administrator may make a further change; 0 = now.
      */
-    changeDelay: (administrator: Administrator) => delayOf(store, windows(administrator)),
+    changeDelay: (administrator: Administrator) => waitMsOf(store, windows(administrator)),
     countChange: async (administrator: Administrator): Promise<void> => {
       await Promise.all(windows(administrator).map(([key, limit]) => store.hit(key, limit)));
     },

@@ -131,7 +131,7 @@ export class MailDispatcher {
   async #deliver(mail: LeasedMail): Promise<void> {
     const { control, rate, log } = this.#options;
 
-    if (mail.isExpired && mail.userId === null) return this.#queue.drop(mail);
+    if (mail.isExpired && mail.userId === null) return this.#queue.remove(mail);
     if (mail.isExpired) return this.#refuse(mail, 'its link has expired', {});
     if (mail.userId !== null) return this.#serve(mail);
 
@@ -142,7 +142,7 @@ export class MailDispatcher {
         'a mail was not sent: the account has got as many as it may',
       );
     }
-    return typeof found === 'string' ? this.#queue.drop(mail) : this.#serve(found);
+    return typeof found === 'string' ? this.#queue.remove(mail) : this.#serve(found);
   }
 
   /** Tries a mail whose recipient is known. */

@@ -39,7 +39,7 @@ export function linkToken(secrets: Pick<SecretBox, 'mac'>, owner: LinkOwner): st
 }
 
 /** The parts of a token that a client sends. */
-export interface ParsedToken {
+export interface ParsedLinkToken {
   readonly link: string;
   readonly code: Buffer;
 }
@@ -48,7 +48,7 @@ export interface ParsedToken {
  * Parses a token; undefined for text in any other form, and in another spelling of the same
  * bytes.
  */
-export function parseToken(token: string): ParsedToken | undefined {
+export function parseLinkToken(token: string): ParsedLinkToken | undefined {
   const [, id = '', code = ''] = /^([\w-]{22})\.([\w-]{43})$/.exec(token) ?? [];
   const parts = [Buffer.from(id, 'base64url'), Buffer.from(code, 'base64url')] as const;
   const [linkBytes, codeBytes] = parts;
@@ -69,7 +69,7 @@ export function parseToken(token: string): ParsedToken | undefined {
  */
 export function isTokenOf(
   secrets: Pick<SecretBox, 'verifyMac'>,
-  { code }: ParsedToken,
+  { code }: ParsedLinkToken,
   owner: LinkOwner,
 ): boolean {
   return secrets.verifyMac(code, purpose, ...partsOf(owner));

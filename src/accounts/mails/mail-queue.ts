@@ -140,7 +140,7 @@ export class MailQueue {
   }
 
   /** Removes a mail that nobody is to get. */
-  async drop({ id }: LeasedMail): Promise<void> {
+  async remove({ id }: LeasedMail): Promise<void> {
     this.leases.forget(id);
     await this.#query('drop', dropText, [id, this.#holder]);
   }

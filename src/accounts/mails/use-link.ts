@@ -1,7 +1,7 @@
 import { type ControlDatabase, type QueryControl, queryControl } from '../../control/database.ts';
 import type { TenantRecord } from '../../control/records.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
-import { isTokenOf, type LinkKind, type ParsedToken, parseToken } from './mail-link.ts';
+import { isTokenOf, type LinkKind, type ParsedLinkToken, parseLinkToken } from './mail-link.ts';
 
 /** A link that is good, and the user to whom it was sent. */
 export interface GoodLink {
@@ -87,7 +87,7 @@ export async function findLink(
   kinds: readonly LinkKind[],
   token: string,
 ): Promise<SentLink | undefined> {
-  const parsed = parseToken(token);
+  const parsed = parseLinkToken(token);
   if (!parsed) return undefined;
 
   const [found] = await queryControl<SentLink>(control, 'sent_link', sentLink, [
@@ -110,7 +110,7 @@ export async function useLink(
   kinds: readonly LinkKind[],
   token: string,
 ): Promise<GoodLink | undefined> {
-  const parsed = parseToken(token);
+  const parsed = parseLinkToken(token);
   if (!parsed) return undefined;
 
   await query('lock_user_of_link', lockUserOfLink, [parsed.link, tenant.id]);
@@ -128,7 +128,7 @@ async function readLink(
   secrets: Pick<SecretBox, 'verifyMac'>,
   tenant: LinkTenant,
   kinds: readonly LinkKind[],
-  parsed: ParsedToken,
+  parsed: ParsedLinkToken,
 ): Promise<GoodLink | undefined> {
   const [found] = await query<GoodLink>('good_link', goodLink, [parsed.link, tenant.id, kinds]);
   return isGenuine(secrets, tenant, parsed, found) ? found : undefined;
@@ -137,7 +137,7 @@ async function readLink(
 function isGenuine(
   secrets: Pick<SecretBox, 'verifyMac'>,
   tenant: LinkTenant,
-  parsed: ParsedToken,
+  parsed: ParsedLinkToken,
   found: GoodLink | undefined,
 ): boolean {
   return (

@@ -77,7 +77,7 @@ export async function changePeople(
       if (rows) return rows;
       if (performance.now() > waitUntil) throw problem('unavailable');
       await delay(pollMs);
-      context.deadline.check();
+      context.deadline.throwIfPassed();
     }
   };
   return runInQueue(control, 'change', context, () => withEntity(context, entityId, changeWith));

@@ -6,7 +6,7 @@ import { formatPostgresUrl, parsePostgresUrl } from '../config/postgres-url.ts';
 import { OperatorError } from '../log/operator-error.ts';
 import { postgresBinaries, type Runner, runBinary } from './binaries.ts';
 import { failureLine } from './failure-line.ts';
-import { findServer } from './pid-file.ts';
+import { findRunningPostgres } from './pid-file.ts';
 
 /**
  * Creates the data folder of the server with `initdb`, unless it exists. It is created under a
@@ -106,7 +106,7 @@ export function serverUrl(port: number, password: string): string {
  */
 export async function runningEmbeddedUrl(folder: string): Promise<string> {
   const data = join(folder, 'postgres');
-  const server = await findServer(data).catch(() => undefined);
+  const server = await findRunningPostgres(data).catch(() => undefined);
   if (!server) {
     throw new OperatorError(
       'no embedded PostgreSQL is running: start the service, or set DATABASE_URL',

@@ -2,7 +2,7 @@ import { lstat, readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** A server, as its pid file describes it. */
-export interface RunningServer {
+export interface RunningPostgres {
   readonly pid: number;
   readonly port: number;
   /** True once the server accepts connections on its port. */
@@ -19,7 +19,7 @@ export const pidFile = (data: string): string => join(data, 'postmaster.pid');
  * Returns the server that the pid file of a data folder describes; undefined without such a
  * file. The server may have been killed, and its number may belong to another process by now.
  */
-export async function readPidFile(data: string): Promise<RunningServer | undefined> {
+export async function readPidFile(data: string): Promise<RunningPostgres | undefined> {
   const lines = (await readFile(pidFile(data), 'utf8').catch(() => '')).split('\n');
   const [pid, port] = [Number(lines[0]), Number(lines[3])];
   if (!pid) return undefined;
@@ -30,7 +30,7 @@ export async function readPidFile(data: string): Promise<RunningServer | undefin
 }
 
 /** Returns the server on a data folder, unless it is in a container that hides it. */
-export async function findServer(data: string): Promise<RunningServer | undefined> {
+export async function findRunningPostgres(data: string): Promise<RunningPostgres | undefined> {
   const server = await readPidFile(data);
   return server && (await isServerOf(data, server.pid)) ? server : undefined;
 }

@@ -15,10 +15,10 @@ import { createCluster, embeddedCluster, passwordFile, pathExists, serverUrl } f
 import { failureLine } from './failure-line.ts';
 import {
   canSignal,
-  findServer,
+  findRunningPostgres,
   isServerOf,
   pidFile,
-  type RunningServer,
+  type RunningPostgres,
   readPidFile,
 } from './pid-file.ts';
 import { claimServer, isClaimed, requireOwnFileSystem } from './server-claim.ts';
@@ -328,7 +328,7 @@ export async function launchServer(
  * leaves.
  */
 export async function stopServer(data: string): Promise<void> {
-  const server = await findServer(data);
+  const server = await findRunningPostgres(data);
   if (!server || !(await canSignal())) return;
   process.kill(server.pid, 'SIGINT');
   const deadline = performance.now() + stopDeadlineMs;
@@ -402,7 +402,7 @@ const refusals: Readonly<Record<string, Refusal>> = {
 type Joined = { client: pg.Client; refusal?: never } | { client?: never; refusal: Refusal };
 
 /** Opens the connection that makes this process a user of the server. */
-async function joinServer({ port }: RunningServer, password: string): Promise<Joined> {
+async function joinServer({ port }: RunningPostgres, password: string): Promise<Joined> {
   const client = new SessionClient(connectionConfig(serverUrl(port, password), 'embedded'));
   client.on('error', () => {}); // the running query fails, or 'end' follows
   try {

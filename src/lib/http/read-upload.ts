@@ -102,7 +102,7 @@ async function read(
     const enough = bytes + minProgress.bytes;
     while (bytes < enough) {
       const chunk = await nextPiece(pieces);
-      deadline.check(); // the request has been answered
+      deadline.throwIfPassed(); // the request has been answered
       if (!chunk) return false;
 
       // UTF-16 without a byte order mark is valid UTF-8, with a NUL for every other letter.

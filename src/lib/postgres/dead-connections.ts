@@ -18,7 +18,7 @@ import type { ScramClient } from './scram-client.ts';
  * @param pool of `ScramClient`
  * @param silenceMs longer than the `statement_timeout` of the connections
  */
-export function dropDeadConnections(pool: pg.Pool, silenceMs: number): void {
+export function removeDeadConnections(pool: pg.Pool, silenceMs: number): void {
   const inUse = new Set<pg.PoolClient>();
   pool.on('acquire', client => inUse.add(client));
   pool.on('release', (_error, client) => inUse.delete(client));

@@ -60,7 +60,7 @@ export class Deadline {
   }
 
   /** @throws {DeadlineError} when the deadline has passed */
-  check(): void {
+  throwIfPassed(): void {
     if (this.#passed) throw new DeadlineError();
   }
 

@@ -87,13 +87,13 @@ export async function readListing(
     if (archive) listing.add({ ...object, ...archive });
   }
 
-  requirePast(target, listing, await readTime(control));
+  requirePast(target, listing, await readControlTime(control));
 
   return listing;
 }
 
 /** Returns the time of the control database, by which archives are named. */
-export async function readTime(control: Queryable): Promise<Date> {
+export async function readControlTime(control: Queryable): Promise<Date> {
   const { rows } = await control.query<{ now: Date }>('select clock_timestamp() as now');
 
   return rows[0]?.now ?? new Date(Number.NaN);

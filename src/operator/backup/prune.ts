@@ -4,7 +4,7 @@ import { runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import { readProofs } from './archive-rows.ts';
 import { archivesToKeep } from './keep.ts';
-import { type Listing, readTime, type StoredArchive } from './listing.ts';
+import { type Listing, readControlTime, type StoredArchive } from './listing.ts';
 import type { Target } from './target/target.ts';
 import type { Claim } from './writer.ts';
 
@@ -39,7 +39,7 @@ export async function chooseUnneeded(
 ): Promise<StoredArchive[]> {
   const proofs = await readProofs(control);
   const { rows } = await control.query<{ guid: string }>('select guid from tenants');
-  const now = await readTime(control);
+  const now = await readControlTime(control);
 
   return [null, ...rows.map(({ guid }) => guid)].flatMap(owner => {
     const archives = listing.of(owner).map(archive => {

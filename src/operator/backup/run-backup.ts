@@ -18,7 +18,7 @@ import {
   lostArchives,
   readPresentTenant,
 } from './candidates.ts';
-import { type Listing, readListing, readTime, type StoredArchive } from './listing.ts';
+import { type Listing, readControlTime, readListing, type StoredArchive } from './listing.ts';
 import { chooseUnneeded, type Removal, removeArchives, type Unremoved } from './prune.ts';
 import { removeLeftOfPurged } from './purged-archives.ts';
 import {
@@ -309,7 +309,7 @@ class BackupRun {
     const name = createArchiveName({
       installation: installationId,
       tenant: subject.tenant?.guid ?? null,
-      time: await readTime(control),
+      time: await readControlTime(control),
       recipients: this.#recipients,
     });
 

@@ -17,7 +17,7 @@ export const inputId = (name: string): string => `f-${name}`;
  * Reads the values that a visitor or a link has filled in. The parameters have the names of the
  * fields.
  */
-export function readForm({ operation }: Offered, given: URLSearchParams): FilledForm {
+export function readFilledForm({ operation }: Offered, given: URLSearchParams): FilledForm {
   const texts = Object.entries(operation.fields).map(([name, field]) => {
     const values = given
       .getAll(name)

@@ -64,7 +64,7 @@ export function reasonView(
  * A button that lets doctor look at everything now: it only reads, and its form has no field
  * that must be filled in. A console that may not run it shows its form, for the command.
  */
-export function checkNow({ offered, tokenOf }: PageRequest): Html {
+export function checkNowButton({ offered, tokenOf }: PageRequest): Html {
   const { operation, isAllowed } = offered.get('doctor') ?? {};
   if (!operation || !isAllowed) return operationLink('doctor', 'Check now');
 

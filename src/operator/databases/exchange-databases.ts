@@ -31,7 +31,7 @@ export async function recordSchema(
 }
 
 /** The database that a tenant had, and its fate. */
-export interface Former {
+export interface FormerDatabase {
   readonly id: number;
   /** A lost one is condemned. */
   readonly keptBy: KeptBy | 'lost';
@@ -48,7 +48,7 @@ export interface Former {
 export async function exchangeDatabases(
   control: pg.Client,
   { id, slug }: LockedTenant,
-  former: Former | undefined,
+  former: FormerDatabase | undefined,
   target: { readonly id: number; readonly schema: CompleteSchema | undefined },
 ): Promise<void> {
   await inTransaction(control, async () => {
@@ -88,7 +88,7 @@ async function condemnMoved(control: pg.Client, tenantId: number): Promise<void>
 async function endCurrent(
   control: pg.Client,
   tenantId: number,
-  { id, keptBy, keepSeconds }: Former,
+  { id, keptBy, keepSeconds }: FormerDatabase,
 ): Promise<boolean> {
   const { rowCount } = await control.query(
     `update tenant_databases d

@@ -78,7 +78,7 @@ export async function moveTenant(
       return readSummary(control, slug, killed);
     }
 
-    const server = await requireTarget(installation, found, to);
+    const server = await requireMoveTarget(installation, found, to);
     await requireNothingLeft(installation, control, tenant, leaveSchemas);
 
     const placement = { server, origin: `${isBack ? backFrom : 'move from'} ${found.server.name}` };
@@ -218,7 +218,7 @@ export async function reversibleTarget(installation: Installation, slug: string)
  * Returns the server of that name, if the tenant can be moved there.
  * @throws {OperatorError} when it cannot
  */
-export async function requireTarget(
+export async function requireMoveTarget(
   installation: Installation,
   tenant: Tenant,
   name: string,

@@ -5,7 +5,7 @@ import { readOtherSessions, sessionText } from '../schema/other-sessions.ts';
 import { identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import { findNumberedTables } from './copy-ahead.ts';
 import { fenceMs } from './live-copy.ts';
-import { type MovedObjects, requireNothingLeft, requireTarget } from './move-tenant.ts';
+import { type MovedObjects, requireMoveTarget, requireNothingLeft } from './move-tenant.ts';
 
 /** The speed of a plan; a move itself goes by the time that its first copy has taken. */
 const bytesPerMs = 10_000;
@@ -44,8 +44,8 @@ export async function planMove(
   leaveSchemas = false,
 ): Promise<MovePlan> {
   const tenant = await findTenant(installation, slug);
-  await requireTarget(installation, tenant, to);
-  const objects = await planObjects(installation, slug, leaveSchemas);
+  await requireMoveTarget(installation, tenant, to);
+  const objects = await planLeftObjects(installation, slug, leaveSchemas);
   const url = installation.servers.adminUrl(tenant.server, tenant.databaseName);
 
   return withConnection(url, async client => {
@@ -85,7 +85,7 @@ export async function planMove(
 }
 
 /** Checks the objects of others as `requireNothingLeft` does, on a connection of its own. */
-export async function planObjects(
+export async function planLeftObjects(
   installation: Installation,
   slug: string,
   leaveSchemas: boolean,

@@ -39,8 +39,8 @@ interface Editable {
 }
 
 /**
- * Changes a tenant. Every process applies it within a second. Slug, guid and the name of the
- * database never change.
+ * Changes a tenant. Every process applies it within a second, as a rule (SECURITY.md). Slug,
+ * guid and the name of the database stay as they are.
  * @param isDryRun true to return what would change, and to change nothing
  * @throws {OperatorError} when there is no such tenant, or a value is not acceptable
  */
@@ -50,7 +50,7 @@ export async function editTenant(
   edit: TenantEdit,
   isDryRun: boolean,
 ): Promise<{ guid: string; changes: FieldChange[] }> {
-  const { name, appId, appUrl, enable, disable } = checkEdit(edit);
+  const { name, appId, appUrl, enable, disable } = parseEdit(edit);
 
   const [tenant] = await statements.execute<Editable[]>(
     `select guid, name, app_id as "appId", coalesce(app_url, 'none') as "appUrl", features from tenants where slug = ?`,
@@ -99,7 +99,7 @@ export async function editTenant(
   return { guid: tenant.guid, changes };
 }
 
-function checkEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
+function parseEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
   const parsed = tenantEdit.safeParse(edit);
   if (!parsed.success) {
     const faults = parsed.error.issues.map(

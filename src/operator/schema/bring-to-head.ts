@@ -35,7 +35,7 @@ export interface RunServer {
 }
 
 /** The data of a run that the migrations of all its tenants use. */
-export interface Run {
+export interface SchemaRun {
   id: number;
   installation: Installation;
   /** Holds the locks of the run and of its tenants. */
@@ -72,13 +72,13 @@ interface LocatedTenant extends TenantRow, RunServer {}
  * differ, everything is rolled back.
  * @returns true if the database had pending migrations
  */
-export async function bringToHead(run: Run, tenant: LocatedTenant): Promise<boolean> {
+export async function bringToHead(run: SchemaRun, tenant: LocatedTenant): Promise<boolean> {
   return withTenantConnection(run.installation, tenant, async database =>
     bringStateToHead(run, tenant, database, await readSchemaState(database)),
   );
 }
 
-function pendingSteps({ steps }: Run, { applied }: SchemaState): SchemaStep[] {
+function pendingSteps({ steps }: SchemaRun, { applied }: SchemaState): SchemaStep[] {
   return steps.filter(({ name }) => !applied.includes(name));
 }
 
@@ -87,7 +87,7 @@ function pendingSteps({ steps }: Run, { applied }: SchemaState): SchemaStep[] {
  * @returns as `bringToHead`
  */
 async function bringStateToHead(
-  run: Run,
+  run: SchemaRun,
   tenant: LocatedTenant,
   database: pg.Client,
   state: SchemaState,
@@ -140,7 +140,7 @@ async function bringStateToHead(
 
 /** @returns the state of the database, if it is not `state`; nothing was changed then */
 function apply(
-  run: Run,
+  run: SchemaRun,
   tenant: LocatedTenant,
   database: pg.Client,
   state: SchemaState,

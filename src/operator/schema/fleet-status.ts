@@ -28,7 +28,7 @@ export async function fleetStatus({
 }: ControlStatements & { readonly controlUrl: string }): Promise<FleetStatus> {
   await withConnection(controlUrl, closeAbandonedRuns);
   const fleet = await countFleet({ statements });
-  const { failing } = await readFailing({ statements });
+  const { failing } = await readFailingTenants({ statements });
   const [run] = await listRuns({ statements }, 1);
   const lastRun = run
     ? { ...run, failures: await runOutcomes({ statements }, run.id, run.outcomes.failed ?? 0) }
@@ -49,7 +49,7 @@ export async function countFleet({ statements }: ControlStatements): Promise<Fle
  * there are.
  * @param part which of them are returned: all, or at most so many after the first ones
  */
-export async function readFailing(
+export async function readFailingTenants(
   { statements }: ControlStatements,
   { limit, offset = 0 }: { limit?: number; offset?: number } = {},
 ): Promise<Pick<FleetStatus, 'failing'> & { total: number }> {

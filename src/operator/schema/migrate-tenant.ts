@@ -2,7 +2,7 @@ import { ForeignSchemaError } from '../../control/foreign-schema.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockSpaces, releaseLock, tryLock } from '../../lib/postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
-import { bringToHead, type Run, type TenantRow } from './bring-to-head.ts';
+import { bringToHead, type SchemaRun, type TenantRow } from './bring-to-head.ts';
 import { failureOf } from './migration-failure.ts';
 import { recordOutcome, recordRunning, type TenantResult } from './migration-runs.ts';
 import { compatibleFrom } from './schema-steps.ts';
@@ -41,7 +41,7 @@ const tenantQuery = `
  *   was purged
  */
 export async function migrateTenant(
-  run: Run,
+  run: SchemaRun,
   id: number,
 ): Promise<TenantResult | 'busy' | undefined> {
   const { control, controlPool, head } = run;
@@ -76,7 +76,7 @@ export async function migrateTenant(
   }
 }
 
-async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResult> {
+async function migrateDatabase(run: SchemaRun, tenant: TenantRow): Promise<TenantResult> {
   const startedAt = performance.now();
   const elapsed = () => Math.round(performance.now() - startedAt);
   const from = tenant.schemaVersion;

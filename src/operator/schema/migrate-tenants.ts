@@ -8,13 +8,13 @@ import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
-import type { Run, RunServer } from './bring-to-head.ts';
-import { readFailing } from './fleet-status.ts';
+import type { RunServer, SchemaRun } from './bring-to-head.ts';
+import { readFailingTenants } from './fleet-status.ts';
 import { migrateTenant } from './migrate-tenant.ts';
 import {
   beginRun,
-  type Candidate,
   endRun,
+  type MigrationCandidate,
   type RunRequest,
   type TenantResult,
 } from './migration-runs.ts';
@@ -66,7 +66,7 @@ export async function migrateTenants(
     const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
     if (candidates.some(({ atHead }) => !atHead)) observers.onRun?.(id);
 
-    const run: Run = {
+    const run: SchemaRun = {
       id,
       installation,
       control,
@@ -98,8 +98,8 @@ export async function migrateTenants(
 
 /** Migrates the canaries, and then, unless one of them fails, the other tenants. */
 async function migrateCandidates(
-  run: Run,
-  candidates: Candidate[],
+  run: SchemaRun,
+  candidates: MigrationCandidate[],
   {
     concurrency,
     canary = 0,
@@ -112,7 +112,7 @@ async function migrateCandidates(
   let failures = 0;
   const isHalted = () => signal?.aborted === true || failures >= maxFailures;
 
-  const begin = async ({ id, slug }: Candidate): Promise<boolean> => {
+  const begin = async ({ id, slug }: MigrationCandidate): Promise<boolean> => {
     if (isHalted()) return false;
     const result = await migrateTenant(run, id);
     if (result === 'busy') return false;
@@ -130,7 +130,7 @@ async function migrateCandidates(
    * One that another process works on is retried after the others.
    * @returns how many were not begun
    */
-  const migrate = async (tenants: Candidate[]): Promise<number> => {
+  const migrate = async (tenants: MigrationCandidate[]): Promise<number> => {
     const servers = [...Map.groupBy(tenants, ({ serverId }) => serverId).values()];
 
     const left = await runConcurrently(servers, Number.POSITIVE_INFINITY, async queue => {
@@ -223,7 +223,8 @@ export async function planRun(
     ...(slugs ? { slug: { $in: slugs } } : {}),
   };
   const found = await em.find(Tenant, where, { orderBy: { slug: 'asc' } });
-  const failed = retryFailed && (await readFailing(installation)).failing.map(({ slug }) => slug);
+  const failed =
+    retryFailed && (await readFailingTenants(installation)).failing.map(({ slug }) => slug);
   const tenants = failed ? found.filter(({ slug }) => failed.includes(slug)) : found;
   const stored = await em.find(
     SchemaFingerprint,

@@ -21,7 +21,7 @@ export interface RunRequest {
 }
 
 /** A tenant of a run, as it was when the run began. */
-export interface Candidate {
+export interface MigrationCandidate {
   id: number;
   slug: string;
   serverId: number;
@@ -41,7 +41,7 @@ export async function beginRun(
   head: string,
   servers: ReadonlyMap<number, { readonly fingerprint: string }>,
   { slugs, retryFailed = false, concurrency, canary, maxFailures }: RunRequest,
-): Promise<{ id: number; candidates: Candidate[] }> {
+): Promise<{ id: number; candidates: MigrationCandidate[] }> {
   await closeAbandonedRuns(client);
 
   const { rows: runs } = await client.query<{ id: string }>(

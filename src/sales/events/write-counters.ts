@@ -2,7 +2,7 @@
  * SQL for the server's count of rows that were inserted into a database: each change of the
  * feed is such a row: the same text in every session.
  */
-export const writtenSql = `concat_ws(' ', oid, extract(epoch from pg_stat_get_db_stat_reset_time(oid)),
+export const writeCountersSql = `concat_ws(' ', oid, extract(epoch from pg_stat_get_db_stat_reset_time(oid)),
                                      pg_stat_get_db_tuples_inserted(oid))`;
 
 /** Returns the counters of a server after so many more rows were inserted. */
@@ -18,7 +18,7 @@ export function writtenAfter(written: string, inserted: number): string {
  * for a row with the `oid` of a database.
  */
 export const writeCounters = `
-  ${writtenSql} as written,
+  ${writeCountersSql} as written,
   oid = any (array(select datid from pg_stat_activity
                     where application_name not like 'backoffice-api%' and datid is not null
                       and coalesce(backend_type, 'client backend') = 'client backend')) as "isShared"`;

@@ -87,7 +87,7 @@ class HeldFile {
     }
   }
 
-  drop(): void {
+  release(): void {
     this.#free(this.#bytes);
     this.#blocks.length = 0;
     this.#bytes = 0;

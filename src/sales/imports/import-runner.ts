@@ -76,7 +76,7 @@ export class ImportRunner {
 
       return await this.#inTurn(tenant, () => apply(context, request, file.pieces));
     } finally {
-      file.drop();
+      file.release();
     }
   }
 

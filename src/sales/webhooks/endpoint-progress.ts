@@ -30,7 +30,7 @@ interface Attempt extends SendResult {
 }
 
 /** The work of a process for an endpoint since it read the endpoint. */
-export interface Progress {
+export interface EndpointProgress {
   state: EndpointState;
   position: string;
   disable: DisabledReason | undefined;
@@ -50,8 +50,8 @@ export function progressOf(
   items: readonly Item[],
   results: readonly (SendResult | undefined)[],
   at: number,
-): Progress {
-  const progress: Progress = {
+): EndpointProgress {
+  const progress: EndpointProgress = {
     state: endpoint,
     position: endpoint.position,
     disable: undefined,

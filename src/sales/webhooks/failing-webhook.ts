@@ -67,7 +67,7 @@ export async function readWaiting(read: Read, id: number): Promise<FailingState 
 const placeText = 'select id, position, resources, actions from webhooks where id = $1';
 
 /** Returns the enabled webhook that has failed for longest; undefined: none fails. */
-export async function readFailing(
+export async function readFailingWebhook(
   read: Read,
   endpoints: readonly StoredEndpoint[],
 ): Promise<FailingWebhook | undefined> {

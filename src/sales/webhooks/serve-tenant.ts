@@ -10,7 +10,7 @@ import type { Trace } from '../../lib/tracing/trace.ts';
 import type { ContextServices } from '../../tenancy/request-context.ts';
 import type { HeldFeeds } from '../events/held-feeds.ts';
 import type { DisabledReason, StoredEndpoint } from './endpoint-state.ts';
-import { readFailing } from './failing-webhook.ts';
+import { readFailingWebhook } from './failing-webhook.ts';
 import { SendRate } from './send-rate.ts';
 import type { SendResult, WebhookSender } from './send-webhook.ts';
 import type { EndpointServices } from './serve-endpoint.ts';
@@ -169,7 +169,7 @@ export function createTenantServing(options: ServeTenantOptions) {
       ...(isOpen ? [openMs] : []),
       ...(mayGoOn() ? [] : [0]),
     ];
-    const failing = await readFailing(services.read, endpoints);
+    const failing = await readFailingWebhook(services.read, endpoints);
 
     return {
       endpoints,

@@ -1,8 +1,8 @@
 import { preparedStatement, type Statement } from '../../lib/postgres/statement.ts';
 import type { Cursor } from '../events/change-cursor.ts';
 import { isKept, lastMadeAt, placeValues } from '../events/change-statement.ts';
-import { writtenSql } from '../events/write-counters.ts';
-import type { NewMessage, Progress } from './endpoint-progress.ts';
+import { writeCountersSql } from '../events/write-counters.ts';
+import type { EndpointProgress, NewMessage } from './endpoint-progress.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
 
 const ms = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`;
@@ -56,7 +56,7 @@ export const selectEndpoints = (now: number, id: number | null = null): Statemen
             ${ms('failing_since')} as "failingSince", ${ms('w.next_attempt_at')} as "nextAttemptAt",
             ${ms('least(w.next_attempt_at, waiting.next_attempt_at)')} as "dueAt", "dueMessages",
             secret, case when previous_until > ${time('$1')} then previous end as previous,
-            (select ${writtenSql} from pg_database where datname = current_database()) as written
+            (select ${writeCountersSql} from pg_database where datname = current_database()) as written
        from webhooks w join webhook_secrets on webhook_id = id
       cross join lateral (select min(m.next_attempt_at) as next_attempt_at,
                                  count(*) filter (where m.next_attempt_at <= ${time('$1')})::integer as "dueMessages"
@@ -82,7 +82,7 @@ const toldAt = `case when told_at > ${time('$11')} - interval '1 day' then told_
  */
 export const saveProgress = (
   { id, version }: Pick<StoredEndpoint, 'id' | 'version'>,
-  progress: Progress,
+  progress: EndpointProgress,
   now: number,
 ): Statement => {
   const { state, position, disable, succeededAt, sent, queued, attempts } = progress;

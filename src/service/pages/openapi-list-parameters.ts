@@ -4,7 +4,7 @@ import {
   operatorsOf,
   sortableNames,
 } from '../../lib/http/list-parameters/list-contract.ts';
-import type { FieldKind, ListField } from '../../lib/http/list-parameters/list-field.ts';
+import type { ListField, ListFieldKind } from '../../lib/http/list-parameters/list-field.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
 
@@ -130,7 +130,7 @@ function operators(field: ListField): Json {
 }
 
 /** The schema of the values of a field, and one of them. */
-const kinds: Record<FieldKind, readonly [schema: Json, example: unknown]> = {
+const kinds: Record<ListFieldKind, readonly [schema: Json, example: unknown]> = {
   text: [{ type: 'string' }, 'EUR'],
   code: [{ type: 'string' }, 'EUR'],
   email: [{ type: 'string' }, 'nora@example.com'],

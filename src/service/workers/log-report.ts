@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
-import type { Report } from './supervision-actions.ts';
+import type { WorkerReport } from './supervision-actions.ts';
 
 type Line = readonly [level: 'info' | 'warn' | 'error', event: { event: string }, text: string];
 
 /** The line of the log for each report. */
-const lines: Record<Report['what'], Line> = {
+const lines: Record<WorkerReport['what'], Line> = {
   started: ['info', { event: 'worker_started' }, 'a worker process serves requests'],
   died: ['error', { event: 'worker_died' }, 'a worker process died, and is replaced'],
   leaving: ['error', { event: 'worker_died' }, 'a worker process has a fault, and is replaced'],
@@ -48,7 +48,7 @@ const lines: Record<Report['what'], Line> = {
  */
 export function logReport(
   log: Logger,
-  report: Report,
+  report: WorkerReport,
   pidOf: (worker: number) => number | undefined,
 ): void {
   const { what, worker, end, ...fields } = report;

@@ -8,7 +8,7 @@ export interface ProcessEnd {
  * The next act of the primary process. A worker is named by its number, which no other worker
  * of it gets.
  */
-export type Action =
+export type WorkerAction =
   | { readonly kind: 'fork'; readonly worker: number }
   /**
    * Ask the worker to finish its requests and to end; when restarting, to leave new connections
@@ -19,10 +19,10 @@ export type Action =
   | { readonly kind: 'serving' }
   /** No worker is left. `failure` says why the first start failed. */
   | { readonly kind: 'ended'; readonly exitCode: 0 | 1; readonly failure?: string | undefined }
-  | { readonly kind: 'report'; readonly report: Report };
+  | { readonly kind: 'report'; readonly report: WorkerReport };
 
 /** Something that the log tells the operator (`logReport`). */
-export interface Report {
+export interface WorkerReport {
   readonly what: 'started' | 'died' | 'leaving' | 'ended_badly' | 'killed' | 'hung' | RestartReport;
   readonly worker?: number;
   readonly end?: ProcessEnd;
@@ -31,7 +31,7 @@ export interface Report {
   /** Why a restart has failed. */
   readonly reason?: string;
 }
-export const report = (report: Report): Action => ({ kind: 'report', report });
+export const report = (report: WorkerReport): WorkerAction => ({ kind: 'report', report });
 type RestartReport =
   | 'restarting'
   | 'restarted'

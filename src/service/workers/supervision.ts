@@ -1,6 +1,6 @@
 import { BackOff } from './back-off.ts';
 import { RollingRestart } from './rolling-restart.ts';
-import { type Action, describeEnd, type ProcessEnd, report } from './supervision-actions.ts';
+import { describeEnd, type ProcessEnd, report, type WorkerAction } from './supervision-actions.ts';
 import { type Worker, WorkerTable } from './worker-table.ts';
 
 /**
@@ -44,11 +44,11 @@ export class Supervision {
     return Math.min(...this.#forksAt, this.#workers.nextKillAt);
   }
 
-  start(now: number): Action[] {
+  start(now: number): WorkerAction[] {
     return Array.from({ length: this.#processes }, () => this.#fork(now));
   }
 
-  onStarted(number: number, now: number): Action[] {
+  onStarted(number: number, now: number): WorkerAction[] {
     const worker = this.#workers.get(number);
     if (worker?.state !== 'starting') return [];
     this.#workers.serves(worker);
@@ -75,7 +75,7 @@ export class Supervision {
   }
 
   /** The worker has a fault, and ends by itself when its requests have ended. */
-  onLeaving(number: number, now: number): Action[] {
+  onLeaving(number: number, now: number): WorkerAction[] {
     const worker = this.#workers.get(number);
     if (this.#phase !== 'running' || worker?.state !== 'serving') return [];
     this.#workers.ends(number, now);
@@ -88,7 +88,7 @@ export class Supervision {
     ];
   }
 
-  onEnded(number: number, end: ProcessEnd, now: number): Action[] {
+  onEnded(number: number, end: ProcessEnd, now: number): WorkerAction[] {
     const worker = this.#workers.remove(number);
     if (!worker) return [];
     if (this.#phase === 'starting') return this.#failStart(worker, end, now);
@@ -101,7 +101,7 @@ export class Supervision {
   }
 
   /** Replaces all workers, one after the other. */
-  restart(now: number): Action[] {
+  restart(now: number): WorkerAction[] {
     if (this.#phase !== 'running') return [report({ what: 'restart_ignored' })];
     if (this.#restart) {
       this.#restart.again = true;
@@ -115,7 +115,7 @@ export class Supervision {
    * Asks all workers to end.
    * @param exitCode 1 after a fault of the primary process
    */
-  stop(now: number, exitCode: 0 | 1 = 0): Action[] {
+  stop(now: number, exitCode: 0 | 1 = 0): WorkerAction[] {
     if (exitCode === 1) this.#exitCode = 1;
     if (this.#phase === 'stopping') return [];
     this.#phase = 'stopping';
@@ -126,9 +126,9 @@ export class Supervision {
     return this.#workers.size === 0 ? this.#endWhenAlone({ code: 0, signal: null }) : actions;
   }
 
-  tick(now: number): Action[] {
+  tick(now: number): WorkerAction[] {
     const late = this.#workers.takeLate(now);
-    const kills = late.flatMap((worker): Action[] => [
+    const kills = late.flatMap((worker): WorkerAction[] => [
       report({ what: 'killed', worker }),
       { kind: 'kill', worker },
     ]);
@@ -139,13 +139,13 @@ export class Supervision {
     return { kind: 'fork', worker: this.#workers.add(now) } as const;
   }
 
-  #forkDue(now: number): Action[] {
+  #forkDue(now: number): WorkerAction[] {
     const due = this.#forksAt.filter(at => at <= now);
     this.#forksAt = this.#forksAt.filter(at => at > now);
     return due.map(() => this.#fork(now));
   }
 
-  #end(number: number, kind: 'hand_over' | 'stop', now: number): Action {
+  #end(number: number, kind: 'hand_over' | 'stop', now: number): WorkerAction {
     this.#workers.ends(number, now);
     return { kind, worker: number };
   }
@@ -157,7 +157,7 @@ export class Supervision {
     return delayMs;
   }
 
-  #replaceDead(number: number, worker: Worker, end: ProcessEnd, now: number): Action[] {
+  #replaceDead(number: number, worker: Worker, end: ProcessEnd, now: number): WorkerAction[] {
     this.#died++;
     const { next, previous } = this.#restart?.replacing ?? {};
     if (next === number && worker.state === 'starting') {
@@ -176,7 +176,7 @@ export class Supervision {
   }
 
   /** Starts the next step of a restart, if one is under way and between two steps. */
-  #continueRestart(now: number): Action[] {
+  #continueRestart(now: number): WorkerAction[] {
     const restart = this.#restart;
     if (!restart) return [];
     const previous = restart.pick(this.serving);
@@ -191,17 +191,17 @@ export class Supervision {
     return restart.again ? [restarted, ...this.restart(now)] : [restarted];
   }
 
-  #endStep(now: number): Action[] {
+  #endStep(now: number): WorkerAction[] {
     this.#restart?.endStep();
     return this.#continueRestart(now);
   }
 
-  #failStart({ failure }: Worker, end: ProcessEnd, now: number): Action[] {
+  #failStart({ failure }: Worker, end: ProcessEnd, now: number): WorkerAction[] {
     this.#failure = failure ?? `A worker process ended during the start (${describeEnd(end)}).`;
     return this.stop(now, 1);
   }
 
-  #endWhenAlone({ code }: ProcessEnd): Action[] {
+  #endWhenAlone({ code }: ProcessEnd): WorkerAction[] {
     if (code !== 0) this.#exitCode = 1;
     if (this.#workers.size > 0) return [];
     return [{ kind: 'ended', exitCode: this.#exitCode, failure: this.#failure }];

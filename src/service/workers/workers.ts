@@ -5,7 +5,7 @@ import { WorkerMetrics } from '../metrics/worker-metrics.ts';
 import { logReport } from './log-report.ts';
 import { Pings } from './pings.ts';
 import { Supervision } from './supervision.ts';
-import type { Action } from './supervision-actions.ts';
+import type { WorkerAction } from './supervision-actions.ts';
 import { forkWorker, killWorkers, type WorkerProcess } from './worker-process.ts';
 
 /** The worker processes of this process. */
@@ -90,7 +90,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
     worker.send({ type: 'start', databaseUrl });
   };
 
-  const perform = (action: Action): void => {
+  const perform = (action: WorkerAction): void => {
     switch (action.kind) {
       case 'fork':
         fork(action.worker);
@@ -117,7 +117,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
     }
   };
 
-  const run = (actions: Action[]): void => {
+  const run = (actions: WorkerAction[]): void => {
     for (const action of actions) perform(action);
 
     clearTimeout(timer);

@@ -92,7 +92,7 @@ export class TenantFences {
     if (!this.#closed.has(guid)) await this.refresh(guid);
     const fence = this.#closed.get(guid);
     const record = fence ? await this.#wait(fence) : await this.#loadReleased(guid);
-    deadline?.check();
+    deadline?.throwIfPassed();
     return this.#options.databases.open(record).pool;
   }
 

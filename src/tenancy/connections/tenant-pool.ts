@@ -87,7 +87,7 @@ export class TenantPool implements PoolState<TenantClient> {
    * @throws {DeadlineError} when the deadline has passed
    */
   async connect(deadline?: Deadline): Promise<TenantClient> {
-    deadline?.check();
+    deadline?.throwIfPassed();
     if (!this.#isHeld) {
       try {
         return await this.#acquire(deadline);

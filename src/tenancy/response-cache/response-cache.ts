@@ -74,7 +74,7 @@ export class ResponseCache {
     this.#announce = announce;
     this.#now = now;
     this.#store = new ResponseStore(maxBytes);
-    feed.subscribe(changeTopics.responses, key => this.#store.drop(key));
+    feed.subscribe(changeTopics.responses, key => this.#store.remove(key));
   }
 
   /** Memory of the cached responses, in bytes. */
@@ -142,7 +142,7 @@ export class ResponseCache {
 
     const key = `${guid}/${resource}`;
     try {
-      const result = await change(() => this.#store.drop(key));
+      const result = await change(() => this.#store.remove(key));
       await this.#invalidate(key);
       return result;
     } catch (error) {
@@ -159,7 +159,7 @@ export class ResponseCache {
    * the latest; never rejects.
    */
   async #invalidate(key: string): Promise<void> {
-    this.#store.drop(key);
+    this.#store.remove(key);
     await within(this.#announce(changeTopics.responses, key), maxAnnounceMs).catch(() => {});
   }
 }

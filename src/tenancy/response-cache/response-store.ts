@@ -119,14 +119,14 @@ export class ResponseStore<Loading> {
    * Drops the cached responses of a resource (`guid/name`), of a tenant (`guid`), or of all
    * tenants (`*`).
    */
-  drop(key: string): void {
+  remove(key: string): void {
     if (key === '*') {
       this.#tenants.clear();
       return;
     }
     const [guid = '', name] = key.split('/');
     if (name === undefined) this.#tenants.delete(guid);
-    else this.#dropResource(guid, name);
+    else this.#removeResource(guid, name);
   }
 
   #keepWithinShare(guid: string, owner: CachedTenant<Loading>): boolean {
@@ -142,7 +142,7 @@ export class ResponseStore<Loading> {
     return owner?.record === tenant ? owner : undefined;
   }
 
-  #dropResource(guid: string, name: string): void {
+  #removeResource(guid: string, name: string): void {
     const owner = this.#tenants.peek(guid);
     const resource = owner?.resources.get(name);
     if (!owner || !resource) return;

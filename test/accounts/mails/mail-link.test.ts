@@ -5,7 +5,7 @@ import {
   type LinkOwner,
   linkToken,
   newLink,
-  parseToken,
+  parseLinkToken,
 } from '../../../src/accounts/mails/mail-link.ts';
 import { SecretBox } from '../../../src/control/secret-box.ts';
 
@@ -18,7 +18,7 @@ describe('tokens of links in mails', () => {
     userGuid: '0d6b0c0e-1f0d-4a8a-9f3e-2b8f8e1f5a77',
   };
   const opens = (secrets: SecretBox, token: string, of = owner): boolean => {
-    const parsed = parseToken(token);
+    const parsed = parseLinkToken(token);
     return parsed !== undefined && parsed.link === of.link && isTokenOf(secrets, parsed, of);
   };
 
@@ -60,6 +60,6 @@ describe('tokens of links in mails', () => {
     expect(Buffer.from(respelled.slice(23), 'base64url')).to.deep.equal(
       Buffer.from(token.slice(23), 'base64url'),
     );
-    expect(parseToken(respelled)).to.equal(undefined);
+    expect(parseLinkToken(respelled)).to.equal(undefined);
   });
 });

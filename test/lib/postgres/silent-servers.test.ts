@@ -8,7 +8,7 @@ import {
   timeLimits,
   withConnection,
 } from '../../../src/lib/postgres/connection.ts';
-import { dropDeadConnections } from '../../../src/lib/postgres/dead-connections.ts';
+import { removeDeadConnections } from '../../../src/lib/postgres/dead-connections.ts';
 import { tenantHead } from '../../../src/operator/schema/tenant-head.ts';
 import { ConnectionBudget } from '../../../src/tenancy/connections/connection-budget.ts';
 import { TenantPool } from '../../../src/tenancy/connections/tenant-pool.ts';
@@ -50,7 +50,7 @@ describe('silence limit of database connections', () => {
       max: 1,
     });
     pool.on('error', () => {});
-    dropDeadConnections(pool, silenceMs);
+    removeDeadConnections(pool, silenceMs);
 
     await pool.query('select 1');
     await sleep(2 * silenceMs);
@@ -91,7 +91,7 @@ describe('silence limit of database connections', () => {
       max: 1,
     });
     control.on('error', () => {});
-    dropDeadConnections(control, silenceMs);
+    removeDeadConnections(control, silenceMs);
     await control.query('select 1');
 
     const { pool, budget } = await tenantPool();

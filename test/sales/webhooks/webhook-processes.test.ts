@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { writtenSql } from '../../../src/sales/events/write-counters.ts';
+import { writeCountersSql } from '../../../src/sales/events/write-counters.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createServiceProcesses } from '../../support/service-processes.ts';
@@ -84,7 +84,7 @@ describe('webhooks of several processes', () => {
     expect((await client.post('/api/v1/OrderStatuses', { Name: 'Counted' })).status).to.equal(201);
     await eventually(() => receiver.at('/counted').length === 1);
     expect(await eventually(polled)).to.equal(
-      await rows(`select ${writtenSql} as written from pg_database where datname = ?`),
+      await rows(`select ${writeCountersSql} as written from pg_database where datname = ?`),
     );
 
     await client.delete(`/api/v1/Webhooks/${Id}`);

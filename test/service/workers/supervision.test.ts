@@ -1,6 +1,9 @@
 import { expect } from 'chai';
 import { Supervision } from '../../../src/service/workers/supervision.ts';
-import type { Action, Report } from '../../../src/service/workers/supervision-actions.ts';
+import type {
+  WorkerAction,
+  WorkerReport,
+} from '../../../src/service/workers/supervision-actions.ts';
 import { maxEndMs, maxStartMs } from '../../../src/service/workers/worker-table.ts';
 import { Random } from '../../simulation/random.ts';
 
@@ -8,7 +11,7 @@ const killed = { code: null, signal: 'SIGKILL' };
 const endedWell = { code: 0, signal: null };
 
 /** Returns actions as short texts: `fork 3`, `died 1`, `hand_over 2`. */
-function texts(actions: Action[]): string[] {
+function texts(actions: WorkerAction[]): string[] {
   return actions.map(action => {
     if (action.kind === 'report') return reportText(action.report);
     if (action.kind === 'ended') return `ended ${action.exitCode} ${action.failure ?? ''}`.trim();
@@ -16,7 +19,7 @@ function texts(actions: Action[]): string[] {
   });
 }
 
-function reportText(report: Report): string {
+function reportText(report: WorkerReport): string {
   if (report.what === 'died' || report.what === 'leaving') {
     return `${report.what} ${report.worker} delay ${report.delayMs ?? 'none'}`;
   }
@@ -248,7 +251,7 @@ function runAtRandom(seed: number): void {
   const alive = new Map<number, 'starting' | 'serving' | 'ending'>();
   let [now, restarting, handedOver] = [0, 0, 0];
 
-  const perform = (actions: Action[]): void => {
+  const perform = (actions: WorkerAction[]): void => {
     for (const action of actions) {
       if (action.kind === 'fork') alive.set(action.worker, 'starting');
       if (action.kind === 'hand_over') {

@@ -46,7 +46,7 @@ describe('response store', () => {
     store.grow(globex, 'Currency', 'list', response, 300); // not stored there
     expect(store.bytes).to.equal(before + 300);
 
-    store.drop('acme/Currency');
+    store.remove('acme/Currency');
     put(acme, 1_000);
     expect(store.bytes).to.equal(before);
   });
@@ -116,7 +116,7 @@ describe('response store', () => {
 
     for (const key of ['acme/Currency', 'acme', '*']) {
       const resource = store.resource(tenant, 'Currency');
-      store.drop(key);
+      store.remove(key);
       store.set(tenant, 'Currency', resource, 'late', response);
       store.resource(tenant, 'Currency');
       store.set(tenant, 'Currency', resource, 'late', response);
@@ -136,16 +136,16 @@ describe('response store', () => {
       for (const name of ['Currency', 'Country']) put(tenant, 10, 'list', name);
     }
 
-    store.drop('acme/Currency');
+    store.remove('acme/Currency');
     expect(stored()).to.deep.equal(['', 'acme/Country', 'globex/Currency', 'globex/Country']);
 
-    store.drop('acme/Unknown');
-    store.drop('unknown/Currency');
-    store.drop('unknown');
-    store.drop('globex');
+    store.remove('acme/Unknown');
+    store.remove('unknown/Currency');
+    store.remove('unknown');
+    store.remove('globex');
     expect(stored()).to.deep.equal(['', 'acme/Country', '', '']);
 
-    store.drop('*');
+    store.remove('*');
     expect(stored()).to.deep.equal(['', '', '', '']);
     expect(store.bytes).to.equal(0);
   });
@@ -161,9 +161,9 @@ describe('response store', () => {
     expect(store.bytes).to.equal(bytes + 2 * kilobyte);
 
     put(tenant, kilobyte, 'list', 'Country');
-    store.drop('acme/Country');
+    store.remove('acme/Country');
     expect(store.bytes).to.equal(bytes + 2 * kilobyte);
-    store.drop('acme/Currency');
+    store.remove('acme/Currency');
     expect(store.bytes).to.equal(0);
   });
 });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { camelCase } from '../../runtime/casing.ts';
-import { type FieldKind, type ListField, listField } from './list-field.ts';
+import { type ListField, type ListFieldKind, listField } from './list-field.ts';
 
 export interface SortKey {
   readonly field: ListField;
@@ -134,7 +134,7 @@ export function withKey(keys: readonly SortKey[], key: ListField): SortKey[] {
 const comparisons = ['gte', 'lte', 'gt', 'lt'] as const;
 export type Operator = 'equal' | (typeof comparisons)[number] | 'prefix' | 'contains' | 'null';
 
-const operatorsOfKind: Record<FieldKind, readonly Operator[]> = {
+const operatorsOfKind: Record<ListFieldKind, readonly Operator[]> = {
   text: [...comparisons, 'prefix', 'contains'],
   code: [...comparisons, 'prefix', 'contains'],
   email: [...comparisons, 'prefix', 'contains'],

@@ -6,7 +6,7 @@ import { fieldErrorOf } from '../field-error-of.ts';
 import { controlCharacters, moment, normalText } from '../fields.ts';
 import { isUuid } from '../uuid.ts';
 
-export type FieldKind =
+export type ListFieldKind =
   | 'text'
   | 'code'
   | 'email'
@@ -20,7 +20,7 @@ export type FieldKind =
 /** A field of a view that a list can be filtered by. */
 export interface ListField {
   readonly name: string;
-  readonly kind: FieldKind;
+  readonly kind: ListFieldKind;
   readonly isNullable: boolean;
   readonly isSortable: boolean;
   /** True for a value of another table, which no index serves. */
@@ -46,7 +46,7 @@ export function listField(
   return { name, kind, isNullable, isSortable, isComputed, max, values };
 }
 
-function kindOf(schema: z.ZodType): FieldKind | undefined {
+function kindOf(schema: z.ZodType): ListFieldKind | undefined {
   if (schema instanceof z.ZodISODateTime) return 'timestamp';
   if (schema instanceof z.ZodEnum) return 'choice';
   if (schema instanceof z.ZodBoolean) return 'boolean';
@@ -55,7 +55,7 @@ function kindOf(schema: z.ZodType): FieldKind | undefined {
   return undefined;
 }
 
-const kindsOfFormats: Readonly<Record<string, FieldKind>> = {
+const kindsOfFormats: Readonly<Record<string, ListFieldKind>> = {
   uuid: 'uuid',
   code: 'code',
   'idn-email': 'email',

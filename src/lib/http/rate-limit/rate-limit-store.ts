@@ -23,7 +23,7 @@ export interface RateLimitStore {
 }
 
 /** Returns after how many milliseconds each of the windows allows a call; 0 = now. */
-export async function delayOf(
+export async function waitMsOf(
   store: Pick<RateLimitStore, 'peek'>,
   windows: readonly (readonly [key: string, Rate])[],
 ): Promise<number> {

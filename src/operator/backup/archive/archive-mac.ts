@@ -20,7 +20,7 @@ export function manifestText(
 }
 
 /** Returns whether one of the keys has made the code of a manifest. */
-export function checkMac(text: string, keys: readonly Buffer[]): boolean {
+export function isSignedBy(text: string, keys: readonly Buffer[]): boolean {
   const [field, mac] = macField.exec(text) ?? [];
   if (field === undefined || mac === undefined) return false;
 

@@ -12,7 +12,7 @@ import {
   manifestContract,
 } from './archive-documents.ts';
 import { ArchiveFault } from './archive-fault.ts';
-import { checkMac } from './archive-mac.ts';
+import { isSignedBy } from './archive-mac.ts';
 import { headerName, isMemberName, manifestName, pageName } from './member-names.ts';
 import { unseal } from './seal.ts';
 
@@ -74,7 +74,7 @@ export async function checkArchive(
       seen.push({ name, ...digestOf(bytes) });
     } else if (name === manifestName) {
       const bytes = await collect(content, maxDocumentBytes);
-      manifest = parseManifest(bytes, keys.macKeys);
+      manifest = checkManifest(bytes, keys.macKeys);
     } else {
       seen.push({ name, ...(await digestContent(content)) });
     }
@@ -232,8 +232,8 @@ function rankOf(name: string): number {
   return name.startsWith('schema/') ? 2 : 3;
 }
 
-function parseManifest(bytes: Buffer, macKeys: readonly Buffer[] | undefined): ArchiveManifest {
-  if (macKeys !== undefined && !checkMac(bytes.toString(), macKeys)) {
+function checkManifest(bytes: Buffer, macKeys: readonly Buffer[] | undefined): ArchiveManifest {
+  if (macKeys !== undefined && !isSignedBy(bytes.toString(), macKeys)) {
     throw new ArchiveFault(
       'forged',
       'its code is absent, or no key of this installation has made it: nobody knows who has written it',

@@ -12,7 +12,7 @@ import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
 import { type ArchiveProof, readProofs } from '../archive-rows.ts';
 import { withBackupLock } from '../backup-lock.ts';
 import { type PresentTenant, readPresentTenant } from '../candidates.ts';
-import { type Listing, readListing, readTime, type StoredArchive } from '../listing.ts';
+import { type Listing, readControlTime, readListing, type StoredArchive } from '../listing.ts';
 import type { Target } from '../target/target.ts';
 import { requireWriter } from '../writer.ts';
 import { type DueRemoval, type DueTenant, findDueTenants } from './due-tenants.ts';
@@ -309,7 +309,7 @@ function requireSmallShare(
  * @throws {OperatorError} when they differ by more than 5 minutes
  */
 async function readSafeTime(control: Queryable): Promise<Date> {
-  const there = await readTime(control);
+  const there = await readControlTime(control);
   const here = new Date();
   if (Math.abs(here.getTime() - there.getTime()) <= maxClockDifferenceMs) {
     return here < there ? here : there;

@@ -4,7 +4,7 @@ import { explain, OperatorError } from '../../../lib/log/operator-error.ts';
 import { groups, needsConfirmation } from '../../command/operation.ts';
 import type { FilledForm } from '../command-line.ts';
 import type { Answer, ConsolePage, PageRequest } from '../console-page.ts';
-import { checkForm, type FormError, formId, readForm } from '../form-values.ts';
+import { checkForm, type FormError, formId, readFilledForm } from '../form-values.ts';
 import { formPage } from '../form-view.ts';
 import { state } from '../format.ts';
 import { operationLink } from '../links.ts';
@@ -37,7 +37,7 @@ ${groups.map(group =>
 /** The form of an operation, with the values that a link fills in. */
 export function operationPage(request: PageRequest): Promise<ConsolePage> {
   const found = findOperation(request);
-  return formPage(request, found, readForm(found, request.given));
+  return formPage(request, found, readFilledForm(found, request.given));
 }
 
 /** Starts the operation of a form, or its plan, or shows it as a command. */
@@ -46,7 +46,7 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   const found = findOperation(request);
   const { operation, isAllowed } = found;
 
-  const form = readForm(found, given);
+  const form = readFilledForm(found, given);
   const step = given.get('step');
   if (step === 'fill') return formPage(request, found, form);
 

@@ -5,7 +5,7 @@ import { listActions } from '../../records/list-actions.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { code, fault, state, time } from '../format.ts';
-import { checkNow, severity } from '../health-view.ts';
+import { checkNowButton, severity } from '../health-view.ts';
 import { actions, hiddenInputs, operationPath, tenantLink, withQuery } from '../links.ts';
 import type { Offer } from '../offered.ts';
 import { facts, pager, partOf } from '../view.ts';
@@ -40,7 +40,7 @@ export function findingsLink(
 export async function findingsPage(request: PageRequest): Promise<ConsolePage> {
   const { control, offered, query } = request;
   const [server, tenant, id] = [query('server'), query('tenant'), query('id')];
-  const links = [checkNow(request)];
+  const links = [checkNowButton(request)];
 
   const part = partOf(query('page'), pageSize);
   const ids = id === undefined ? undefined : [id];

@@ -11,7 +11,7 @@ import { tenantHead } from '../../schema/tenant-head.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { code, numberText, shorten, state, time } from '../format.ts';
-import { checkNow, severity } from '../health-view.ts';
+import { checkNowButton, severity } from '../health-view.ts';
 import { actions, operationLink, tenantLink, tenantPath, withQuery } from '../links.ts';
 import type { Offer } from '../offered.ts';
 import { facts, table } from '../view.ts';
@@ -65,7 +65,7 @@ ${facts(
   ['Changes since then', checkedAt ? await changesSince(control, checkedAt) : undefined],
   ...healthStates.map(health => [healthLabels[health], countLink(health, counts[health])] as const),
 )}
-${actions(checkNow(request))}
+${actions(checkNowButton(request))}
 ${table(
   `Needs attention (${concerns.length})`,
   concerns,

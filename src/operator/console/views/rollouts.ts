@@ -1,7 +1,7 @@
 import { type Html, html } from '../../../lib/html/html.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { pageText } from '../../command/list-parts.ts';
-import { readFailing } from '../../schema/fleet-status.ts';
+import { readFailingTenants } from '../../schema/fleet-status.ts';
 import {
   failureCauses,
   pageRuns,
@@ -32,7 +32,7 @@ const retry = operationLink('migrate', 'Retry what failed', { retryFailed: 'on' 
 /** The tenants whose last migration failed, and the migration runs, the newest first. */
 export async function rolloutsPage({ control, query }: PageRequest) {
   const part = partOf(query('page'), maxFailing);
-  const { failing, total } = await readFailing(control, part);
+  const { failing, total } = await readFailingTenants(control, part);
   const newest = await pageRuns(control, { limit: maxRuns, before: readNumber(query('before')) });
 
   const empty = html`There was no migration run. ${operationLink('migrate', 'Show what one would do', { all: 'on' })}`;

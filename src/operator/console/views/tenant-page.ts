@@ -16,7 +16,7 @@ import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { code, shorten, size, state, time } from '../format.ts';
-import { checkNow, decided, destructiveVerbs, reasonView, verbs } from '../health-view.ts';
+import { checkNowButton, decided, destructiveVerbs, reasonView, verbs } from '../health-view.ts';
 import { actions, operationLink, recoveryPath, tenantPath, withQuery } from '../links.ts';
 import type { Offer, Offered } from '../offered.ts';
 import { plot, plottedDays, timeline } from '../plot.ts';
@@ -121,7 +121,7 @@ function stateView(request: PageRequest, tenant: TenantWithHealth): Html {
 ${actions(...verbs(tenant, offered), html`<a href="${tenantPath(slug)}/commands">All commands</a>`)}</section>
 <section class="note${health === 'unwell' ? ' bad' : ''}" id="health"><h2>Health: ${state(health)} <span class="hint">${looked}</span></h2>
 ${reasons.length > 0 ? html`<ul class="plain">${reasons.map(each => reasonView(each, offered))}</ul>` : ''}
-${actions(checkNow(request))}</section></div>`;
+${actions(checkNowButton(request))}</section></div>`;
 }
 
 /** Returns the links that destroy something of a tenant, apart from all others. */

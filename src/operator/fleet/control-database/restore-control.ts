@@ -11,7 +11,7 @@ import { type LostSecrets, replaceLostMasterKey } from './replace-master-key.ts'
 import { type LaterState, type Replayed, readLaterState, replay } from './replay.ts';
 import {
   createEmpty,
-  dropDatabase,
+  dropControlDatabase,
   markReady,
   onServer,
   putInPlace,
@@ -140,6 +140,6 @@ async function readLater(
 
     return await withConnection(url, readLaterState);
   } finally {
-    await dropDatabase(controlUrl, name);
+    await dropControlDatabase(controlUrl, name);
   }
 }

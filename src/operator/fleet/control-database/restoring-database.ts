@@ -56,7 +56,7 @@ export async function endRestore({ controlUrl }: { controlUrl: string }): Promis
 }
 
 /** The state of a database, as far as a restore of the control database must know it. */
-export interface DatabaseState {
+export interface ControlState {
   tenants: number;
   /** The source of the restore; undefined: it was not restored, or not completely. */
   restoredFrom: string | undefined;
@@ -75,10 +75,10 @@ const listTables = `
      order by 1) as tables, to_regclass('public.tenants') is not null as "hasSchema"`;
 
 /** @returns undefined when the database does not exist */
-export async function readState(url: string): Promise<DatabaseState | undefined> {
+export async function readState(url: string): Promise<ControlState | undefined> {
   return withConnection(url, async client => {
     const { rows: found } =
-      await client.query<Pick<DatabaseState, 'tables' | 'hasSchema'>>(listTables);
+      await client.query<Pick<ControlState, 'tables' | 'hasSchema'>>(listTables);
     const { tables = [], hasSchema = false } = found[0] ?? {};
     if (!hasSchema) return { tenants: 0, restoredFrom: undefined, hasSchema, tables };
 
@@ -105,7 +105,7 @@ export async function readState(url: string): Promise<DatabaseState | undefined>
 export async function requireRestorable(
   controlUrl: string,
   source: ControlSource,
-): Promise<DatabaseState | undefined> {
+): Promise<ControlState | undefined> {
   const state = await readState(controlUrl);
   const { restoredFrom, tenants } = state ?? {};
   if (restoredFrom !== undefined && restoredFrom !== source.description) {
@@ -132,7 +132,7 @@ function isPublic(table: string): boolean {
  * @param own the tables that a control database has
  * @throws {OperatorError} when it has other ones
  */
-function requireNobodyElses({ tables }: DatabaseState, own: readonly string[]): void {
+function requireNobodyElses({ tables }: ControlState, own: readonly string[]): void {
   const others = tables.filter(table => !own.includes(table));
   if (others.length === 0) return;
 
@@ -182,7 +182,7 @@ export async function putInPlace(
   });
 }
 
-export async function dropDatabase(controlUrl: string, name: string): Promise<void> {
+export async function dropControlDatabase(controlUrl: string, name: string): Promise<void> {
   await onServer(controlUrl, server => dropOwned(server, name));
 }
 

@@ -67,7 +67,7 @@ interface ChosenData {
   /** The description of the data that is known before any of it is read. */
   readonly description: string;
   /** Runs `work` on it. */
-  restore<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;
+  use<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;
 }
 
 /** The sink of the lines that the operator reads meanwhile. */
@@ -92,7 +92,7 @@ export async function chooseData(
     requireMoment(source, at);
     return {
       description: `the moment ${at}, by RECOVERY_COMMAND`,
-      restore: work => restoreToMoment(installation, source, { at, onStep }, work),
+      use: work => restoreToMoment(installation, source, { at, onStep }, work),
     };
   }
   if (from !== undefined) {
@@ -105,7 +105,7 @@ export async function chooseData(
     };
     return {
       description: 'a recovered server',
-      restore: work => restoreRecovered(source, options, work),
+      use: work => restoreRecovered(source, options, work),
     };
   }
 
@@ -115,7 +115,7 @@ export async function chooseData(
 
   return {
     description: `${name} of ${time.toISOString()}`,
-    restore: work => {
+    use: work => {
       onStep(`loading the archive of ${time.toISOString()}`);
       return restoreArchive(source, found, { destination: lost ? '--lost' : '', warn }, work);
     },
@@ -134,7 +134,7 @@ export async function restoreData<T>(
   const told: Told = { onStep: step => progress.step(step), warn: text => output.warn(text) };
   const chosen = await chooseData(installation, source, moment, told);
   let restoredFrom = '';
-  const restored = await chosen.restore(data => {
+  const restored = await chosen.use(data => {
     restoredFrom = data.description;
     return restore(data);
   });

@@ -3,7 +3,7 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { runConcurrently } from '../../command/run-fleet.ts';
 import { errorText } from '../../command/texts.ts';
 import { type MoveRequest, moveTenant } from '../../databases/move-tenant.ts';
-import { planObjects } from '../../databases/plan-move.ts';
+import { planLeftObjects } from '../../databases/plan-move.ts';
 import type { RunObservers } from '../../databases/run-databases.ts';
 import { listServers, noSuchServer, roomiest } from '../../records/read-servers.ts';
 import { findServer } from '../../records/servers.ts';
@@ -94,7 +94,7 @@ export async function planDrained(
   leaveSchemas: boolean,
 ): Promise<PlannedDrain[]> {
   return runConcurrently(moves, concurrentLooks, move =>
-    planObjects(installation, move.slug, leaveSchemas).then(
+    planLeftObjects(installation, move.slug, leaveSchemas).then(
       ({ leaves }): PlannedDrain => ({ ...move, leaves, error: null }),
       (error: unknown): PlannedDrain => ({ ...move, leaves: [], error: errorText(error) }),
     ),
