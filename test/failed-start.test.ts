@@ -39,7 +39,7 @@ describe('a start that fails', () => {
     return stderr;
   }
 
-  it('ends the process with the name of the setting, whichever setting it is and whatever is open by then', async () => {
+  it('a refused setting ends the process with its name, whichever setting it is and whatever is open by then', async () => {
     const { port } = silent.address() as AddressInfo;
     const redisUrl = 'redis://:secret-word%zz@127.0.0.1:6379';
 

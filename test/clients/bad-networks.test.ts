@@ -206,7 +206,7 @@ describe('TypeScript client behind bad networks', () => {
     expect(fault.times).to.equal(0);
   });
 
-  it('a change that was limited is made after Retry-After, a login says so at once', async () => {
+  it('a change that was limited is repeated after Retry-After, and a login that was limited fails at once', async () => {
     const client = await logIn();
     const limited = () => new Response(null, { status: 429, headers: { 'Retry-After': '1' } });
     const created = await client.POST('/api/v1/OrderStatuses', { body: { Name: 'Limited' } });
@@ -223,7 +223,7 @@ describe('TypeScript client behind bad networks', () => {
     expect((await logIn().catch(error => error)).status).to.equal(429);
   });
 
-  it('a date in Retry-After counts from that of the response, whatever the clock of this machine says', async () => {
+  it('a date in Retry-After counts from the date of the response, whatever the clock of this machine says', async () => {
     const client = await logIn();
     for (const aheadMs of [-3_600_000, 3_600_000]) {
       const now = Date.now() + aheadMs;

@@ -64,7 +64,7 @@ describe('announcer', () => {
     });
   });
 
-  it('what cannot be sent is kept, at most 10,000 of it and one for each further tenant, and sent later', async () => {
+  it('announcements that cannot be sent are kept, at most 10,000 and one for each further tenant, and sent later', async () => {
     const guid = randomUUID();
     const other = randomUUID();
     proxy.set('control', { isCut: true });

@@ -102,7 +102,7 @@ describe('beats of processes', () => {
     );
   });
 
-  it('whoever joins removes the rows of processes that have not beaten for a minute', async () => {
+  it('a process that joins removes the rows of processes that have not beaten for a minute', async () => {
     await addSilent(61);
     await addSilent(30);
 

@@ -60,7 +60,7 @@ describe('pool of the control database', () => {
     });
     after(() => installation.close());
 
-    it('has one connection, which statements and entity managers share, in whatever order they come', async () => {
+    it('a command has one connection to the control database, which statements and entity managers share, in whatever order they come', async () => {
       const backend = 'select pg_backend_pid() as pid';
 
       const [first] = await installation.statements.execute<{ pid: number }[]>(backend);

@@ -253,7 +253,7 @@ describe('drill: the age of what is served from memory', () => {
     }
   });
 
-  it('what a writer did not announce is shown within a minute, and what it announced late within a second', async () => {
+  it('a change that its writer did not announce is shown within a minute, and one announced late within a second', async () => {
     const killed = await start();
     const cutOff = await start();
     const reader = (await world.login(world.acme)).at((await start()).service.url);

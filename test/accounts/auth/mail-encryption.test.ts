@@ -43,7 +43,7 @@ describe('connections to mail servers', () => {
     expect(server.messages).to.deep.equal([]);
   });
 
-  it('on this machine, and where the URL says so, mails go without TLS, and say that a program has sent them', async () => {
+  it('mails go without TLS to a server on this machine, or where the URL says so, and are marked as sent by a program', async () => {
     await send(server.url, message);
     await send(`${elsewhere(server.url)}?ignoreTLS=true`, message);
 

@@ -79,7 +79,7 @@ describe('deliveries of mails', () => {
     expect(await useToken(token)).to.equal(204);
   });
 
-  it('every attempt sends the same link, and that of an attempt which was not accepted works', async () => {
+  it('every attempt sends the same link, and the link of an attempt that was not accepted works', async () => {
     const user = await addSampleUser(world, world.acme);
     mail.refuse(user.email, { code: 451, text: '4.3.0 try again', times: 2 });
 

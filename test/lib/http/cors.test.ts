@@ -156,7 +156,7 @@ describe('cross-origin requests', () => {
     }
   });
 
-  it('what the parser refuses can be read by scripts of a listed origin, and by no other', async () => {
+  it('a response of the parser can be read by scripts of a listed origin, and by no others', async () => {
     const long = `X-Long: ${'x'.repeat(17_000)}`;
     for (const [origin, allowed] of [
       [app, app],

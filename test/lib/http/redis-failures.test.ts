@@ -135,7 +135,7 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
       expect(reasons()[0]).to.be.oneOf(['ENOTFOUND', 'EAI_AGAIN']);
     });
 
-    it('a server with as many clients as it takes is MAXCLIENTS', async () => {
+    it('a Redis that takes no further client fails with the reason MAXCLIENTS', async () => {
       const { url, admin } = await start();
       await admin.config('SET', 'maxclients', 1);
 

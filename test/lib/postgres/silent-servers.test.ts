@@ -67,7 +67,7 @@ describe('silence limit of database connections', () => {
     await pool.end();
   });
 
-  it('what a network that stalls has held back is not delivered after its query has failed', async () => {
+  it('a query that a stalled network has held back is not delivered after it has failed', async () => {
     const text = 'x'.repeat(1024 * 1024);
 
     const arrivedAfter = async (

@@ -65,7 +65,7 @@ describe('traces of commands', () => {
     expect(tenantsOf(below)).to.deep.equal(['globex']);
   });
 
-  it('backup run sends a span for each archive; that of a failed one is marked as failed, without its error', async () => {
+  it('backup run sends a span for each archive; the span of a failed archive is marked as failed, without its error', async () => {
     await controlSql(
       world,
       `update tenants set database_name = 'secret_name' where slug = 'globex'`,

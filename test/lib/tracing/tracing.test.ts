@@ -98,7 +98,7 @@ describe('tracing', () => {
     });
   });
 
-  it('what other systems have written into tracestate stays with each span of the request', async () => {
+  it('entries of other systems in tracestate stay with each span of the request', async () => {
     const tracestate = 'vendor=t61rcWkgMzE,other@system=1';
 
     const spans = await trace(headers =>
@@ -129,7 +129,7 @@ describe('tracing', () => {
     expect(spans.find(({ name }) => name === 'connect')?.parentSpanId).to.equal(wait?.spanId);
   });
 
-  it('a change has a span for its transaction, with that of its statement below it', async () => {
+  it('a change has a span for its transaction, with the span of its statement below it', async () => {
     const body = { Code: 'EUR', Name: 'Euro' };
     const spans = await trace(headers => clientOf('acme').post('/api/v1/Currency', body, headers));
     const transaction = spans.find(({ name }) => name === 'transaction');

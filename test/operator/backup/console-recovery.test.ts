@@ -71,7 +71,7 @@ describe('console: recovery by the listing of the target', () => {
     expect(await textAt('01T09:00')).to.include('No archive is as old');
   });
 
-  it('what opens an archive is a plan and a command for the recovery host, and runs only where an identity is', async () => {
+  it('an operation that opens an archive is a plan and a command for the recovery host, and runs only where an identity is', async () => {
     const elsewhere =
       'This host opens no archive (BACKUP_IDENTITY_FILE is not set here): copy the command below';
     const chosen = { slug: 'acme', archive, step: 'run' };

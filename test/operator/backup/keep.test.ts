@@ -117,7 +117,7 @@ describe('which archives BACKUP_KEEP keeps', () => {
     expect(timesOf(kept)).to.include('2026-03-01T11:56:00.000Z');
   });
 
-  it('all keeps every archive, and a setting that says nothing or something else is refused with an example', () => {
+  it('all keeps every archive, and an empty or unknown setting is refused with an example', () => {
     const archives = [1, 2, 3].map(days => ({
       time: new Date(Date.now() - days * 1_000 * dayMs),
       isProved: false,

@@ -27,7 +27,7 @@ describe('metrics of backups', () => {
     return row ?? { name: '', tenant: '' };
   };
 
-  it('what runs and drills have left is counted: tenants without an archive, without a proof, and with a faulty newest one', async () => {
+  it('the metrics count tenants without an archive, without a proof, and with a faulty newest archive', async () => {
     expect(await counts()).to.deep.include({
       lastSuccessAt: null,
       lastProvedAt: null,

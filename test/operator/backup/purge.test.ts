@@ -76,7 +76,7 @@ describe('a purge and the archives of its tenant', () => {
     expect((await runSmall(installation, target)).failed).to.equal(0);
   });
 
-  it('what the store refuses to remove is named by the purge and by doctor, until a run has removed it', async () => {
+  it('archives that the store refuses to remove are named by the purge and by doctor, until a run has removed them', async () => {
     const guid = await guidOf('globex');
     const [key = ''] = keysOf(guid);
     s3.faultOf = request =>

@@ -244,7 +244,7 @@ describe('restore of the control database from an archive sealed with age', () =
     await rm(join(folder, otherId), { recursive: true });
   });
 
-  it('a database with tables of somebody else is not taken for an empty control database, and stays as it is', async () => {
+  it('a database with tables of others is not taken for an empty control database, and stays as it is', async () => {
     await dropControl();
     await server.sql('create database office');
     await server.sql(

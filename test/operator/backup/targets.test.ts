@@ -380,7 +380,7 @@ describe('targets of archives', () => {
     s3.store.versions = undefined;
   });
 
-  it('what a bucket refuses to erase is named with its version and the reason, and the rest is removed', async () => {
+  it('an object that a bucket refuses to erase is named with its version and the reason, and the rest is removed', async () => {
     const target = await bucket();
     s3.store.versions = [];
     for (const object of ['gone/a', 'gone/b']) await target.write(object, chunks(Buffer.from('x')));

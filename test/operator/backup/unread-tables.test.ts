@@ -91,7 +91,7 @@ describe('archives by a login that may not read everything', () => {
     expect(await inTenant('select code from currencies')).to.deep.equal([{ code: 'EUR' }]);
   });
 
-  it('what it may not read in the schema of the tenant fails the archive of that tenant alone, by name', async () => {
+  it('a table of a tenant that the login may not read fails the archive of that tenant alone, by name', async () => {
     [{ database }] = JSON.parse(await tenant('databases', 'acme', '--json')).filter(
       ({ state }: { state: string }) => state === 'current',
     );

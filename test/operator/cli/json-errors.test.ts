@@ -97,7 +97,7 @@ describe('errors of the command line', () => {
     expect(performance.now() - startedAt).to.be.below(29_000);
   });
 
-  it('SIGTERM lets backup run end the running archive, and begin that of no other tenant', async () => {
+  it('SIGTERM lets backup run end the running archive, and begin no further one', async () => {
     const target = await mkdtemp(join(tmpdir(), 'backoffice-target-'));
     const environment = { ...world.environment, ...(await backupSettings(target)) };
     expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(

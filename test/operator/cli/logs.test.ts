@@ -87,7 +87,7 @@ describe('log of operators', () => {
     expect(JSON.stringify(rows)).to.not.include('bob@');
   });
 
-  it('what a timer runs is in the log: the last run of each day and outcome, and each run with a reason', async () => {
+  it('commands of timers are in the log: the last run of each day and outcome, and each run with a reason', async () => {
     const states = async () =>
       (await logs('--command', 'databases prune')).map(({ state, reason }) => [state, reason]);
 

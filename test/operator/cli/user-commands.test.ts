@@ -37,7 +37,7 @@ describe('commands for users', () => {
     expect(await stored()).to.deep.equal(before);
   });
 
-  it('user password says of somebody who is disabled or has not confirmed the address that it opens no login yet', async () => {
+  it('user password says that the password opens no login yet, for a user who is disabled or has not confirmed the address', async () => {
     const user = await addSampleUser(world, world.acme);
     await json('user', 'disable', 'acme', user.email, '--yes');
 

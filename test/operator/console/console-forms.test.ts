@@ -56,7 +56,7 @@ describe('console: forms, plans and runs', () => {
     }
   });
 
-  it('every operation has a form, but those with a reason', async () => {
+  it('every operation has a form, unless a reason is given why it has none', async () => {
     const names = (await Promise.all(catalogue.map(operationsOf))).flat().map(({ name }) => name);
     expect(names).to.include.members(Object.keys(withheld));
     for (const name of names) {
@@ -108,7 +108,7 @@ describe('console: forms, plans and runs', () => {
     ]);
   });
 
-  it('what can be listed is picked: every other text that an operation takes is one that nobody can list', () => {
+  it('values that can be listed are picked: every other text of an operation cannot be listed', () => {
     const written: readonly string[] = [
       'name',
       'newSlug',
@@ -219,7 +219,7 @@ describe('console: forms, plans and runs', () => {
     expect(text).to.match(/<input type="datetime-local" step="1" value="2026-11-21T14:05"/);
   });
 
-  it('what an operation refuses speaks of the fields of its form', async () => {
+  it('the refusal of an operation names the fields of its form', async () => {
     const { path } = await opened.submit('/operations/move', {
       slug: 'acme',
       to: 'default',
@@ -507,7 +507,7 @@ describe('console: forms, plans and runs', () => {
     }
   });
 
-  it('what an operation refuses is shown in the words of the command line', async () => {
+  it('the refusal of an operation is shown in the words of the command line', async () => {
     const { path } = await opened.submit('/operations/resume', { slug: 'nobody', step: 'plan' });
     expect((await opened.ended(path)).text)
       .to.include('There is no tenant nobody')

@@ -282,7 +282,7 @@ describe('console: pages', () => {
     await controlSql(world, 'delete from doctor_reports');
   });
 
-  it('after a migration, no page says that the tenant is behind, and the findings say that something has changed since', async () => {
+  it('after a migration, no page says that the tenant is behind, and the findings say that they are older than a change', async () => {
     const next = await makeNextBuild();
     const script = next.file('scripts/backoffice.ts');
     const run = async (...args: string[]) =>

@@ -56,7 +56,7 @@ describe('console: the state of tenants', () => {
     expect(text).to.include('database x is missing').and.include('no key signs');
   });
 
-  it('a database that doctor has missed is not said to serve its tenant', async () => {
+  it('a database that doctor has reported as missing is not shown as serving its tenant', async () => {
     const problem = `database ${world.acme.database} is missing`;
     await storeFindings(world, [{ ...missing, problem }]);
 

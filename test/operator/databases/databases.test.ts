@@ -148,7 +148,7 @@ describe('databases of tenants', () => {
     await expectServed('dropped');
   });
 
-  it('what a restore that was killed before it was complete has left is listed and pruned', async () => {
+  it('the traces of a restore that was killed before it was complete are listed and pruned', async () => {
     await restore('acme');
     const name = await nameOf('acme', 'filled');
     await control(`update tenant_databases set state = 'reserved' where database_name = '${name}'`);

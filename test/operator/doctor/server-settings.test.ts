@@ -35,7 +35,7 @@ describe('doctor on the settings of a server', () => {
       remedy,
     ]);
 
-  it('what a server will refuse, or cannot archive, is a warning with what to do', () => {
+  it('work that a server will refuse, or cannot archive, is a warning with its remedy', () => {
     const cases: [Partial<ServerSettings>, string, RegExp, RegExp][] = [
       [{ version: 150_007 }, 'server_version', /is PostgreSQL 15, tenants need 16/, /Upgrade/],
       [

@@ -230,7 +230,7 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
     await sql(globex, 'drop schema kept cascade');
   });
 
-  it('the plan of a run names its canaries; that of a build that does not know a version says that it would fail', async () => {
+  it('the plan of a run names its canaries; the plan of a build that does not know a version says that it would fail', async () => {
     const plan = await runTenant([
       'migrate',
       '--all',

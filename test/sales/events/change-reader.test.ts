@@ -200,7 +200,7 @@ describe('the reader of changes', () => {
     }
   });
 
-  it('what follows a cursor at the end of a long log is found without reading the log', async () => {
+  it('changes after a cursor at the end of a long log are found without reading the log', async () => {
     const client = await connect(world.acme.adminUrl);
     await client.query(
       `insert into audit_log (action, resource, record_key, after, database_user)

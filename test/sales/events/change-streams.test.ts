@@ -38,7 +38,7 @@ describe('the stream of changes', () => {
     expect(event?.id).to.equal(event?.data.Id);
   });
 
-  it('what another process or psql writes arrives without a write of this process', async () => {
+  it('changes by another process or psql arrive without a write of this process', async () => {
     const other = await world.startAnotherServer();
     const following = await start(admin, '?include=record');
     await create('of the other process', admin.at(other.url));

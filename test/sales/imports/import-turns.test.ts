@@ -240,7 +240,7 @@ describe('imports beside each other, moves and the ends of processes', () => {
     expect((await running.ended).code).to.equal(0);
   });
 
-  it('who moves or changes a database waits for the import that runs, and those that begin meanwhile are 503', async () => {
+  it('a command that moves or changes a database waits for the running import, and imports that begin meanwhile are 503', async () => {
     const { service, url } = await world.startAnotherServer();
     await withConnection(world.acme.adminUrl, async operator => {
       const { sent, held } = await whileWaiting(world.acme, async locked => {

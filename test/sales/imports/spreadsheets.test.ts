@@ -115,7 +115,7 @@ describe('CSV as spreadsheets save it', () => {
     expect(comma.Errors[0]).to.include({ Line: 2, Field: 'Rate', Code: 'wrong_type' });
   });
 
-  it('what is wrong with a column names it by its letter, as the spreadsheet does', async () => {
+  it('the error of a column names it by its letter, as the spreadsheet does', async () => {
     const reasons = async (file: string) => {
       const { Applied, Errors } = await importFile('TaxCode', file);
       expect(Applied).to.equal(false);

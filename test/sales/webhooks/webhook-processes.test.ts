@@ -67,7 +67,7 @@ describe('webhooks of several processes', () => {
     expect(new Set(seen).size).to.equal(2 * changes);
   });
 
-  it('what the service stores of a sent change is no reason to serve its tenant again', async () => {
+  it('the rows that the service stores of a sent change are no reason to serve its tenant again', async () => {
     const client = await world.login(world.globex);
     const rows = (text: string) =>
       controlSql<{ written: string }>(world, text, [world.globex.database]).then(

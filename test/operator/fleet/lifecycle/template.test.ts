@@ -65,7 +65,7 @@ describe('the template of new databases', () => {
     expect(others).to.deep.equal([]);
   });
 
-  it('what a killed process has left of a template is dropped by the next one that makes it', async () => {
+  it('the unfinished template of a killed process is dropped by the next process that makes one', async () => {
     const name = await nameOfTemplate();
     await server.sql(`drop database "${name}"`);
     await server.sql(`create database "${name}_new"`);

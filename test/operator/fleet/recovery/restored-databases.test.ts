@@ -108,7 +108,7 @@ describe('restored databases of a tenant', () => {
     ).to.deep.equal(['acme']);
   });
 
-  it('what a swap has kept survives an upgrade: the newer build compares it, and puts it back at its own version', async () => {
+  it('a database that a swap has kept survives an upgrade: the newer build compares it, and puts it back at its own version', async () => {
     const versionOf = async (database: string): Promise<string | undefined> => {
       const adminUrl = databaseUrl(postgresUrl(), database);
       return (
