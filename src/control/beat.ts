@@ -37,7 +37,7 @@ const maxLeaveMs = 2_000;
 export interface Fleet {
   /** Running processes of the service, this one included if it is one. */
   readonly services: number;
-  /** The smallest `CONNECTION_BUDGET` of them, while their settings differ. */
+  /** The smallest `CONNECTION_BUDGET` of the running processes, while their settings differ. */
   readonly budget: number;
 }
 
@@ -68,8 +68,8 @@ interface BeatOptions {
 }
 
 /**
- * Neither the disk nor a standby delays it: a beat that is lost is followed by another one. It
- * does not see its own row, which it adds or changes.
+ * Neither the disk nor a standby delays a beat: a lost one is followed by another one. The
+ * statement does not see its own row, which it adds or changes.
  */
 const beatStatement = `
   with beat as (

@@ -34,7 +34,7 @@ interface ChangeFeedOptions {
   /** The beat of this process: notified through the connection pool, as changes are. */
   beat: Pick<Beat, 'sentAt' | 'isConfirmed'>;
   log: Logger;
-  /** The name of the connection ends with it. */
+  /** The id of the process, with which the name of the connection ends. */
   processId?: string;
 }
 
@@ -44,9 +44,11 @@ type ChangeHandler = (key: string) => void;
 interface Listener {
   readonly client: pg.Client;
   readonly since: number;
-  /** When the last query that it has answered was sent. */
+  /** The time at which the last query was sent that the connection has answered. */
   answeredAt: number;
-  /** When the last beat of this process that it has returned was sent. */
+  /**
+   * The time at which the last beat of this process was sent that the connection has returned.
+   */
   beatAt: number;
 }
 

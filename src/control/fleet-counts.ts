@@ -19,7 +19,7 @@ export interface FleetCounts {
     readonly lastSuccessAt: number | null;
     /** When an archive was last restored and compared. */
     readonly lastProvedAt: number | null;
-    /** The oldest of these times, of all tenants. */
+    /** The oldest time of a proof, of all tenants. */
     readonly oldestProofAt: number | null;
     readonly tenantsUnarchived: number;
     readonly tenantsUnproved: number;

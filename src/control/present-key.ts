@@ -56,8 +56,8 @@ export async function storeMasterKey(
 
 /**
  * Runs `store`, which seals a secret and stores it. Runs it once more if the control database
- * has another master key than this process knew of: it refuses what another key has sealed
- * (`require_present_key`).
+ * has another master key than this process knew of: the database refuses what another key has
+ * sealed (`require_present_key`).
  * @throws {MasterKeyError} when neither key of this process is the master key
  */
 export async function storeSealed<T>(secrets: SecretBox, store: () => Promise<T>): Promise<T> {

@@ -43,7 +43,7 @@ export class ProcessClock {
   }
 
   /**
-   * Compares it with a time that the control database has sent.
+   * Compares the clock with a time that the control database has sent.
    * @param databaseMs the time, in ms since 1970
    * @param roundTripMs between the request for the time and now: the time is uncertain by half
    *   of it

@@ -8,7 +8,10 @@ export interface HashRequester {
   readonly tenant: string;
   /** An IPv4 address or an IPv6 network. */
   readonly network: string;
-  /** Aborted when the client closes its connection: no one would receive the result. */
+  /**
+   * The signal that is aborted when the client closes its connection: no one would receive the
+   * result.
+   */
   readonly clientLeft?: AbortSignal;
   /** The deadline of the request, which is refused when it passes. */
   readonly deadline?: Deadline;

@@ -21,7 +21,7 @@ interface LimitFailuresOptions {
   secrets: SecretBox;
   store: RateLimitStore;
   rate: Rate;
-  /** Ends the delays of rejections when it is aborted. */
+  /** The signal that ends the delays of rejections. */
   draining: AbortSignal;
 }
 

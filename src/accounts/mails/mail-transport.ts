@@ -39,11 +39,14 @@ export interface MailTransport {
 export const maxConnections = 3;
 /** Until a mail server has answered the connection, and TLS is set up. */
 const connectMs = 60_000;
-/** Until it has accepted the login, the sender and the recipient, which some look up slowly. */
+/**
+ * The time until the server has accepted the login, the sender and the recipient, which some
+ * servers look up slowly.
+ */
 const envelopeMs = 60_000;
 /**
- * From the end of the text until it says that it accepts it: servers scan mails meanwhile (RFC
- * 5321 §4.5.3.2.6).
+ * The time from the end of the text until the server accepts the mail, which it scans meanwhile
+ * (RFC 5321 §4.5.3.2.6).
  */
 const acceptMs = 300_000;
 
@@ -154,7 +157,7 @@ interface LogEntry {
 class EhloReplies {
   /** Connections whose last command was EHLO. */
   readonly #greeting = new Set<string | undefined>();
-  /** Undefined until the server has said what it offers. */
+  /** True if the server offers SMTPUTF8; undefined until it has said what it offers. */
   hasUtf8: boolean | undefined;
 
   readonly logger = {

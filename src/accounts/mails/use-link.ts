@@ -76,8 +76,8 @@ const markUsed = `
    where user_id = $1 and kind = $2 and used_at is null`;
 
 /**
- * Finds the link that a token opens, and does not use it: so only who has the mail learns what
- * has become of its link.
+ * Finds the link that a token opens, and does not use it: so only the reader of the mail learns
+ * the state of its link.
  * @returns undefined when it is withdrawn, of another tenant or another kind, or no link
  */
 export async function findLink(

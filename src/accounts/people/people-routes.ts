@@ -37,7 +37,8 @@ const list = listContract({
   includes: ['etag'],
   key: 'Id',
   search: ['Email', 'FirstName', 'LastName'],
-  hasTrigrams: false, // in the control database, each login would update them
+  // The list has no trigram indexes: in the control database, each login would update them.
+  hasTrigrams: false,
 });
 
 /** The users of a tenant, for its administrators. */

@@ -31,7 +31,7 @@ const PersonSchema = defineEntity({
     entityId: p.bigint('number').nullable(),
     isDisabled: p.boolean().formula(users => `(${users}.disabled_at is not null)`),
     confirmedAt: p.datetime().nullable(),
-    /** A trigger of `sessions` sets it. */
+    /** The time of the last login, which a trigger of `sessions` sets. */
     lastLoginAt: p.datetime().nullable(),
     createdAt: p.datetime(),
     mailState: p

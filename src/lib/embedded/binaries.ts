@@ -158,8 +158,9 @@ export function runBinary(
   const [first = file, ...rest] = [...command, file, ...args];
   return spawn(first, rest, {
     stdio: ['ignore', output, output, inherited ?? 'ignore'],
-    // In a process group of its own: Ctrl-C in a terminal must not stop the database before the
-    // running requests end.
+    // The program has a process group of its own: Ctrl-C in a terminal must not stop the
+    // database before the running requests end.
+
     detached: true,
     ...(uid === undefined ? {} : { uid, gid: uid }),
     env: { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' },

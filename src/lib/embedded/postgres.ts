@@ -317,7 +317,7 @@ export async function launchServer(
   const child = runBinary(postgres, args, runner, log.fd, claim.descriptor);
   child.on('error', () => {}); // without the program no pid file appears, and the start fails
   child.unref();
-  claim.release(); // PostgreSQL has it now
+  claim.release(); // PostgreSQL has the claim now
   await log.close();
   return child;
 }

@@ -45,7 +45,10 @@ export interface ServerClaim {
 }
 
 const claimsOf = (folder: string): string => join(folder, 'running');
-/** Without those that do not listen yet. */
+/**
+ * The form of the names of claims that listen: a claim that does not listen yet has another
+ * form.
+ */
 const claimName = /^[0-9a-f]{16}$/;
 
 /**
@@ -154,7 +157,7 @@ async function stateOf(folder: string, name: string): Promise<SocketState> {
   });
 }
 
-/** Makes a socket that listens, and gives it its name then. */
+/** Makes a socket that listens, and then gives it its name. */
 async function listenAs(folder: string, name: string): Promise<Server> {
   const temporary = `${name}.new`;
   const server = createServer(socket => socket.destroy());

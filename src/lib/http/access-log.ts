@@ -72,7 +72,8 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
 
       log.info({
         traceId,
-        trace_id: traceIdOf(ctx), // the name that OpenTelemetry gives it in logs
+        // OpenTelemetry has this name for it in logs.
+        trace_id: traceIdOf(ctx),
         method,
         route,
         status,

@@ -75,7 +75,7 @@ export function sendEventStream(
     return;
   }
   ctx.state.streamsSince = performance.now();
-  req.socket.setTimeout(0); // Node sets it again for the next request of the connection
+  req.socket.setTimeout(0); // Node sets the limit again for the next request of the connection
   res.flushHeaders();
   begin(new EventSink(res, pieceSender(ctx, unsent)));
 }

@@ -122,7 +122,7 @@ async function read(
   } catch (error) {
     throw error instanceof DeadlineError ? tooSlow(minProgress) : error;
   } finally {
-    pieces.return?.().catch(() => {}); // after a time-out, it ends with the connection
+    pieces.return?.().catch(() => {}); // after a time-out, the generator ends with the connection
   }
 
   decode();

@@ -30,7 +30,7 @@ interface StreamInternals {
  * each connection.
  */
 export class ScramClient extends pg.Client {
-  /** Below TLS, which replaces the stream when it begins. */
+  /** The socket below TLS, which replaces the stream when it begins. */
   readonly #socket = (this as unknown as StreamInternals).connection.stream;
 
   /**

@@ -45,8 +45,8 @@ const reliedOn: SessionSettings = {
   row_security: 'on',
   'plpgsql.extra_errors': 'none',
 
-  // Limits, which those of a kind of connection override (`timeLimits`). The first one would
-  // leave out rows that a search has found.
+  // Limits, which the limits of a kind of connection override (`timeLimits`). The first one
+  // would leave out rows that a search has found.
   gin_fuzzy_search_limit: 0,
   statement_timeout: 0,
   lock_timeout: 0,

@@ -3,7 +3,7 @@ import type { Retention } from '../../lib/config/config-values.ts';
 /** The facts that decide whether an archive is kept. */
 export interface KeptArchive {
   readonly time: Date;
-  /** True if a drill has restored it. */
+  /** True if a drill has restored the archive. */
   readonly isProved: boolean;
 }
 

@@ -19,7 +19,7 @@ export interface ArchiveSummary {
   owner: 'known' | 'purged' | 'unknown';
   time: string;
   size: number;
-  /** The fingerprint of the recipients that it is sealed for. */
+  /** The fingerprint of the recipients for whom the archive is sealed. */
   recipients: string;
   /** True if the recipients are those of this host (`BACKUP_RECIPIENTS`). */
   isForPresentRecipients: boolean;
@@ -102,7 +102,8 @@ async function tryIdentities(
       await readHeader(body, identities).finally(() => body.destroy());
       opened.set(recipients, true);
     } catch (error) {
-      if (error instanceof MissingObjectError) continue; // a run has removed it meanwhile
+      // A run has removed the archive meanwhile.
+      if (error instanceof MissingObjectError) continue;
       if (!(error instanceof ArchiveFault)) throw error;
       if (error.kind === 'sealed') opened.set(recipients, false);
     }

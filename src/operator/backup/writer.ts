@@ -72,7 +72,8 @@ export async function claimTarget(control: Queryable, target: Target): Promise<C
   return {
     installation,
     confirm: async () => {
-      await control.query('select 1'); // fails once the connection is lost, and the lock with it
+      // This fails once the connection is lost, and the lock with it.
+      await control.query('select 1');
       await readWriter(target, { installation, present: next, next: null });
     },
     release: async () => {

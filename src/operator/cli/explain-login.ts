@@ -42,7 +42,7 @@ async function findMissingGrant(
   const { databaseNameOf, databaseUrl } = await import('../../control/server-urls.ts');
   const { withConnection } = await import('../../lib/postgres/connection.ts');
   const name = databaseNameOf(url);
-  // It may not even connect to the control database.
+  // The login may lack even the right to connect to the control database.
   const { rows } = await withConnection(databaseUrl(url, 'postgres'), client =>
     client.query<{ login: string; owner: string; grant: string }>(
       `select current_user as login, pg_get_userbyid(datdba) as owner,

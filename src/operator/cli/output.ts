@@ -27,7 +27,7 @@ export interface FrontEnd {
   /** Asks a question; see `Context.agree`. */
   agree(question: string): Promise<boolean | undefined>;
   /**
-   * Has a plan confirmed, if it wants that.
+   * Has a plan confirmed, if the plan asks for that.
    * @throws {OperatorError} when it is not
    */
   confirm(plan: Plan, yes: boolean): Promise<void>;
@@ -113,7 +113,7 @@ export function createOutput(isRepeated: boolean, beforeText: () => void): Outpu
   };
 }
 
-/** Clears the screen, and prints its first line. Prints nothing where documents are printed. */
+/** Clears the screen, and prints the first line. Prints nothing where documents are printed. */
 export function startScreen(title: string): void {
   if (!wantsDocuments()) printLine(`\x1b[H\x1b[2J${title}`);
 }
@@ -128,7 +128,7 @@ export function printLine(text: string): void {
  */
 function documentText(document: unknown, indent?: number): string {
   if (outputFormat() !== 'yaml') return JSON.stringify(document, null, indent);
-  // loads when it is needed
+  // The module is loaded when it is needed.
   const { stringify } = createRequire(import.meta.url)('yaml') as typeof import('yaml');
   return `${indent === undefined ? '---\n' : ''}${stringify(document, { lineWidth: 0 }).trimEnd()}`;
 }

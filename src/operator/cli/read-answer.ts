@@ -58,7 +58,8 @@ export async function readSecret(prompt: string): Promise<string> {
 function readHidden(prompt: string): Promise<string> {
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
   const terminal = createInterface({ input: process.stdin, output: nowhere, terminal: true });
-  process.stderr.write(`${prompt} (not shown): `); // after the terminal has stopped its echo
+  // The question is printed after the terminal has stopped its echo.
+  process.stderr.write(`${prompt} (not shown): `);
   return new Promise<string>((resolve, reject) => {
     terminal.once('line', line => {
       resolve(line);

@@ -14,7 +14,7 @@ export function createTerminalFrontEnd(): FrontEnd {
       progress.end();
       return canAsk() ? (await readAnswer(`${question}.\nType yes to go on`)) === 'yes' : undefined;
     },
-    found: () => {}, // the exit code says it
+    found: () => {}, // the exit code says that something was found
     confirm: async ({ confirm }, yes) => {
       if (!confirm || yes) return;
       const { name, consequence, kind = 'slug' } = confirm;

@@ -7,7 +7,7 @@ export interface FleetObservers<Outcome> {
   /** Receives the number of outcomes. */
   readonly onStart?: (total: number) => void;
   readonly onOutcome?: (outcome: Outcome) => void;
-  /** After its abort nothing further is begun. */
+  /** The signal after whose abort nothing further is begun. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -86,7 +86,7 @@ interface Appearance<Outcome> {
 interface TracedOutcome {
   /** The slug; null: the control database. */
   readonly slug: string | null;
-  /** The time that it took, in ms. */
+  /** The time that the work on the tenant took, in ms. */
   readonly ms?: number;
 }
 

@@ -100,7 +100,7 @@ function parseProxy(text: string): IpNetwork {
   return network;
 }
 
-/** Compares secrets in a time that says nothing about them. */
+/** Compares secrets in a time that does not depend on their texts. */
 export function isEqual(given: string, expected: string): boolean {
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(given), digest(expected));

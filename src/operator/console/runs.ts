@@ -42,7 +42,7 @@ export class Run {
   readonly id = randomUUID();
   readonly startedAt = new Date();
   readonly start: Start;
-  /** Without its secret. */
+  /** The form without its secret. */
   readonly form: FilledForm;
   /** The form with its secret, of a plan that can be done. */
   planned: FilledForm | undefined;
@@ -72,8 +72,9 @@ export class Run {
     const verb = start.confirmed === undefined ? '__run' : '__perform';
     this.#child = fork(program, [verb, ...argumentsOf(form, isPlan)], {
       stdio: ['pipe', 'ignore', 'pipe', 'ipc'],
-      // in a session of its own: a signal of the terminal is for the console, which passes it
-      // on once
+      // The command has a session of its own: a signal of the terminal is for the console,
+      // which passes it on once.
+
       detached: true,
       env: { ...variables, ...(by !== undefined && { OPERATOR_NAME: by }) },
     });

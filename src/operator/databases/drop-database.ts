@@ -111,7 +111,8 @@ export async function dropDatabase(
     if (isOfAnother) return false;
 
     if (!leaveSchemas) await requireNoSchemas(client, condemned);
-    if (found === null) return true; // its run was killed before the stamp
+    // Its run was killed before the database got a stamp.
+    if (found === null) return true;
     if (found === guid && !mayBeOpen) throw notClosed(condemned);
 
     const { rowCount } = await client.query(

@@ -51,7 +51,7 @@ function startProcess(): { process: ChildProcess; started: Promise<void> } {
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   });
   const started = new Promise<void>(resolve => {
-    guard.once('message', () => resolve()); // it says that it has begun
+    guard.once('message', () => resolve()); // the guard says that it has begun
     guard.once('exit', () => resolve());
     guard.on('error', () => resolve()); // without a guard, the command is run again by hand
   });

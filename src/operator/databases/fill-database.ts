@@ -119,7 +119,8 @@ export async function upgradeDatabase(
     for (const [name, value] of Object.entries(migrationSettings(server))) {
       await client.query('select set_config($1, $2, true)', [name, value]);
     }
-    const { applied } = await readSchemaState(client); // a killed run may have done it
+    // A killed run may have applied some of the migrations.
+    const { applied } = await readSchemaState(client);
     await applySteps(client, applied.at(-1) ?? null);
   });
   await requireHeadSchema(installation, server, client);

@@ -187,7 +187,7 @@ export function named(names: readonly string[]): string {
 
 /** The foreign objects of a database that is to be dropped. */
 export interface Holdings {
-  /** The names of everything that somebody else has made in it. */
+  /** The names of all objects of others in the database. */
   readonly all: readonly string[];
   /** The tables among them with rows that no other database of the tenant has. */
   readonly rows: readonly string[];

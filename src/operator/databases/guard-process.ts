@@ -42,7 +42,8 @@ async function retreatAll(): Promise<void> {
     for (const slug of protectedSlugs) {
       await retreatTenant(installation, slug).then(
         () => protectedSlugs.delete(slug),
-        () => {}, // it is tried again; the others do not wait for its server
+        // The retreat is tried again; the other tenants do not wait for its server.
+        () => {},
       );
     }
   } finally {

@@ -6,8 +6,9 @@ import { changeInEpoch } from './database-stamp.ts';
 import { type CopyEnds, copySequences, replaceTables } from './replace-tables.ts';
 
 /**
- * The tables that a tenant keeps when it gets other data: who receives its changes, with which
- * secrets, and what was sent. They say what the tenant wants now, and not what its data was.
+ * The tables that a tenant keeps when it gets other data: the receivers of its changes, with
+ * their secrets, and what was sent. They say what the tenant wants now, and not what its data
+ * was.
  */
 export const keptTables: readonly string[] = [
   'webhooks',

@@ -25,7 +25,7 @@ export interface ListedDatabase {
 /** A database with the facts that decide its next step. */
 export interface StoredDatabase extends Omit<ListedDatabase, 'why'> {
   keptBy: KeptBy | null;
-  /** True when the time has passed for which it is kept. */
+  /** True when the time for which the database is kept has passed. */
   isOverdue: boolean;
   /** True while a command works on the tenant. */
   isBusy: boolean;

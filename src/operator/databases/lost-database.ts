@@ -40,7 +40,7 @@ export async function closeLost(
   await withConnection(servers.adminUrl(server), admin =>
     inTransaction(admin, async () => {
       const remains = await findRemains(admin, lost);
-      // waits for a run that opens it
+      // This waits for a run that opens the database.
       if (remains.role) await admin.query(`alter role ${quote(role)} nologin`);
 
       if (!isLost(await findRemains(admin, lost))) {

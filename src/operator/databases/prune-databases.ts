@@ -35,7 +35,7 @@ export interface PrunedDatabase
 export interface PruneRequest {
   /** Chooses databases that are filled or kept; without it, those whose time has passed. */
   readonly isChosen?: Choice;
-  /** True to drop also those that have rows which are nowhere else. */
+  /** True to drop also databases with rows that are nowhere else. */
   readonly leaveSchemas?: boolean;
 }
 

@@ -25,7 +25,8 @@ export interface RunObservers {
   /** Called before each step. */
   onStep?: ((slug: string, step: DatabaseStep) => void) | undefined;
   /**
-   * After its abort, the run retreats, unless the fence is closed already: it then finishes.
+   * The signal after whose abort the run retreats, unless the fence is closed already: it then
+   * finishes.
    */
   signal?: AbortSignal | undefined;
   /** Puts the tenant back into service if this process dies behind the fence. */

@@ -6,7 +6,7 @@ import { type Finding, toFinding } from './finding.ts';
 export interface MailFacts {
   /** Mails that have waited for longer than a mail server makes an unknown sender wait. */
   readonly late: number;
-  /** The reason for which the oldest of them waits; null: it was not tried. */
+  /** The reason for which the oldest of the mails waits; null: it was not tried. */
   readonly reason: string | null;
   /** Mails of the last day that were refused or given up, by tenant and reason. */
   readonly refused: readonly {

@@ -109,7 +109,8 @@ function checkExcess(
     facts.grantsTo.get(roleName) ?? [],
     ({ database }) => database,
   )) {
-    if (isMissing && orphanIdentities.get(name) === guid) continue; // its own, renamed
+    // This is the tenant's own database, renamed.
+    if (isMissing && orphanIdentities.get(name) === guid) continue;
 
     const excess = new Set(grants.map(({ privilege }) => privilege));
     if (name === databaseName) excess.delete('CONNECT');

@@ -5,7 +5,7 @@ import { type Finding, toFinding } from './finding.ts';
 export interface LateWebhooks {
   readonly tenant: string;
   readonly server: string;
-  /** True if the service does not serve them; false if their receivers fail. */
+  /** True if the service does not serve the webhooks; false if their receivers fail. */
   readonly isWaiting: boolean;
 }
 

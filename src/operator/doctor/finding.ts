@@ -32,10 +32,10 @@ export type RepairKind = 'safe' | 'named';
  */
 interface Repair {
   kind: RepairKind;
-  /** The database that they run in; absent: any database of the server. */
+  /** The database that the statements run in; absent: any database of the server. */
   database?: string;
   statements: string[];
-  /** A statement that runs in the control database after them. */
+  /** A statement that runs in the control database after the others. */
   control?: ControlStatement;
 }
 
@@ -151,9 +151,12 @@ export interface Report {
   /** Absent: the finding concerns no tenant. */
   tenant?: string | undefined;
   problem: string;
-  /** With `statements`, without the full stop at its end: the command of the repair follows. */
+  /**
+   * The remedy. With `statements`, it has no full stop at its end: the command of the repair
+   * follows.
+   */
   remedy: string;
-  /** Statements that repair it. */
+  /** The statements that repair the fault. */
   statements?: string[] | undefined;
   /** Absent: `safe`. */
   kind?: RepairKind;

@@ -22,7 +22,7 @@ export interface StoredFindings extends Omit<DoctorReport, 'findings' | 'healthy
   /** The numbers of findings that are neither repaired nor done, by their severity. */
   errors: number;
   warnings: number;
-  /** The number of those whose remedy was done since, and that nobody has checked again. */
+  /** The number of findings whose remedy was done since, and that nobody has checked again. */
   done: number;
   /** The open ones first, errors before warnings. */
   findings: StoredFinding[];

@@ -9,7 +9,7 @@ import type { Finding, RepairKind } from './finding.ts';
  * verifier of a password.
  */
 export interface ReportedFinding extends Omit<Finding, 'repair'> {
-  /** Names it in commands. */
+  /** The name of the finding in commands. */
   id: string;
   /** The condition under which `--fix` repairs the finding; null: another command does. */
   repair: RepairKind | null;

@@ -13,8 +13,7 @@ interface DatabaseFacts {
   /** True when the database accepts connections. */
   open: boolean;
   /**
-   * Versions of its collation, if that of the server has become another one than the recorded
-   * one; else null.
+   * The recorded version of the collation and that of the server, if they differ; else null.
    */
   collation: { recorded: string; actual: string } | null;
   /**
@@ -32,15 +31,17 @@ export interface RoleFacts {
   login: boolean;
   /** Attributes that the login role of a tenant does not need, such as `createdb`. */
   attributes: string[];
-  /** The roles that it is a member of. */
+  /** The roles that the role is a member of. */
   groups: string[];
-  /** The roles that may alter, grant and drop it. */
+  /** The roles that may alter, grant and drop the role. */
   admins: string[];
-  /** Databases in which it owns objects; null stands for objects that all databases share. */
+  /**
+   * Databases in which the role owns objects; null stands for objects that all databases share.
+   */
   ownsIn: (string | null)[];
   /**
-   * Databases in which it has privileges on objects; null as above. Privileges on a database
-   * itself do not count.
+   * Databases in which the role has privileges on objects; null as above. Privileges on a
+   * database itself do not count.
    */
   grantedIn: (string | null)[];
 }

@@ -102,7 +102,7 @@ export async function createControlDatabase(controlUrl: string): Promise<void> {
     await client
       .query(`create database ${quoteIdentifier(name)} template template0 encoding 'UTF8'`)
       .catch(async error => {
-        // another process has created it
+        // Another process has created the database.
         if (!['42P04', '23505'].includes(sqlState(error) ?? '')) throw error;
         await sleep(50);
       });

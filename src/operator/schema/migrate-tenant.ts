@@ -49,7 +49,7 @@ export async function migrateTenant(
 
   try {
     const [tenant] = (await control.query<TenantRow>(tenantQuery, [id])).rows;
-    if (!tenant) return undefined; // it has been purged
+    if (!tenant) return undefined; // the tenant has been purged
 
     const from = tenant.schemaVersion;
     const fingerprint = run.servers.get(tenant.serverId)?.fingerprint;

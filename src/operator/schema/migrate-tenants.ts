@@ -190,7 +190,7 @@ interface Plan {
   migrations: { name: string; sql: string[]; compatible: boolean }[];
   /** The action of the run, if it would run no migration. */
   note?: string;
-  /** True if this build cannot migrate them. */
+  /** True if this build cannot migrate the tenants. */
   isUnknown?: boolean;
 }
 

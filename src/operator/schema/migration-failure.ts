@@ -7,7 +7,10 @@ import { independentDifferences } from './repair-drift.ts';
  * The failure of a migration, as far as it helps to find the cause, without values of a tenant.
  */
 export interface MigrationFailure {
-  /** SQLSTATE of PostgreSQL (appendix A of its manual); null: it did not come from there. */
+  /**
+   * SQLSTATE of PostgreSQL (appendix A of its manual); null: the error is not one of
+   * PostgreSQL.
+   */
   readonly sqlState: string | null;
   readonly migration: string | null;
   /** The statement that failed, or its beginning. */

@@ -12,9 +12,9 @@ export interface OtherSession {
   readonly login: string;
   /** ISO 8601; null if the login of this connection may not see it. */
   readonly since: string | null;
-  /** True if the login of this connection may end it. */
+  /** True if the login of this connection may end the session. */
   readonly mayEnd: boolean;
-  /** True if only a superuser may end it. */
+  /** True if only a superuser may end the session. */
   readonly isSuperuser: boolean;
 }
 

@@ -39,7 +39,8 @@ export async function dropOwned(client: pg.Client, name: string): Promise<void> 
     'select from pg_database where datname = $1 and datallowconn and datconnlimit <> -2',
     [name],
   );
-  await requireNoUsers(client, name, 'dropped'); // to end these, somebody has to connect to it
+  // A session of these can be ended only by a login that connects to the database.
+  await requireNoUsers(client, name, 'dropped');
 
   if (isOpen) await client.query(`alter database ${quote(name)} allow_connections false`);
 

@@ -14,7 +14,7 @@ export interface SchemaStep {
   down: string[];
   /** The reason why the step cannot be undone; undefined: it can. */
   refusal?: string;
-  /** True if the build before it can serve the schema after it. */
+  /** True if the build before the migration can serve the schema after it. */
   compatible: boolean;
   /** The digest of the page of SQL of the migration; null: it has no page. */
   digest: string | null;
@@ -157,7 +157,8 @@ export async function changeSchema(
     await end();
     await change();
     await check?.();
-    await end(); // those that have begun since
+    // This ends the sessions that have begun since.
+    await end();
     await Promise.all([client.query('commit'), end()]);
     return undefined;
   } catch (error) {

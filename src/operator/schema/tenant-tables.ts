@@ -25,7 +25,7 @@ interface CatalogTable extends DataTable {
    * table.
    */
   readonly kind: string;
-  /** The tables that it refers to. */
+  /** The tables that the table refers to. */
   readonly references: readonly string[];
 }
 

@@ -4,8 +4,8 @@ import { type Reader, visibleChanges } from './change-sources.ts';
 
 /**
  * A place in the feed, as one reader has it. A reader who may see more or less than before has
- * missed changes, or keeps records that are not theirs to keep: a cursor of before is refused,
- * so that they read the records again.
+ * missed changes, or keeps records that the reader may not see: so a cursor from before is
+ * refused, and the reader reads the records again.
  */
 export interface ReaderCursor {
   readonly cursor: Cursor;

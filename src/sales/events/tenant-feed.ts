@@ -46,7 +46,8 @@ export class TenantFeed {
   wake(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#shared.clear(); // they may have begun before
+    // A shared read may have begun before the change.
+    this.#shared.clear();
     this.#onChanges();
   }
 

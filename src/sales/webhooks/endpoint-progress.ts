@@ -12,7 +12,7 @@ export interface Item {
   readonly messageId: string;
   readonly type: string;
   readonly body: string;
-  /** The place after it in the feed; undefined for a message beside the feed. */
+  /** The place after the item in the feed; undefined for a message beside the feed. */
   readonly position?: string;
   readonly message?: StoredMessage;
 }

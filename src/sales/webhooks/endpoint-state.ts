@@ -28,7 +28,7 @@ export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly positionAt: number;
   readonly isEnabled: boolean;
   readonly disabledReason: DisabledReason | 'operator' | null;
-  /** The user whose rights decide what it sends. */
+  /** The user whose rights decide which changes the endpoint sends. */
   readonly userId: number;
   readonly version: number;
   /** Messages beside the feed that are due. */
@@ -57,9 +57,9 @@ interface Step {
   readonly endpoint: EndpointState;
   readonly disable?: 'gone' | 'failing';
   /**
-   * The fate of the message that was sent. `done`: it needs no further attempt. `stay`: it is a
-   * change, and the endpoint keeps its place in the feed. Else it is a message, which is sent
-   * again while the endpoint goes on.
+   * The fate of the message that was sent. `done`: it needs no further attempt. `stay`: the
+   * message is a change, and the endpoint keeps its place in the feed. Otherwise the message is
+   * beside the feed, and is sent again while the endpoint goes on.
    */
   readonly sent: 'done' | 'stay' | { readonly at: number; readonly failures: number };
 }

@@ -19,7 +19,10 @@ export interface FailingState {
   readonly error: string | null;
   /** The number of waiting messages: changes of its resources, and messages beside the feed. */
   readonly waiting: number;
-  /** True if more than these wait: so many changes are looked at. */
+  /**
+   * True if more messages wait than `waiting`, because one query looks at a limited number of
+   * changes.
+   */
   readonly isMore: boolean;
   /** When the first of the changes was made, as ISO 8601; null: none waits. */
   readonly waitingSince: string | null;

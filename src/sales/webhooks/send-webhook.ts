@@ -102,7 +102,8 @@ export function createWebhookSender({
       target.protocol === 'https:'
         ? https.request(target, { ...options, agent: agents.https })
         : http.request(target, { ...options, agent: agents.http });
-    sent.on('error', () => {}); // also after the response, when nothing waits for it
+    // The listener stays after the response, when nothing waits for the request.
+    sent.on('error', () => {});
 
     // After a 101, Node emits neither a response nor an error: only the signal ends the wait.
     const [response] = (await once(sent.end(body), 'response', { signal })) as [IncomingMessage];

@@ -38,7 +38,7 @@ export class Wakes {
 interface Served {
   /** The endpoints, as they were read before each of them was looked at last. */
   readonly endpoints: readonly StoredEndpoint[];
-  /** True if one of them is to be read again soon. */
+  /** True if one of the endpoints is to be read again soon. */
   readonly isOpen: boolean;
   /**
    * The counters that a poll sees of the tenant's database if nobody but this process has

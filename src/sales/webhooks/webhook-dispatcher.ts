@@ -129,7 +129,7 @@ export class WebhookDispatcher {
       if (asked.size === 0) return;
 
       await this.queue.markDue(asked);
-      this.#loop.wake(); // leases those of them that are not leased
+      this.#loop.wake(); // leases the tenants among them that are not leased
     } catch (error) {
       for (const guid of changed) {
         this.#changed.add(guid);

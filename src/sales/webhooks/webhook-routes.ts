@@ -167,7 +167,7 @@ function storedRow(
  * the response, sealed.
  */
 async function insertWebhook(transaction: TenantTransaction, row: RowValues, sealer: SecretSealer) {
-  // a count without it would not see those of other transactions
+  // A count without the lock would not see webhooks of other transactions.
   await transaction.query(lockWebhooks);
   const [webhooks] = await transaction.query(countWebhooks);
   if (Number(webhooks?.count) >= maxWebhooks) {

@@ -158,7 +158,8 @@ function limitText({
   default: value,
   anyOf,
 }: Schema): string {
-  const inner = anyOf?.[0] ?? {}; // of a nullable field, the schema of its values
+  // Of a nullable field, this is the schema of its values.
+  const inner = anyOf?.[0] ?? {};
   const maxCharacters = maxLength ?? inner.maxLength;
   const [from, to] = [minimum ?? inner.minimum, maximum ?? inner.maximum].map(shown);
   return [

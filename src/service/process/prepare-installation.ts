@@ -35,7 +35,7 @@ export async function prepareInstallation(
   log: Logger,
 ): Promise<PreparedInstallation> {
   const prepared = await prepare(installation, config, log);
-  // the workers have their own
+  // The workers have connections of their own.
   if (config.processes > 1) await closeIdleConnections(installation.pool, 0);
   return prepared;
 }

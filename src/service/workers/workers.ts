@@ -130,7 +130,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
   const pingAll = (): void => {
     for (const worker of pings.count(supervision.serving)) {
       logReport(log, { what: 'hung', worker }, number => running.get(number)?.pid);
-      running.get(worker)?.kill(); // its end follows
+      running.get(worker)?.kill(); // the end of the worker follows
     }
 
     for (const worker of serving()) worker.ping();

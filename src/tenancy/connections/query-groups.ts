@@ -12,7 +12,7 @@ interface Waiting {
 interface QueryGroupsOptions<Item> {
   connect: () => Promise<TenantClient>;
   /**
-   * Runs a group on a connection, and settles its items. If it rejects, those that are not
+   * Runs a group on a connection, and settles its items. If the run rejects, items that are not
    * settled are rejected.
    */
   run: (client: TenantClient, group: readonly Item[]) => Promise<void>;

@@ -99,7 +99,8 @@ export class SharedReads {
       try {
         waiting.resolve(await readOn(client, waiting));
       } catch (error) {
-        if (!running.has(waiting)) return; // it is made again
+        // The read is made again.
+        if (!running.has(waiting)) return;
         const isDestroyed =
           error instanceof PoolError && group.some(({ deadline }) => deadline?.passed);
         if (isDestroyed) readAgain(waiting);

@@ -41,7 +41,7 @@ interface TenantDriverOptions {
   largeReads: Turns;
   /** Maximum time to open a connection, in milliseconds. */
   connectTimeoutMs: number;
-  /** The names of the connections end with it. */
+  /** The id of the process, with which the names of the connections end. */
   processId?: string | undefined;
   /** Finds the connections of the tenant when its database was replaced. */
   relocate?: Relocate;

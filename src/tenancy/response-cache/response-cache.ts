@@ -147,7 +147,8 @@ export class ResponseCache {
       return result;
     } catch (error) {
       if (isOutcomeUnknown(error)) {
-        void this.#invalidate(key); // the request is at its deadline
+        // The request is at its deadline.
+        void this.#invalidate(key);
         setTimeout(() => void this.#invalidate(key), announceAgainMs).unref();
       }
       throw error;

@@ -32,7 +32,7 @@ export interface RateLimits {
 interface RateLimitOptions {
   rates: Rates;
   store: RateLimitStore;
-  /** Ends the delays of rejections when it is aborted. */
+  /** The signal that ends the delays of rejections. */
   draining: AbortSignal;
   /** Returns the account that a login body names, in canonical form; '' when it names none. */
   loginAccount: (body: object) => string;
@@ -109,7 +109,7 @@ export function createRateLimits({
 }
 
 interface LimitOptions {
-  /** Begins the keys of its counters. */
+  /** The beginning of the keys of the limit's counters. */
   name: `rl:${string}`;
   /** The name of the limit for clients. */
   policy: ClientPolicy;
@@ -191,7 +191,7 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
       await next();
     });
 
-    // koa-ratelimit sets it only when it does not call `next`
+    // koa-ratelimit sets `rateLimit` only when it does not call `next`.
     if (ctx.state.rateLimit) {
       addRateFields(ctx.res, described);
       await reject(ctx);

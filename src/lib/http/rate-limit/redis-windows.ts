@@ -192,7 +192,7 @@ async function readRefusal(address: TcpNetConnectOpts): Promise<Error | undefine
     const [line = ''] = String(first ?? '').split('\r\n');
     return line.startsWith('-') ? new Error(line.slice(1)) : undefined;
   } catch {
-    return undefined; // it does not let anybody connect by now
+    return undefined; // Redis does not let anybody connect by now
   } finally {
     socket.destroy();
   }

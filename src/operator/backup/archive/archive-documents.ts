@@ -5,7 +5,7 @@ import { z } from 'zod';
  * docs/operate/without-us.md describes both.
  */
 
-/** The tenant of an archive, as it was called then. */
+/** The tenant of an archive, with its names at that time. */
 const tenantContract = z.object({
   guid: z.uuid(),
   slug: z.string(),

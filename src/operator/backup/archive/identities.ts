@@ -6,7 +6,7 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 export interface AgeIdentity {
   /** The secret: `AGE-SECRET-KEY-1…`. */
   readonly identity: string;
-  /** Anybody may know it: `age1…`. */
+  /** The recipient, which is no secret: `age1…`. */
   readonly recipient: string;
 }
 

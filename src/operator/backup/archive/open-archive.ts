@@ -21,7 +21,7 @@ export interface ExpectedArchive {
   readonly kind: ArchiveKind;
   /** The guid of the tenant; null: the control database. */
   readonly tenant: string | null;
-  /** The name of the object that has it. */
+  /** The name of the object that has the archive. */
   readonly name: string;
   /** The id of the installation; undefined: not known, as the control database is lost. */
   readonly installation: string | undefined;
@@ -145,7 +145,7 @@ export async function readHeader(
 
 interface Member {
   readonly name: string;
-  /** Read to its end before the next member. */
+  /** The content, which must be read to its end before the next member. */
   readonly content: AsyncIterable<Uint8Array>;
 }
 

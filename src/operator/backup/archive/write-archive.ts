@@ -20,7 +20,7 @@ export type ArchiveSubject = Pick<
 >;
 
 export interface ArchivePlan extends SnapshotFacts {
-  /** Without recipients, as an export, it is a plain tar. */
+  /** The subject of the archive. Without recipients, as an export, it is a plain tar. */
   readonly subject: ArchiveSubject;
   /** The name of the server in the control database. */
   readonly server: string;
@@ -28,7 +28,7 @@ export interface ArchivePlan extends SnapshotFacts {
   readonly pages: readonly SchemaPage[];
   /** The contents of the archive, each part in a snapshot of its own. */
   readonly parts: readonly DatabaseContents[];
-  /** The key of its code; undefined: it gets none. */
+  /** The key of the archive's code; undefined: the archive gets none. */
   readonly macKey: Buffer | undefined;
   /** Largest piece of a table, in bytes. */
   readonly pieceBytes?: number | undefined;
@@ -156,7 +156,8 @@ class MemberWriter {
     await this.#taken;
 
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    promise.catch(() => {}); // the next member throws it, or the end
+    // The next member, or the end, throws the error.
+    promise.catch(() => {});
     this.#taken = promise;
 
     const entry = { name, size: bytes.length, mode: 0o600, mtime: this.#time };

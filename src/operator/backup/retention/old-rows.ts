@@ -106,11 +106,11 @@ export async function countOldRows(
   return old;
 }
 
-/** Removes rows while it can be interrupted. */
+/** The context of a removal of rows, which can be interrupted. */
 export interface RemovalContext {
   /** Receives how many rows are removed so far. */
   readonly onProgress: (rows: number) => Promise<void>;
-  /** After its abort no further batch is begun. */
+  /** The signal after whose abort no further batch is begun. */
   readonly signal: AbortSignal | undefined;
 }
 

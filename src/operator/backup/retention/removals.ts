@@ -82,7 +82,7 @@ export interface RemovedRows {
   oldest: string | null;
   newest: string | null;
   removedBefore: string;
-  /** The name of the archive that has them; null: none was asked for. */
+  /** The name of the archive that has the removed rows; null: none was asked for. */
   archive: string | null;
 }
 

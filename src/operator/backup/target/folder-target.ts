@@ -209,7 +209,7 @@ export class FolderTarget implements Target {
     });
   }
 
-  /** A folder has them by a lock file. */
+  /** Returns true for both: a folder has conditions by a lock file. */
   tryConditions(): Promise<WriteConditions> {
     return Promise.resolve({ ifNoneMatch: true, ifMatch: true });
   }

@@ -26,7 +26,7 @@ import { TargetCalls, type TargetLimits, targetLimits } from './target-calls.ts'
 
 export interface S3Settings {
   readonly bucket: string;
-  /** Without a slash at its ends; may be empty. */
+  /** The prefix, without a slash at its ends; may be empty. */
   readonly prefix: string;
   /**
    * The endpoint of a store that is not Amazon's; undefined: that of the environment or the

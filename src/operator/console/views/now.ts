@@ -111,10 +111,10 @@ const firstSteps = html`<div class="note"><p><strong>This installation has no te
 Name the first one, and the e-mail address of its administrator: the console makes the database, the roles, a signing key and a password.</p>
 <p>${operationLink('provision', 'Provision the first tenant')}</p></div>`;
 
-/** A concern, if it is one. */
+/** A concern, if its condition holds. */
 const when = (isSo: boolean, concern: Concern): Concern[] => (isSo ? [concern] : []);
 
-/** One row for each tenant, with all that is wrong with it. */
+/** One row for each tenant, with all of its concerns. */
 function tenantConcerns(
   offered: Offer,
   troubled: Awaited<ReturnType<typeof readFleetHealth>>['troubled'],
