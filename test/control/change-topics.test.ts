@@ -10,7 +10,7 @@ import { controlSql, useWorld } from '../support/world.ts';
 
 interface Trigger {
   table: string;
-  /** `execute function f('argument', …)` at the end of its definition. */
+  /** The end of the definition of the trigger: `execute function f('argument', …)`. */
   definition: string;
   /** The body of its function. */
   body: string;

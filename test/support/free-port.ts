@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 
 /**
- * Below the ports that systems give to outgoing connections, one of which could take the port
- * before it is used.
+ * The range of ports: below those that systems give to outgoing connections, one of which could
+ * take the port before it is used.
  */
 const [firstPort, lastPort] = [20_000, 32_000];
 

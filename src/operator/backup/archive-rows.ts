@@ -83,7 +83,7 @@ export async function forgetProofs(control: Queryable, listing: Listing): Promis
 }
 
 /**
- * Copies what a run saw of the target into the control database, for pages, metrics and alerts.
+ * Copies the listing of a run into the control database, for pages, metrics and alerts.
  * No decision reads it.
  * @param covered guids of the tenants whose newest archive has all that their database has now;
  *   null among them: the control database

@@ -35,7 +35,8 @@ export async function runFleet<Item, Outcome>(
 
 /**
  * Runs the work of an attempt.
- * @returns how long it took, in ms, and its error as one line; null: it has succeeded
+ * @returns the time of the attempt, in ms, and its error as one line; null: the attempt has
+ *   succeeded
  */
 export async function measure(
   work: () => Promise<unknown>,
@@ -116,7 +117,7 @@ export async function reportOutcomes<Outcome extends TracedOutcome, Result>(
   }
 }
 
-/** Adds what took time: a tenant without a change has no span. */
+/** Adds a span for a tenant whose work took time: a tenant without a change has none. */
 function addSpan(
   trace: Context['trace'],
   { slug, ms = 0 }: TracedOutcome,

@@ -117,7 +117,7 @@ export async function copyRows(
  * Compares rows of both databases.
  * @param inTurn reads one database after the other, which leaves a processor to others if both
  *   are on one machine
- * @returns how many there are
+ * @returns the number of rows
  * @throws {OperatorError} when they differ
  */
 export async function compareRows(

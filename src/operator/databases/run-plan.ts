@@ -56,7 +56,7 @@ export class RunPause {
 
   /**
    * Ends when the fence is lifted.
-   * @returns how long requests have waited, at most, in ms; 0 if it has not begun
+   * @returns the time that requests have waited, at most, in ms; 0 if the pause has not begun
    */
   end(): number {
     this.stopTimer();

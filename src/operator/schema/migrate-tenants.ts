@@ -127,8 +127,8 @@ async function migrateCandidates(
   };
 
   /**
-   * One that another process works on is retried after the others.
-   * @returns how many were not begun
+   * A tenant that another process works on is retried after the others.
+   * @returns the number of tenants that were not begun
    */
   const migrate = async (tenants: MigrationCandidate[]): Promise<number> => {
     const servers = [...Map.groupBy(tenants, ({ serverId }) => serverId).values()];

@@ -51,7 +51,7 @@ class Pace {
 
   /**
    * Takes a token.
-   * @returns how long to wait for it, in ms
+   * @returns the time to wait for the token, in ms
    */
   take(now: number): number {
     this.#fullAt = Math.max(this.#fullAt, now) + this.#intervalMs;

@@ -495,7 +495,8 @@ describe('webhooks', () => {
     const begunAt = world.clock.offsetSeconds;
 
     for (const [failures, waitSeconds] of [5, 5 * 60, 30 * 60, 2 * 3_600].entries()) {
-      created.push(await createStatus()); // also lets the endpoint be looked at before its time
+      // The change also lets the endpoint be looked at before its time.
+      created.push(await createStatus());
       const { body } = await eventually(async () => {
         const response = await admin.get(`${path}/${Id}/Deliveries`);
         return response.body.length > failures && response;

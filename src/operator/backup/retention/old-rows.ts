@@ -117,7 +117,7 @@ export interface RemovalContext {
 /**
  * Removes the rows that are older than a cutoff, the lowest ids first, in short transactions of
  * at most `batchIds` rows. A run that was killed is continued by doing the same again.
- * @returns how many rows were removed
+ * @returns the number of rows that were removed
  * @throws {Error} when it was interrupted
  */
 export async function removeOldRows(

@@ -119,7 +119,8 @@ async function makeSafe<Replayed>(
 }
 
 /**
- * The newest times that the service and the operators write; before the changes of this run.
+ * Returns the newest time that the service or an operator has written, before the changes of
+ * this run.
  */
 export async function readNewestChange(client: pg.Client): Promise<string | null> {
   const { rows } = await client.query<{ at: Date | null }>(
@@ -131,7 +132,7 @@ export async function readNewestChange(client: pg.Client): Promise<string | null
 
 /**
  * Sequences of small numbers are left: their numbers are in no other database.
- * @returns how many were moved
+ * @returns the number of sequences that were moved
  */
 async function moveSequences(client: pg.Client): Promise<number> {
   const { rowCount } = await client.query(

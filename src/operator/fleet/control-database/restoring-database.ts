@@ -99,8 +99,8 @@ export async function readState(url: string): Promise<ControlState | undefined> 
 
 /**
  * Returns the state of the control database, in whose place a source may be restored.
- * @throws {OperatorError} when it is in use or somebody else's, or was restored from another
- *   source, and that has not ended
+ * @throws {OperatorError} when it is in use or somebody else's, or when its restore from
+ *   another source has not ended
  */
 export async function requireRestorable(
   controlUrl: string,
