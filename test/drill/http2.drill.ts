@@ -218,7 +218,10 @@ for (const [name, balancer] of Object.entries(balancers)) {
       return client;
     }
 
-    /** Logs in. @returns a function that makes the headers of the next request, of another address */
+    /**
+     * Logs in.
+     * @returns a function that makes the headers of the next request, of another address
+     */
     async function login(tenant: TestTenant): Promise<() => Record<string, string>> {
       const { tokens } = await world.login(tenant);
       let number = 0;

@@ -8,7 +8,10 @@ const statuses = '/api/v1/EntityStatus';
 const json = 'Content-Type: application/json';
 const keepAliveSeconds = 10;
 
-/** Clients that hold a connection, and the time in which it is free: "Idle clients" in capacity.md. */
+/**
+ * Clients that hold a connection, and the time in which it is free: *Idle clients* in
+ * docs/operate/capacity.md.
+ */
 const idle: Record<string, { sent: string; within: number; answer?: number }> = {
   'sends nothing': { sent: '', within: 7, answer: 408 },
   'sends half a head': { sent: 'GET / HTTP/1.1\r\nHost: backoffice.te', within: 7, answer: 408 },

@@ -94,7 +94,7 @@ function isLookAlike(letter: string): boolean {
   return letter > '\x7f' && /[a-z]/.test(letter.toLowerCase());
 }
 
-/** True if a text has a letter that is another one in an address, and the same in lower case. */
+/** True if a text has a letter that is another one in an address, but equal in lower case. */
 export function hasLookAlike(text: string): boolean {
   return [...text].some(isLookAlike);
 }

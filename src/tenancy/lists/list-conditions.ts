@@ -76,9 +76,9 @@ function likeText(sources: readonly string[], text: string): Condition {
 }
 
 /**
- * The same condition in any letter case, for texts without an index, in half the time: compares all texts as one,
- * with `textSeparator` between them. For an ASCII text, only ASCII letters need to be changed
- * to lower case, and `İ`, whose lower case is `i`.
+ * The same condition in any letter case, for texts without an index, in half the time: compares
+ * all texts as one, with `textSeparator` between them. For an ASCII text, only ASCII letters
+ * need to be changed to lower case, and `İ`, whose lower case is `i`.
  */
 function readText(sources: readonly string[], text: string): Condition {
   const joined = sources.map(sql => `coalesce(${sql}, '')`).join(` || '${textSeparator}' || `);
