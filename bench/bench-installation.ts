@@ -63,7 +63,11 @@ export async function withBenchInstallation(
 /** @param settings additional settings of PostgreSQL, `name=value` */
 export async function openBenchInstallation(settings: string[] = []): Promise<BenchInstallation> {
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-bench-'));
-  const undo: (() => Promise<unknown>)[] = [() => rm(folder, { recursive: true, force: true })];
+  // A large PostgreSQL that writes its last checkpoint outlives the wait for its end.
+  const patience = { maxRetries: 20, retryDelay: 500 };
+  const undo: (() => Promise<unknown>)[] = [
+    () => rm(folder, { recursive: true, force: true, ...patience }),
+  ];
   const close = async (): Promise<void> => {
     for (let step = undo.pop(); step; step = undo.pop()) await step();
   };
