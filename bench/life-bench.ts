@@ -74,6 +74,20 @@ try {
 async function live({ folder, controlUrl, masterKey }: BenchInstallation): Promise<void> {
   const environment = await settingsOf(folder, controlUrl, masterKey);
   const table = new LifeTable(environment);
+
+  try {
+    await runAll(table, folder, environment);
+  } finally {
+    // Also after a failure: what was timed before it.
+    console.log(await reportOf(table));
+  }
+}
+
+async function runAll(
+  table: LifeTable,
+  folder: string,
+  environment: Record<string, string>,
+): Promise<void> {
   const service = await startBuild('src/main.ts', environment);
 
   const fleet = await provisionAll(table, join(folder, 'manifests'));
@@ -90,8 +104,6 @@ async function live({ folder, controlUrl, masterKey }: BenchInstallation): Promi
   await move(table, moved, await logIn(url, moved), folder);
   await restore(table, restored, await logIn(url, restored));
   await look(table);
-
-  console.log(await reportOf(table));
 }
 
 /** Starts the service of a build, with default settings and a rate limit of its own. */
