@@ -91,6 +91,32 @@ describe('archives by a login that may not read everything', () => {
     expect(await inTenant('select code from currencies')).to.deep.equal([{ code: 'EUR' }]);
   });
 
+  it('a restore and a clone of an archive name the file with the rows of others, and do not bring them', async () => {
+    for (const command of [
+      ['restore', 'acme'],
+      ['clone', 'acme', 'acme-then'],
+    ]) {
+      const { code, stdout, stderr } = await runCommand(
+        'scripts/tenant.ts',
+        [...command, '--archive', 'latest', '--json'],
+        environment,
+      );
+
+      expect(code, stderr).to.equal(0);
+      expect(stderr, String(command)).to.match(
+        /^The archive of acme has rows of other schemas, which are not restored: data\/\d+-reports\.open\.\S+\.csv\.$/m,
+      );
+      expect(stderr, String(command)).to.include(
+        'table reports.closed (the login may not read it)',
+      );
+      const made = JSON.parse(stdout).database;
+      const found = await withConnection(server.superuserUrl(made), client =>
+        client.query(`select from pg_namespace where nspname = 'reports'`),
+      );
+      expect(found.rowCount, String(command)).to.equal(0);
+    }
+  });
+
   it('a table of a tenant that the login may not read fails the archive of that tenant alone, by name', async () => {
     [{ database }] = JSON.parse(await tenant('databases', 'acme', '--json')).filter(
       ({ state }: { state: string }) => state === 'current',
