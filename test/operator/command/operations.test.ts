@@ -278,7 +278,7 @@ describe('operations', () => {
       'clone acme acme-planned',
       'isolate acme',
       'webhooks disable acme 1',
-      'packs apply acme countries',
+      'packs apply acme --packs countries',
       'export acme --to /nowhere/acme.tar',
       'refresh acme',
       'user add acme planned@acme.test',
