@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { request } from 'node:http';
 import { expect } from 'chai';
 import { type ApiResponse, Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { use } from '../support/use.ts';
 import { createWorld, sql, type TestTenant } from '../support/world.ts';
 
@@ -196,7 +196,7 @@ describe('tenant isolation', function () {
           expect((await send([guid])).status).to.equal(403);
         }
         return true;
-      }, 1_000);
+      }, announcedMs);
     });
 
     it('every invalid X-Tenant gets the same 403', async () => {

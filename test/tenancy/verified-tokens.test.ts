@@ -4,11 +4,10 @@ import { disableKey } from '../../src/operator/records/keys.ts';
 import { type VerifiedToken, VerifiedTokens } from '../../src/tenancy/verified-tokens.ts';
 import { activeKey, claimsOf, forgeToken, resignToken } from '../accounts/auth/forge.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
 const me = '/api/v1/auth/me';
-const maxDelayMs = 1_000;
 
 describe('verified tokens', () => {
   const world = useWorld();
@@ -64,14 +63,14 @@ describe('verified tokens', () => {
         ]);
         await eventually(
           async () => (await codes(client)).every(each => each === code),
-          maxDelayMs,
+          announcedMs,
         );
         for (let i = 0; i < 4; i++) expect(await codes(client)).to.deep.equal([code, code]);
 
         await controlSql(world, `update tenants set status = 'active' where status = 'suspended'`);
         await eventually(
           async () => (await codes(await world.login(world.globex)))[0] === 200,
-          maxDelayMs,
+          announcedMs,
         );
       });
     }
@@ -83,7 +82,7 @@ describe('verified tokens', () => {
 
       await eventually(
         async () => (await codes(client)).every(each => each === 'invalid_token'),
-        maxDelayMs,
+        announcedMs,
       );
 
       for (let i = 0; i < 4; i++) {
@@ -122,7 +121,7 @@ describe('verified tokens', () => {
     await controlSql(world, role, ['{full.read}', sid]);
     await eventually(
       async () => (await permissions()).every(each => each.length === 1),
-      maxDelayMs,
+      announcedMs,
     );
     for (let i = 0; i < 4; i++) {
       expect(await permissions()).to.deep.equal([['full.read'], ['full.read']]);
@@ -131,7 +130,7 @@ describe('verified tokens', () => {
     await controlSql(world, role, ['{full.read,full.manage}', sid]);
     await eventually(
       async () => (await permissions()).every(each => each.length === 2),
-      maxDelayMs,
+      announcedMs,
     );
   });
 

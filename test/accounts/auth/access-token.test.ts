@@ -833,7 +833,7 @@ describe('access tokens', () => {
       const refused = await eventually(async () => {
         const response = await bearer(resignToken(globex, {}, short));
         return response.status !== 401 && response;
-      }, 1_000);
+      }, announcedMs);
       expect(refused.status, `${size} bytes`).to.equal(503);
       expect(refused.body.code, `${size} bytes`).to.equal('unavailable');
 

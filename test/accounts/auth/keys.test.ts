@@ -319,7 +319,7 @@ describe('signing keys', () => {
       const given = await eventually(async () => {
         const response = await world.anonymous.get('/api/Data/GenerateToken', { Authorization });
         return response.status === 200 && response;
-      }, 1_000);
+      }, announcedMs);
       secrets.add(old.secret).add(given.body.token);
 
       const legacy = (url: string) => new Client(url).withToken(given.body.token).get(path);

@@ -38,7 +38,7 @@ describe('current user', () => {
     const { status, headers, body } = await eventually(async () => {
       const response = await client.get(path);
       return response.body.appId === 'app-7' && response;
-    }, 1_000);
+    }, announcedMs);
 
     expect(status).to.equal(200);
     expect(headers.get('cache-control')).to.equal('no-store');
@@ -90,7 +90,7 @@ describe('current user', () => {
     const { body } = await eventually(async () => {
       const response = await client.get(path);
       return response.body.role === 'Administrator' && response;
-    }, 1_000);
+    }, announcedMs);
 
     expect(body).to.include({
       lastName: 'Newly',
@@ -112,7 +112,7 @@ describe('current user', () => {
     const denied = await eventually(async () => {
       const response = await createStatus(client);
       return response.status !== 201 && response;
-    }, 1_000);
+    }, announcedMs);
 
     expect(denied.status).to.equal(403);
     expect(denied.body.code).to.equal('forbidden');
@@ -161,7 +161,7 @@ describe('current user', () => {
         (claimsOf(body.accessToken).permissions as string[]).includes('full.manage') &&
         body.accessToken
       );
-    }, 1_000);
+    }, announcedMs);
 
     expect((await createStatus(world.anonymous.withToken(next))).status).to.equal(201);
     expect((await createStatus(client)).status).to.equal(403);

@@ -310,7 +310,7 @@ describe('sessions of the current user', () => {
         Authorization: `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`,
       });
       return response.status === 200 && response;
-    }, 1_000);
+    }, announcedMs);
     secrets.add(secret).add(issued.body.token);
     const legacy = new Client(world.url).withToken(issued.body.token);
 

@@ -5,7 +5,7 @@ import { addSampleUser, type SampleUser } from '../../accounts/auth/sample-users
 import { expectNotLogged, expectNotStored } from '../../accounts/auth/secrets.ts';
 import type { Client } from '../../support/client.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
-import { eventually } from '../../support/eventually.ts';
+import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 
@@ -71,7 +71,7 @@ describe('access commands', () => {
     eventually(async () => {
       const responses = await Promise.all(clients.map(client => client.get(path)));
       return responses.every(({ status, body }) => status === 401 && body.code === 'invalid_token');
-    }, 1_000);
+    }, announcedMs);
 
   describe('keys', () => {
     it('key list, rotate and disable print text, and the list shows no secret', async () => {
@@ -116,7 +116,7 @@ describe('access commands', () => {
       const withNewKey = await eventually(async () => {
         const candidate = await login();
         return kidOf(candidate) === kid && candidate;
-      }, 1_000);
+      }, announcedMs);
       expect(await isServed(client)).to.equal(true);
 
       expect(await json(['key', 'disable', 'acme', kid, '--yes'])).to.deep.equal({

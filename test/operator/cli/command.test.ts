@@ -333,7 +333,7 @@ describe('command line', () => {
       const refused = await eventually(async () => {
         const response = await acme.get(path);
         return response.status !== 200 && response;
-      }, 1_000);
+      }, announcedMs);
       expect([refused.status, refused.body.code]).to.deep.equal([503, 'migration_pending']);
       expect(Number(refused.headers.get('retry-after'))).to.be.at.least(1);
       expect((await globex.get(path)).status).to.equal(200);

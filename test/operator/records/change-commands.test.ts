@@ -175,7 +175,7 @@ describe('commands that change people and tenants', () => {
     const changed = await eventually(async () => {
       const { body } = await acme.get('/api/v1/auth/me');
       return body.features[0] === 'selfRegistration' && body;
-    }, 1_000);
+    }, announcedMs);
 
     expect(changed.features).to.deep.equal(['selfRegistration']);
     expect(await json<object>('show', 'acme')).to.include({ name: 'Acme 社', appId: 'acme' });

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
-import { eventually } from '../../support/eventually.ts';
+import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
@@ -23,7 +23,7 @@ describe('states of a tenant', () => {
   });
 
   const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
-  /** Waits until both servers respond in this way, for a second at most. */
+  /** Waits until both servers respond in this way. */
   const bothRespond = (status: number, code?: string): Promise<unknown> =>
     eventually(async () => {
       const responses = [await admin.get(path), await adminElsewhere.get(path)];
@@ -31,7 +31,7 @@ describe('states of a tenant', () => {
         ({ status: actual, body }) =>
           actual === status && (code === undefined || body.code === code),
       );
-    }, 1_000);
+    }, announcedMs);
 
   it('every process rejects a suspended tenant within 1 s, and serves a resumed one without a new login', async () => {
     await bothRespond(200);

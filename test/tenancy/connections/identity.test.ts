@@ -23,7 +23,7 @@ describe('tenant identity', () => {
     await eventually(async () => {
       for (const client of [acme, globex]) expect((await client.get(path)).status).to.equal(200);
       return true;
-    }, 2_000);
+    }, announcedMs);
   });
 
   const control = (text: string, values: unknown[] = []) => controlSql(world, text, values);
@@ -41,7 +41,7 @@ describe('tenant identity', () => {
         const both = await Promise.all([acme.get(path), globex.get(path)]);
         for (const response of both) expectUnavailable(response, 'unavailable');
         return both;
-      }, 1_000);
+      }, announcedMs);
       for (const { body } of responses) expectLogged(body.traceId, since);
       expectUnavailable(await acme.post(path, { Title: 'lost' }), 'unavailable');
 
@@ -70,7 +70,7 @@ describe('tenant identity', () => {
           const response = await acme.get(path);
           expectUnavailable(response, 'unavailable');
           return response;
-        }, 1_000);
+        }, announcedMs);
         expectLogged(body.traceId, since, 'TENANT_IDENTITY');
       } finally {
         await control('update tenants set database_name = ? where id = ?', [a.database, a.id]);
@@ -314,7 +314,7 @@ describe('tenant identity', () => {
         expect(body.code).to.equal('tenant_inactive');
       }
       return true;
-    }, 1_000);
+    }, announcedMs);
 
     for (const { url } of processes) {
       expect((await globex.at(url).get(path)).status).to.equal(200);
@@ -333,7 +333,7 @@ describe('tenant identity', () => {
     await eventually(async () => {
       for (const client of processes) expect((await client.get(path)).status).to.equal(200);
       return true;
-    }, 1_000);
+    }, announcedMs);
   });
 
   function controlName(): string {
