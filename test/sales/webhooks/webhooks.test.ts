@@ -438,11 +438,15 @@ describe('webhooks', () => {
   });
 
   it('a webhook sends only what its user may read: once that user is disabled or lost the right, it stops and says why', async () => {
-    const changes = {
-      disabled: 'update users set disabled_at = now() where guid = ?',
-      role: `update roles set permissions = '{settings.write}' where id = (select role_id from users where guid = ?)`,
-    };
-    for (const [what, change] of Object.entries(changes)) {
+    const changes = [
+      ['disabled', 401, 'update users set disabled_at = now() where guid = ?'],
+      [
+        'role',
+        403,
+        `update roles set permissions = '{settings.write}' where id = (select role_id from users where guid = ?)`,
+      ],
+    ] as const;
+    for (const [what, refused, change] of changes) {
       const maker = await world.loginAs(world.acme, {
         permissions: ['settings.write', 'full.read'],
       });
@@ -454,7 +458,7 @@ describe('webhooks', () => {
       expect(made.UserId, what).to.equal(owner.Id);
 
       await controlSql(world, change, [me.userGuid]);
-      await eventually(async () => (await maker.get('/api/v1/Activity')).status !== 200);
+      await eventually(async () => (await maker.get('/api/v1/Activity')).status === refused);
       await admin.post('/api/v1/Activity', { ActivityCode: 1, Comment: 'not for that user' });
 
       await eventually(
@@ -462,7 +466,8 @@ describe('webhooks', () => {
       );
       expect(keys(`/of-${what}`), what).to.deep.equal([]);
 
-      await admin.put(`${path}/${made.Id}`, { Url, Resources: ['Activity'] });
+      const taken = await admin.put(`${path}/${made.Id}`, { Url, Resources: ['Activity'] });
+      expect(taken.status, what).to.equal(200);
       await eventually(() => keys(`/of-${what}`).length === 1);
       await admin.delete(`${path}/${made.Id}`);
     }
