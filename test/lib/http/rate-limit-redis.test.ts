@@ -373,8 +373,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
         // machine takes longer.
         expect(ms).to.be.below(10_000);
         await eventually(
-          () =>
-            events().filter(event => event === 'rate_limits_shared').length === sharedBefore + 2,
+          () => events().filter(event => event === 'rate_limits_shared').length >= sharedBefore + 2,
           patienceMs,
         );
         // On a busy machine a call may miss its time limit; its process then counts it by itself.

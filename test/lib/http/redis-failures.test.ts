@@ -17,9 +17,11 @@ import { errorOf } from '../../support/errors.ts';
 import { eventually } from '../../support/eventually.ts';
 import { freePort } from '../../support/free-port.ts';
 import { redisInstalled, startRedis, type TestRedis } from '../../support/redis.ts';
-import { holdTimers } from './held-timers.ts';
+import { type HeldTimers, holdTimers } from './held-timers.ts';
 
 const rate = { max: 100_000, windowMs: 3_600_000 };
+const maxStartMs = 1_200;
+const maxReplyMs = 80;
 
 interface Line {
   level: number;
@@ -33,15 +35,17 @@ if (redisInstalled) describe('Redis as people have it', redisAsPeopleHaveIt);
 else console.log('redis-server is not installed: the tests of its failures are skipped');
 
 function redisAsPeopleHaveIt(this: Mocha.Suite): void {
-  this.timeout(60_000);
   this.slow(10_000);
 
   const ends: (() => unknown)[] = [];
   const printed: unknown[][] = [];
   const real = { warn: console.warn, error: console.error, log: console.log };
   let lines: Line[];
+  /** The time limits of a start and of a call, so that each ends by what Redis says. */
+  let timeLimits: HeldTimers[];
 
   beforeEach(() => {
+    timeLimits = [holdTimers(maxStartMs), holdTimers(maxReplyMs)];
     lines = [];
     printed.length = 0;
     const print = (...text: unknown[]) => void printed.push(text);
@@ -60,6 +64,7 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
       }
     }
     for (const end of ends.splice(0).reverse()) await end();
+    for (const held of timeLimits.reverse()) held.restore();
   });
 
   async function start(options: readonly string[] = []): Promise<TestRedis> {
