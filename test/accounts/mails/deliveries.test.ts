@@ -489,7 +489,8 @@ describe('deliveries of mails', () => {
 
       const ms = performance.now() - startedAt;
       console.log(`      stopped after ${ms.toFixed(0)} ms`);
-      expect(ms).to.be.below(5_000);
+      // a busy machine takes longer than a second; the time limits of a mail are minutes
+      expect(ms).to.be.below(30_000);
       const [row] = await controlSql(
         away,
         'select state, attempts, tried_at, holder from mail_deliveries',

@@ -223,7 +223,6 @@ describe('CSV as spreadsheets save it', () => {
 
   it('a sheet that LibreOffice saves with blank rows and columns is imported', async function () {
     if (!calcInstalled) return this.skip();
-    this.timeout(120_000);
 
     const folder = await mkdtemp(join(tmpdir(), 'calc-'));
     const cell = (value: string | number | undefined) => {
