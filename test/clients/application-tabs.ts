@@ -272,8 +272,9 @@ interface LateWindow extends AppWindow {
 }
 
 /**
- * Runs in the browser. Holds back events of `localStorage` and messages, and lets reads return
- * what this tab has stored itself, or what there was when it began.
+ * Runs in the browser. Holds back messages and events of `localStorage`, and lets reads return
+ * what this tab has stored itself, or what there was when it began. Afterwards passes on the
+ * messages before what was stored.
  */
 function holdBack(): void {
   const app = globalThis as unknown as LateWindow;
@@ -281,7 +282,8 @@ function holdBack(): void {
   const proto = Object.getPrototypeOf(localStorage) as Storage;
   const { getItem, setItem, removeItem } = proto;
   const seen = new Map<string, string>(Object.entries({ ...localStorage }));
-  const held: (() => void)[] = [];
+  const messages: (() => void)[] = [];
+  const events: (() => void)[] = [];
   let isLate = true;
 
   proto.getItem = function (key) {
@@ -300,7 +302,7 @@ function holdBack(): void {
   Object.defineProperty(BroadcastChannel.prototype, 'onmessage', {
     set(receive: (event: MessageEvent) => void) {
       onmessage.set?.call(this, (event: MessageEvent) => {
-        if (isLate) held.push(() => receive(event));
+        if (isLate) messages.push(() => receive(event));
         else receive(event);
       });
     },
@@ -309,11 +311,12 @@ function holdBack(): void {
     if (!isLate) return;
     const { key, newValue } = event;
     event.stopImmediatePropagation();
-    held.push(() => app.dispatchEvent(new app.StorageEvent('storage', { key, newValue })));
+    events.push(() => app.dispatchEvent(new app.StorageEvent('storage', { key, newValue })));
   });
 
   app.catchUp = () => {
+    for (const pass of messages) pass();
     isLate = false;
-    for (const pass of held) pass();
+    for (const pass of events) pass();
   };
 }
