@@ -60,7 +60,8 @@ describeInBrowser('drill: documentation in a browser', (world, open) => {
     for (const path of paths.filter(path => path !== '/docs/nothing')) {
       await page.goto(world().url + path);
       expect(await page.locator('h1').isVisible(), path).to.equal(true);
-      expect((await page.locator('main').textContent())?.length, path).to.be.greaterThan(1_000);
+      // The shortest page lists the changes of the API, of which a first release has none.
+      expect((await page.locator('main').textContent())?.length, path).to.be.greaterThan(200);
     }
     await page.close();
   });

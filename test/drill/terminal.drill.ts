@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { startProgram, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
+import { makeNextBuild, type NextBuild } from '../support/next-build.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
@@ -10,19 +11,26 @@ import { controlSql, useWorld } from '../support/world.ts';
 describe('drill: the command line on a terminal', () => {
   const world = useWorld();
 
-  const onTerminal = (command: string) =>
-    startProgram(
-      'script',
-      ['-qec', `"${process.execPath}" scripts/tenant.ts ${command}`, '/dev/null'],
-      {
-        ...world.environment,
-        TERM: 'xterm',
-      },
-    );
+  let next: NextBuild;
+  before(async () => {
+    next = await makeNextBuild();
+  });
+  after(() => next?.remove());
+
+  /** @param script of another build */
+  const onTerminal = (command: string, script = 'scripts/tenant.ts') =>
+    startProgram('script', ['-qec', `"${process.execPath}" "${script}" ${command}`, '/dev/null'], {
+      ...world.environment,
+      TERM: 'xterm',
+    });
+
+  /** Runs a command of the next build, which has a migration that can be rolled back. */
+  const onNext = (command: string) => onTerminal(command, next.file('scripts/tenant.ts'));
 
   async function rollBackAll(): Promise<void> {
     for (const slug of ['acme', 'globex']) {
-      expect((await end(onTerminal(`rollback ${slug} --yes --despite-running`))).code).to.equal(0);
+      const { code, stdout } = await end(onNext(`rollback ${slug} --yes --despite-running`));
+      expect(code, stdout).to.equal(0);
     }
   }
 
@@ -32,22 +40,38 @@ describe('drill: the command line on a terminal', () => {
   }
 
   it('migrate draws a progress bar; with --json it prints nothing but lines of JSON', async () => {
+    const drawn = await end(onNext('migrate --all --despite-running'));
+    expect(drawn.stdout).to.include('█');
     await rollBackAll();
-    expect((await end(onTerminal('migrate --all'))).stdout).to.include('█');
+
+    const { code, stdout } = await end(onNext('migrate --all --despite-running --json'));
     await rollBackAll();
-    const { code, stdout } = await end(onTerminal('migrate --all --json'));
+
     expect(code).to.equal(0);
     const lines = stdout.trim().split(/\r?\n/);
     expect(lines.map(line => JSON.parse(line).state)).to.deep.equal(['migrated', 'migrated']);
   });
 
   it('rollback asks before it cuts off a running process, and goes on only after a yes', async () => {
+    const migrated = await end(onNext('migrate acme --despite-running'));
+    expect(migrated.code, migrated.stdout).to.equal(0);
+    await controlSql(
+      world,
+      `insert into processes (id, kind, host, pid, build, tenant_head, control_head, seen_at)
+       values (gen_random_uuid(), 'service', 'elsewhere', 17, '0.0.9', '${next.head}', '${next.head}', now())`,
+    );
+
     for (const [reply, code, text] of [
       ['no', 1, 'Nothing was changed.'],
       ['yes', 0, 'acme: '],
     ] as const) {
-      const rollingBack = onTerminal('rollback acme --yes');
-      await eventually(() => rollingBack.output.stdout.includes('Type yes to go on: '), 20_000);
+      // As late as a beat can be: it counts for a minute.
+      await controlSql(
+        world,
+        `update processes set seen_at = now() + interval '1 minute' where host = 'elsewhere'`,
+      );
+      const rollingBack = onNext('rollback acme --yes');
+      await eventually(() => expect(rollingBack.output.stdout).to.include('Type yes to go on: '));
       rollingBack.process.stdin.write(`${reply}\r`);
       const ended = await end(rollingBack);
 
@@ -56,6 +80,8 @@ describe('drill: the command line on a terminal', () => {
         .and.include(text);
       expect(ended.code).to.equal(code);
     }
+
+    await controlSql(world, `delete from processes where host = 'elsewhere'`);
   });
 
   it('doctor --json draws no progress bar', async () => {
@@ -65,21 +91,16 @@ describe('drill: the command line on a terminal', () => {
 
   it('server add prompts for the URL, and does not echo it', async () => {
     const adding = onTerminal('server add second');
-    await eventually(
-      () => adding.output.stdout.includes('URL of the server (not shown): '),
-      20_000,
-    );
+    await eventually(() => adding.output.stdout.includes('URL of the server (not shown): '));
     adding.process.stdin.write(`${postgresUrl()}\r`);
 
     // The server of the control database has a name.
-    await eventually(
-      () => adding.output.stdout.includes('The URL leads to the server default'),
-      20_000,
-    );
+    await eventually(() => adding.output.stdout.includes('The URL leads to the server default'));
 
     const { code, stdout } = await end(adding);
     expect(code).to.equal(1);
-    expect(stdout).to.not.include('postgresql:').and.not.include(new URL(postgresUrl()).password);
+    const { host, password } = new URL(postgresUrl());
+    expect(stdout).to.not.include(host).and.not.include(password);
   });
 
   it('an empty answer and Ctrl-C change nothing', async () => {
@@ -88,7 +109,7 @@ describe('drill: the command line on a terminal', () => {
       ['delete globex', 'Type its slug', '\x03', 'nothing was changed'],
     ] as const) {
       const asking = onTerminal(command);
-      await eventually(() => asking.output.stdout.includes(question), 20_000);
+      await eventually(() => asking.output.stdout.includes(question));
       asking.process.stdin.write(answer);
       const { code, stdout } = await asking.ended;
 
@@ -102,7 +123,7 @@ describe('drill: the command line on a terminal', () => {
 
   it('Ctrl-C at the prompt of server add ends the command and changes nothing', async () => {
     const adding = onTerminal('server add third');
-    await eventually(() => adding.output.stdout.includes('(not shown): '), 20_000);
+    await eventually(() => adding.output.stdout.includes('(not shown): '));
     adding.process.stdin.write('\x03');
     const { code, stdout } = await adding.ended;
     expect(code).to.equal(2);
