@@ -192,7 +192,7 @@ export async function countTenants(
 }
 
 /** The tenants of a fleet by health, and the ones that need attention most. */
-interface FleetHealth {
+export interface FleetHealth {
   counts: Record<Health, number>;
   /** When doctor last looked at all of them; null: never. */
   checkedAt: string | null;

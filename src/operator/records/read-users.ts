@@ -2,7 +2,8 @@ import type { TenantStatus } from '../../control/control-entities.ts';
 import type { ControlStatements } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
-import { readTenant } from './read-tenants.ts';
+import { readTenant, type TenantWithHealth } from './read-tenants.ts';
+import { healthColumns, healthSql, type StoredHealth, toReasons } from './tenant-health.ts';
 
 /** A user as the command line shows it. */
 export interface UserSummary {
@@ -38,8 +39,8 @@ export async function listUsers(
   );
 }
 
-/** A user of any tenant. */
-export interface FoundUser extends UserSummary {
+/** A user of any tenant, with the health of the tenant and its reasons. */
+export interface FoundUser extends UserSummary, Pick<TenantWithHealth, 'health' | 'reasons'> {
   /** The slug of the tenant. */
   tenant: string;
   /** The state of the tenant. */
@@ -54,12 +55,17 @@ export async function findUsers(
   { statements }: ControlStatements,
   email: string,
 ): Promise<FoundUser[]> {
-  return statements.execute(
-    `select t.slug as tenant, t.status, ${userColumns}
-       from users u join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
+  const picked = 'select * from tenants where id in (select tenant_id from users where email = ?)';
+  const rows = await statements.execute<(Omit<FoundUser, 'reasons'> & StoredHealth)[]>(
+    `with ${await healthSql(picked)}
+     select t.slug as tenant, t.status, ${healthColumns}, ${userColumns}
+       from users u join roles r on r.id = u.role_id join picked t on t.id = u.tenant_id
+       left join health on health.id = t.id
       where u.email = ? order by t.slug`,
-    [email],
+    [email, email],
   );
+
+  return rows.map(({ reasons, ...user }) => ({ ...user, reasons: toReasons(reasons) }));
 }
 
 export function noSuchUser(slug: string, email: string): OperatorError {

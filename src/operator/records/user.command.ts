@@ -19,9 +19,10 @@ const findUserOperation = defineList({
     const { findUsers } = await import('./read-users.ts');
     return findUsers(installation, requireEmail(email));
   },
-  row: ({ tenant, status, email, role, scope, state, guid }) => ({
+  row: ({ tenant, status, health, email, role, scope, state, guid }) => ({
     tenant,
     status,
+    health,
     email,
     role,
     scope,
@@ -78,16 +79,17 @@ const add = defineChange({
     const shown = { email, role, scope, entityId };
     // A password that was given is not repeated.
     const added = { guid, ...shown, ...(given === undefined && { password: user.password }) };
-    const isBlind = scope === 'Self' && entityId === null;
+    const warning =
+      scope === 'Self' && entityId === null
+        ? [`The scope Self shows what belongs to the user's entity, and there is none. ${remedy}`]
+        : [];
     return {
       document: isDryRun ? shown : added,
-      plan: `Would be added:\n${fieldsText(shown)}`,
+      plan: [`Would be added:\n${fieldsText(shown)}`, ...warning].join('\n\n'),
       done: [
         `${fieldsText(added)}\n`,
         `The person logs in with the tenant ${tenant.guid} (header X-Tenant).`,
-        ...(isBlind
-          ? [`The scope Self shows what belongs to the user's entity, and there is none. ${remedy}`]
-          : []),
+        ...warning,
       ].join('\n'),
     };
   },

@@ -1,5 +1,6 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
+import { type FleetHealth, readFleetHealth } from '../records/read-tenants.ts';
 import { listRuns, type RunOutcome, type RunSummary, runOutcomes } from './list-runs.ts';
 import { closeAbandonedRuns } from './migration-runs.ts';
 import { tenantHead } from './tenant-head.ts';
@@ -9,6 +10,10 @@ export interface FleetStatus {
   head: string;
   /** The number of tenants by schema version and status. */
   fleet: { schemaVersion: string | null; status: string; tenants: number }[];
+  /** The number of tenants by health. */
+  health: FleetHealth['counts'];
+  /** When doctor last looked at all of them; null: never. */
+  checkedAt: FleetHealth['checkedAt'];
   /** The tenants that failed in the newest run that reached them: those of `--retry-failed`. */
   failing: { slug: string; version: string | null; run: number; error: string }[];
   /**
@@ -28,12 +33,13 @@ export async function fleetStatus({
 }: ControlStatements & { readonly controlUrl: string }): Promise<FleetStatus> {
   await withConnection(controlUrl, closeAbandonedRuns);
   const fleet = await countFleet({ statements });
+  const { counts: health, checkedAt } = await readFleetHealth({ statements }, 0);
   const { failing } = await readFailingTenants({ statements });
   const [run] = await listRuns({ statements }, 1);
   const lastRun = run
     ? { ...run, failures: await runOutcomes({ statements }, run.id, run.outcomes.failed ?? 0) }
     : null;
-  return { head: await tenantHead(), fleet, failing, lastRun };
+  return { head: await tenantHead(), fleet, health, checkedAt, failing, lastRun };
 }
 
 /** Returns the number of tenants by schema version and state. */

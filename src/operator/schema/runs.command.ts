@@ -9,7 +9,7 @@ const status = defineOperation({
   name: 'status',
   help: {
     description:
-      'show the fleet by schema version and state, and the outcome of the last migration run',
+      'show the fleet by schema version, state and health, and the outcome of the last migration run',
     examples: ['status', 'status --watch'],
   },
   effect: 'reads',
@@ -21,13 +21,19 @@ const status = defineOperation({
   },
 });
 
-function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
+function textOf({ head, fleet, health, checkedAt, failing, lastRun }: FleetStatus): string {
   const rows = fleet.map(row => ({
     ...row,
     schemaVersion: row.schemaVersion ?? 'between versions',
   }));
 
+  const counts = Object.entries(health).map(([name, count]) => `${count} ${name}`);
+  const looked = checkedAt === null ? 'doctor has never looked' : `doctor looked ${checkedAt}`;
   const lines = [`This build: ${head}`, '', tableText(rows, 'There is no tenant.')];
+
+  if (fleet.length > 0) {
+    lines.push('', fieldsText({ Health: `${counts.join(', ')}; ${looked}` }));
+  }
 
   if (lastRun) {
     const { id, state, requestedBy, startedAt, outcomes } = lastRun;

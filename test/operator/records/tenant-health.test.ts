@@ -189,6 +189,25 @@ describe('health of tenants', () => {
     expect(document.checkedAt).to.match(/^\d{4}-\d\d-\d\dT/);
   });
 
+  it('user find and status have the health of tenants beside their state, as text and as JSON', async () => {
+    await storeFindings(world, [{ ...missing, problem: 'database x is missing' }]);
+    const find = (...more: string[]) => run('user', 'find', world.acme.admin.email, ...more);
+
+    const found = await find();
+    const [user] = JSON.parse((await find('--json')).stdout);
+    const status = await run('status');
+    const document = JSON.parse((await run('status', '--json')).stdout);
+
+    expect(found.stdout).to.match(/^acme +active +unwell +/m);
+    expect(user).to.deep.include({ tenant: 'acme', status: 'active', health: 'unwell' });
+    expect(user.reasons[0].text).to.equal('database x is missing');
+    expect(status.stdout).to.match(
+      /^Health +1 well, 0 unchecked, 0 warning, 1 unwell; doctor looked \d{4}-/m,
+    );
+    expect(document.health).to.deep.equal({ well: 1, unchecked: 0, warning: 0, unwell: 1 });
+    expect(document.checkedAt).to.match(/^\d{4}-\d\d-\d\dT/);
+  });
+
   it('a repair marks its finding as done until doctor looks again, and a repair of another tenant does not', async () => {
     await controlSql(world, `update signing_keys set status = 'disabled'`);
     try {
