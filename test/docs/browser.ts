@@ -39,6 +39,17 @@ interface Window {
 interface AxeResults {
   violations: { id: string; nodes: { target: string[] }[] }[];
 }
+interface Scroller {
+  tagName: string;
+  className: string;
+  tabIndex: number;
+  ariaLabel: string | null;
+  scrollWidth: number;
+  clientWidth: number;
+  scrollHeight: number;
+  clientHeight: number;
+  closest(selector: string): Scroller | null;
+}
 interface Element {
   getBoundingClientRect(): { top: number; right: number };
   scrollLeft: number;
@@ -196,6 +207,31 @@ export function besideWindow(): string[] {
   return controls
     .filter(each => each.getBoundingClientRect().right > innerWidth)
     .map(each => each.textContent);
+}
+
+/**
+ * The elements that scroll and that the keyboard cannot scroll, or that have no name for a
+ * screen reader. A list of inputs scrolls with its focus, and its fieldset has the name.
+ */
+export function unreachableScrollers(): string[] {
+  const { document, getComputedStyle } = globalThis as unknown as {
+    document: { querySelectorAll(selector: string): Iterable<Scroller> };
+    getComputedStyle(element: Scroller): { overflowX: string; overflowY: string };
+  };
+  const scrolls = (style: string, content: number, box: number): boolean =>
+    ['auto', 'scroll'].includes(style) && content > box;
+
+  return [...document.querySelectorAll('body *')]
+    .filter(each => {
+      const { overflowX, overflowY } = getComputedStyle(each);
+      return (
+        scrolls(overflowX, each.scrollWidth, each.clientWidth) ||
+        scrolls(overflowY, each.scrollHeight, each.clientHeight)
+      );
+    })
+    .filter(each => each.tabIndex < 0 || !each.ariaLabel)
+    .filter(each => !each.closest('fieldset'))
+    .map(({ tagName, className }) => `${tagName} ${className}`);
 }
 
 /**

@@ -1,8 +1,9 @@
-// Runs in the browser: copy buttons, tabs and sections of other pages. Without it, the pages
+// Runs in the browser: copy buttons, wide tables, tabs and sections of other pages. Without it, the pages
 // show the same texts.
 import { create } from './element.js';
 
 addCopyButtons(document);
+nameScrollers(document);
 addTabs();
 openLinkedSection();
 showPresentPage();
@@ -40,6 +41,36 @@ export function addCopyButtons(root) {
     const box = create('div', { className: 'code' });
     block.replaceWith(box);
     box.append(block, button, status);
+  }
+}
+
+/**
+ * Lets the keyboard scroll each table below a root that is wider than its place, and says which
+ * one it is. Others are no stop of the Tab key.
+ */
+export function nameScrollers(root) {
+  const observer = new ResizeObserver(entries => {
+    for (const { target } of entries) name(target);
+  });
+
+  for (const table of root.querySelectorAll('main .table > table')) {
+    observer.observe(table);
+    observer.observe(table.parentElement);
+  }
+
+  function name(target) {
+    const box = target.closest('.table');
+
+    if (box.scrollWidth > box.clientWidth) {
+      const heading =
+        box.querySelector('caption') ?? box.closest('section, main').querySelector('h1, h2, h3');
+
+      box.tabIndex = 0;
+      box.role = 'group';
+      box.ariaLabel = heading?.textContent ?? 'Table';
+    } else {
+      for (const each of ['tabindex', 'role', 'aria-label']) box.removeAttribute(each);
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 // Runs in the browser: shows the progress of a run as it happens.
 // Without it, the pages show the same, and load again while a command runs.
-import { addCopyButtons } from '/docs/docs.js';
+import { addCopyButtons, nameScrollers } from '/docs/docs.js';
 
 const intervalMs = 400;
 const region = document.querySelector('#run:not([data-ended])');
@@ -67,6 +67,7 @@ function show(region, before, elements) {
   });
   while (region.children.length > parts.length) region.lastElementChild.remove();
   addCopyButtons(region);
+  nameScrollers(region);
   return parts;
 }
 
