@@ -44,15 +44,26 @@ const shown: readonly [
 async function showPlan(page: Page, origin: string): Promise<void> {
   await page.goto(`${origin}/operations/restore/swap?slug=acme&reason=prices+of+yesterday`);
   await page.getByRole('button', { name: 'Show the plan' }).click();
-  await page.getByRole('button', { name: 'Do it' }).waitFor();
+  await page.getByRole('button', { name: 'Run it' }).waitFor();
 }
 
 const demo = await startDemo(120);
 try {
+  await setRecipient(demo);
   for (const line of prepared) await demo.type(line);
   await picture(demo);
 } finally {
   await demo.stop();
+}
+
+/** Lets the commands of a demo seal archives, and open them. */
+async function setRecipient({ environment, type }: Demo): Promise<void> {
+  const made = await type('bin/backoffice backup keygen');
+  const file = join(environment.DATA_DIR ?? '', 'identity.txt');
+  await writeFile(file, made, { mode: 0o600 });
+
+  environment.BACKUP_RECIPIENTS = /BACKUP_RECIPIENTS=(\S+)/.exec(made)?.[1];
+  environment.BACKUP_IDENTITY_FILE = file;
 }
 
 async function picture({ environment }: Demo): Promise<void> {

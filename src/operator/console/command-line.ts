@@ -122,6 +122,9 @@ function formPath(words: readonly string[], offered: Offer): string | undefined 
           : positions.shift()) ?? [];
     if (field === undefined) continue;
 
+    // A word such as EMAIL stands for a value that nobody knows yet.
+    if (/^[A-Z]+$/.test(word)) continue;
+
     const text =
       definition?.kind === 'flag' ? 'on' : isOption ? (value ?? rest.shift() ?? '') : word;
     texts[field] = [...(texts[field] ?? []), text];

@@ -76,9 +76,10 @@ export function createConsoleApp(
   const respond =
     (handle: Handlers[string]): Middleware =>
     async ctx => {
-      const { visitor, given, tokenOf } = ctx.state;
+      const { visitor, given, tokenOf, isStale } = ctx.state;
       const query = (name: string) => given.get(name)?.trim() || undefined;
-      send(ctx, await handle({ ...services, visitor, params: ctx.params, given, query, tokenOf }));
+      const { params } = ctx;
+      send(ctx, await handle({ ...services, visitor, params, given, query, tokenOf, isStale }));
     };
   for (const [path, page] of Object.entries(pages)) router.get(path, respond(page));
   for (const [path, change] of Object.entries(changes)) router.post(path, respond(change));

@@ -40,6 +40,8 @@ export interface PageRequest extends ConsoleServices {
   readonly params: Readonly<Record<string, string>>;
   /** The parameters of the query or of the form. */
   readonly given: URLSearchParams;
+  /** True for a form without the token of this console: nothing is done with it. */
+  readonly isStale: boolean;
   /** Returns one of them. An empty one is as good as none. */
   readonly query: (name: string) => string | undefined;
   /** Returns the token of a form by its path. */

@@ -7,6 +7,8 @@ import type { Offered } from './offered.ts';
 export interface FormError {
   readonly id: string;
   readonly text: string;
+  /** The name of the input, for where the sentence does not stand beside it. */
+  readonly label?: string;
 }
 
 /** The id of the form itself, for errors of no single input. */
@@ -47,9 +49,7 @@ export function checkForm({ operation: { fields }, texts }: FilledForm): FormErr
       values.length === 0
         ? missing(field, fields, texts)
         : values.map(value => fault(field, value)).find(Boolean);
-    return text === undefined
-      ? []
-      : [{ id: inputId(name), text: `${fieldLabel(name, field)}: ${text}` }];
+    return text === undefined ? [] : [{ id: inputId(name), text, label: fieldLabel(name, field) }];
   });
 }
 
@@ -80,7 +80,7 @@ function missing(
 
 function fault({ choices, parse }: Field, text: string): string | undefined {
   if (choices && !choices.includes(text)) return `Choose one of ${choices.join(', ')}`;
-  if (/[\p{Cc}]/u.test(text)) return 'Write it on one line, without control characters';
+  if (/[\p{Cc}]/u.test(text)) return 'must not contain control characters';
   try {
     parse?.(text);
   } catch (error) {

@@ -10,7 +10,7 @@ import type { ConsolePage, PageRequest } from './console-page.ts';
 import { type FormError, formId, inputId, isSeveral, localTime } from './form-values.ts';
 import { inWords } from './form-words.ts';
 import { textBlock } from './format.ts';
-import { hiddenInputs, operationPath } from './links.ts';
+import { hiddenInputs, operationPath, tenantPath } from './links.ts';
 import type { Offered } from './offered.ts';
 import { candidatesOf, dependsOnTenant } from './pickable-values.ts';
 
@@ -71,10 +71,15 @@ ${folded.length > 0 ? html`<details class="more"><summary>More: ${folded.map(({ 
 ${helpView(operation)}`;
   return {
     title: name,
-    above: [['/operations', 'Commands']],
+    above: [['/operations', 'Commands'], ...tenantsAbove(form)],
     main,
     status: errors.length > 0 ? 422 : 200,
   };
+}
+
+/** The pages of the tenants of a form, which its page leads back to. */
+export function tenantsAbove({ texts }: FilledForm): (readonly [path: string, name: string])[] {
+  return (texts.slug ?? []).slice(0, 3).map(slug => [tenantPath(slug), slug]);
 }
 
 /** False for a field whose values need a setting that is missing here. */
@@ -134,7 +139,7 @@ function effectText(operation: Offered['operation']): string {
   return {
     reads: 'It only reads.',
     changes: 'It makes changes.',
-    'locks out': `It locks out people or programs. ${planFirst}`,
+    'locks out': `It locks out people or clients. ${planFirst}`,
     destroys: `It destroys what cannot be had back easily. ${planFirst}`,
   }[effect];
 }
@@ -147,7 +152,10 @@ export function commandView(form: FilledForm): Html {
 /** The errors of a form, which take the focus, and link to their fields. */
 export function errorSummary(errors: readonly FormError[]): Html {
   if (errors.length === 0) return html``;
-  const items = errors.map(({ id, text }) => html`<li><a href="#${id}">${text}</a></li>`);
+  const items = errors.map(
+    ({ id, text, label }) =>
+      html`<li><a href="#${id}">${label === undefined ? text : `${label}: ${text}`}</a></li>`,
+  );
   const title = errors.some(({ id }) => id === formId) ? 'Nothing was run' : 'Correct the form';
   return html`<div class="note bad" role="alert" tabindex="-1" autofocus><strong>${title}</strong><ul>${items}</ul></div>`;
 }
@@ -210,8 +218,8 @@ function picksView(
   const known = new Set(offered.map(({ value }) => value));
   const others = texts.filter(text => !known.has(text));
   const isAll = picks.length <= maxPicks && others.length === 0;
-  const box = ({ value, description }: Candidate): Html =>
-    html`<label><input type="checkbox" name="${name}" value="${value}"${texts.includes(value) ? html` checked` : ''}> ${value} ${description ? html`<span class="hint">${description}</span>` : ''}</label>`;
+  const box = ({ value, label = value, description }: Candidate): Html =>
+    html`<label><input type="checkbox" name="${name}" value="${value}"${texts.includes(value) ? html` checked` : ''}> ${label} ${description ? html`<span class="hint">${description}</span>` : ''}</label>`;
   const rest =
     isAll || isNames
       ? ''
@@ -255,7 +263,7 @@ function control(
   const input = html`<input type="text" value="${value}" ${common}`;
   if (picks.length === 0) return html`${input}>`;
   const options = picks.map(
-    each => html`<option value="${each.value}">${each.description}</option>`,
+    each => html`<option value="${each.value}">${each.label ?? each.description}</option>`,
   );
   return html`${input} list="${id}-list"><datalist id="${id}-list">${options}</datalist>`;
 }
@@ -273,8 +281,8 @@ function selection(
   const all = isKnown ? picks : [{ value }, ...picks];
   const empty = isRequired && value !== '' ? '' : html`<option value="">–</option>`;
   const options = all.map(
-    ({ value: each, description }) =>
-      html`<option value="${each}"${each === value ? html` selected` : ''}>${each}${description ? ` – ${description}` : ''}</option>`,
+    ({ value: each, label = each, description }) =>
+      html`<option value="${each}"${each === value ? html` selected` : ''}>${label}${description ? ` – ${description}` : ''}</option>`,
   );
   return html`<select ${attributes}>${empty}${options}</select>`;
 }

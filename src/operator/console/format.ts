@@ -64,6 +64,16 @@ export function time(at: string | Date | null | undefined): Html {
   return html`<time datetime="${new Date(at).toISOString()}" title="${utc(at)}">${text}</time>`;
 }
 
+/** The hour that a measurement is known by: `2026-11-24, 22:00 to 23:00 UTC`. */
+export function hour(at: string | null | undefined): Cell {
+  if (!at) return none;
+
+  const begin = new Date(at);
+  const end = new Date(begin.getTime() + 3_600_000);
+  const [day, time] = begin.toISOString().split('T');
+  return `${day}, ${time?.slice(0, 5)} to ${end.toISOString().slice(11, 16)} UTC`;
+}
+
 /** `2026-11-24 22:50:39 UTC` */
 export function utc(at: string | Date): string {
   return `${new Date(at).toISOString().slice(0, 19).replace('T', ' ')} UTC`;

@@ -25,10 +25,10 @@ const maxFormLength = 100_000;
  * 2. It names a host of the console: with DNS rebinding it would name another one.
  * 3. It has the cookie of the session, or the name that the proxy gives.
  * 4. Unless it is a GET or HEAD, a page of the same origin sends it, with a token that is for
- *    this visitor and path.
+ *    this visitor and path. The form of an operation without it is only shown again (`isStale`).
  *
- * Files without secrets pass without 3 (`isPublic`). What passes has `visitor`, `given` and
- * `tokenOf` of `PageRequest`.
+ * Files without secrets pass without 3 (`isPublic`). What passes has `visitor`, `given`,
+ * `isStale` and `tokenOf` of `PageRequest`.
  */
 export function guard(entrance: Entrance, isPublic: (path: string) => boolean): Middleware {
   const key = randomBytes(32);
@@ -45,9 +45,9 @@ export function guard(entrance: Entrance, isPublic: (path: string) => boolean): 
 
     if (isPublic(ctx.path)) return next();
     const visitor = entrance.visitorOf(ctx.req);
-    if (!visitor) return refuse(ctx, unknownVisitor);
-
     const isChange = !['GET', 'HEAD'].includes(ctx.method);
+    if (!visitor) return refuse(ctx, isChange ? unknownSender : unknownVisitor);
+
     if (isChange && !isOwnOrigin(ctx, host)) {
       return refuse(ctx, 'The request comes from a page of another origin. Nothing was changed.');
     }
@@ -57,13 +57,15 @@ export function guard(entrance: Entrance, isPublic: (path: string) => boolean): 
     Object.assign(ctx.state, { visitor, tokenOf });
 
     const given = new URLSearchParams(isChange ? await readForm(ctx) : ctx.querystring);
-    if (isChange && !isEqual(given.get('token') ?? '', tokenOf(ctx.path))) {
+    const isStale = isChange && !isEqual(given.get('token') ?? '', tokenOf(ctx.path));
+    // What somebody has filled in is not lost: its page shows it again, and does nothing.
+    if (isStale && !ctx.path.startsWith('/operations/')) {
       throw new OperatorError(
         'The form is of an earlier console or of another page. Open it again',
       );
     }
 
-    ctx.state.given = given;
+    Object.assign(ctx.state, { given, isStale });
     return next();
   };
 }
@@ -71,6 +73,10 @@ export function guard(entrance: Entrance, isPublic: (path: string) => boolean): 
 const unknownVisitor =
   'This browser is not the one that opened the console, or the address was used before: each ' +
   'works once. End the console with Ctrl-C, and start it again: bin/backoffice console';
+
+const unknownSender =
+  `Nothing was run. ${unknownVisitor}. Then load this page again: ` +
+  'the browser sends the form once more, and you get it back as you have filled it in.';
 
 function refuse(ctx: Context, text: string): void {
   ctx.set('Connection', 'close');

@@ -51,7 +51,7 @@ async function archivesOf(
     { value: 'latest', description: 'the newest one' },
     ...archives.map(({ name, time, size, provedAt, fault }) => ({
       value: name,
-      description: `${utc(time)}, ${sizeText(size)}${fault ? ', faulty' : provedAt ? ', proved' : ''}`,
+      label: `${utc(time)}, ${sizeText(size)}${fault ? ', faulty' : provedAt ? ', proved' : ''}`,
     })),
   ];
 }

@@ -2,10 +2,10 @@ import { type Html, html } from '../../lib/html/html.ts';
 import { type FilledForm, linkCommands } from './command-line.ts';
 import { type ConsolePage, type PageRequest, refresh } from './console-page.ts';
 import type { FormError } from './form-values.ts';
-import { commandView, errorSummary, fieldView } from './form-view.ts';
+import { commandView, errorSummary, fieldView, tenantsAbove } from './form-view.ts';
 import { inWords } from './form-words.ts';
 import { durationText, none, numberText, state, textBlock, time } from './format.ts';
-import { hiddenInputs, operationPath, tenantPath, withQuery } from './links.ts';
+import { hiddenInputs, operationPath, withQuery } from './links.ts';
 import type { Offer } from './offered.ts';
 import { needsRecoveryHost, recoveryHostText } from './recovery-host.ts';
 import type { Part, Run } from './runs.ts';
@@ -47,11 +47,7 @@ export function runView(
 
   return {
     title: runName(run),
-    above: [
-      ['/operations', 'Commands'],
-      [operationPath(name), name],
-      ...(form.texts.slug?.slice(0, 3) ?? []).map(slug => [tenantPath(slug), slug] as const),
-    ],
+    above: [['/operations', 'Commands'], [operationPath(name), name], ...tenantsAbove(form)],
     main: html`${errorSummary(errors)}
 <p role="status" id="run-status" tabindex="-1">${statusText(run)}</p>
 <div id="run"${isEnded ? html` data-ended` : ''}>${runFacts(run)}${result}</div>
@@ -197,7 +193,7 @@ function performForm(
   const label = `${confirm?.name} ${confirm?.consequence}. Type its ${confirm?.kind ?? 'slug'} to confirm`;
   return html`<form method="post" action="${path}" class="note">${hiddenInputs({ token: tokenOf(path) })}
 ${confirm ? fieldView({ id: 'typed', isRequired: true, label }, errors) : ''}
-<p class="actions"><button id="perform" class="main${confirm ? ' hurts' : ''}">Do it</button></p></form>`;
+<p class="actions"><button id="perform" class="main${confirm ? ' hurts' : ''}">Run it</button></p></form>`;
 }
 
 /** The form of a run with its values, without its secret. */

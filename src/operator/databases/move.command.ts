@@ -2,7 +2,7 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag, option } from '../command/operation-fields.ts';
-import { fieldsText } from '../command/text-table.ts';
+import { sizeText } from '../command/texts.ts';
 import {
   leaveSchemas,
   moveFields,
@@ -108,7 +108,10 @@ function steadyText({ slug, from, to, leaves, withoutIndexes }: MovePlan): strin
 
 /** Formats a plan. What somebody else has made in the database stands below it. */
 function movePlanText({ leaves, withoutIndexes, others, ...plan }: MovePlan): string {
+  const { slug, from, to, bytes, aheadBytes, maxPauseMs, sessions } = plan;
   const lines = [
+    `${slug} would move from ${from} to ${to}: ${sizeText(bytes)}, of which ${sizeText(aheadBytes)} of logs are copied before its requests wait.`,
+    `Its requests would wait for ${maxPauseMs} ms if every other table changed during the first copy. Open sessions in its database: ${sessions}.`,
     others.length > 0
       ? `Connected to it: ${others.join(', ')}. Everything is copied again while requests wait, ` +
         'unless --end-sessions.'
@@ -121,7 +124,7 @@ function movePlanText({ leaves, withoutIndexes, others, ...plan }: MovePlan): st
         `${withoutIndexes.join(', ')}.`
       : '',
   ];
-  return [fieldsText(plan), ...lines.filter(Boolean)].join('\n');
+  return lines.filter(Boolean).join('\n');
 }
 
 /** Returns where a tenant moves; without `to`, back. */

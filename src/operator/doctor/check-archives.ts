@@ -179,7 +179,7 @@ export function checkArchives(facts: ArchiveFacts, server: string): Finding[] {
               ? `the last archive was restored and compared at ${provedAt}`
               : 'no archive was ever restored and compared',
             remedy:
-              'Prove some on the recovery host, which has the identity: bin/backoffice backup drill',
+              'Start a drill on the recovery host, which has the identity: bin/backoffice backup drill',
           }),
         ]
       : []),

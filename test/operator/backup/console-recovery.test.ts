@@ -53,7 +53,7 @@ describe('console: recovery by the listing of the target', () => {
 
     expect(rows).to.match(/Without an archive (\S+ )?1 /);
     expect(rows).to.match(/globex .*missing .* acme .*proved/);
-    expect((await opened.get('/')).text).to.include('1 of 2 tenants have no archive');
+    expect((await opened.get('/')).text).to.include('Tenants without an archive: 1 of 2');
     expect((await opened.get('/tenants/acme')).text).to.include('archived');
   });
 

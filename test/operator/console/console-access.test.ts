@@ -49,9 +49,11 @@ describe('console: access', () => {
     }
 
     for (const token of ['', 'x'.repeat(43)]) {
-      expect((await opened.submit('/operations/suspend', { ...fields, token })).text).to.include(
-        'Open it again',
-      );
+      const { status, text } = await opened.submit('/operations/suspend', { ...fields, token });
+      expect(status).to.equal(422);
+      expect(text)
+        .to.include('The form is of an earlier console')
+        .and.include('value="acme" selected');
     }
 
     expect((await opened.get('/log')).text).to.include('This console has run nothing yet');

@@ -1,9 +1,10 @@
 import { expect } from 'chai';
 import type { Browser } from 'playwright-core';
 import { findViolations, hasBrowser, launchBrowser } from '../../docs/browser.ts';
+import { freePort } from '../../support/free-port.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 import { openPage } from './browser-page.ts';
-import { useConsole } from './console-client.ts';
+import { openConsole, useConsole } from './console-client.ts';
 
 (hasBrowser ? describe : describe.skip)('console in a browser', () => {
   const world = useWorld();
@@ -44,5 +45,49 @@ import { useConsole } from './console-client.ts';
     expect(row?.status).to.equal('suspended');
 
     await page.close();
+  });
+
+  it('after the console has ended, Back shows none of its pages', async () => {
+    const ending = await openConsole(world.environment, ['--no-browser']);
+    const page = await openPage(browser, ending);
+    await page.goto(`${ending.origin}/tenants/acme`);
+    await page.goto(`${ending.origin}/log`);
+
+    expect(await ending.stop()).to.equal(0);
+    await page.goBack().catch(() => undefined); // nobody answers
+
+    const shown = await page.locator('body').textContent();
+    expect(shown).to.not.include(world.acme.admin.email);
+    await page.close();
+  });
+
+  it('a form that was being filled in while the console was started anew comes back as it was filled in, and nothing is run before it is sent once more', async () => {
+    const port = String(await freePort());
+    const first = await openConsole(world.environment, ['--no-browser', '--port', port]);
+    const page = await openPage(browser, first);
+    await page.goto(`${first.origin}/operations/edit?slug=acme`);
+    const name = page.getByLabel('Name', { exact: true });
+    await name.fill('Acme of tomorrow');
+
+    expect(await first.stop()).to.equal(0);
+    const second = await openConsole(world.environment, ['--no-browser', '--port', port]);
+
+    await page.getByRole('button', { name: 'Run it' }).click();
+    await page.getByText('Nothing was run.').waitFor();
+
+    const [cookie = '', value = ''] = second.cookie.split('=');
+    await page.context().addCookies([{ name: cookie, value, url: second.origin }]);
+    await page.reload();
+    await page.getByRole('alert').filter({ hasText: 'of an earlier console' }).waitFor();
+    expect(await name.inputValue()).to.equal('Acme of tomorrow');
+    const renamed = () => controlSql(world, `select from tenants where name like '%tomorrow'`);
+    expect(await renamed()).to.have.length(0);
+
+    await page.getByRole('button', { name: 'Run it' }).click();
+    await page.getByRole('status').filter({ hasText: 'It is done' }).waitFor();
+    expect(await renamed()).to.have.length(1);
+
+    await page.close();
+    expect(await second.stop()).to.equal(0);
   });
 });

@@ -273,7 +273,9 @@ describe('console: pages', () => {
     const { text } = await opened.get('/capacity');
     const rows = text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
 
-    expect(rows).to.match(/38\.1 MiB (now|\S+ \S+ ago) 5 never 2, at most 2\.9 MiB behind ▲ 1/);
+    expect(rows).to.match(
+      /38\.1 MiB \d{4}-\d\d-\d\d, \d\d:00 to \d\d:00 UTC 5 never 2, at most 2\.9 MiB behind ▲ 1/,
+    );
     expect(text).to.include('href="/findings?server=default"');
     expect((await opened.get('/findings?server=default')).text).to.include(
       'nothing was archived so far',

@@ -67,6 +67,14 @@ describe('console: the state of tenants', () => {
     expect(await words('/tenants/globex')).to.include('serves the tenant');
   });
 
+  it('the users with an address have both marks of their tenant, with the reason', async () => {
+    await storeFindings(world, [{ ...missing, problem: 'database x is missing' }]);
+
+    const page = await words(`/tenants?q=${world.acme.admin.email}`);
+
+    expect(page).to.match(/acme ● active ✕ unwell database x is missing Administrator/);
+  });
+
   it('a webhook that fails for some minutes is on Now, on the page of its tenant and in webhooks, with what waits', async () => {
     receiver.respond('/hook', response => response.writeHead(503).end());
     const admin = await world.login(world.acme);

@@ -4,7 +4,7 @@ import type { ReportedFinding, ServerMeasures } from '../../doctor/reports.ts';
 import { listProcesses } from '../../records/processes.ts';
 import { bytesByServer, listServers } from '../../records/read-servers.ts';
 import type { PageRequest } from '../console-page.ts';
-import { size, state, time } from '../format.ts';
+import { hour, size, state, time } from '../format.ts';
 import { operationLink, withQuery } from '../links.ts';
 import { table } from '../view.ts';
 import { findingsLink } from './findings.ts';
@@ -41,7 +41,7 @@ export async function capacityPage({ control }: PageRequest) {
       ({ tenants, capacity }) => (capacity === null ? tenants : `${tenants} of ${capacity}`),
     ],
     ['Data', ({ data }) => size(data?.bytes)],
-    ['Measured', ({ data }) => time(data?.measuredAt)],
+    ['Measured', ({ data }) => hour(data?.measuredAt)],
     ['Databases', ({ measured }) => measured?.databases],
     ['Log archived', ({ measured }) => measured && archived(measured)],
     ['Standbys', ({ measured }) => measured && standbys(measured)],

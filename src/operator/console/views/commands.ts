@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { html } from '../../../lib/html/html.ts';
+import { type Html, html } from '../../../lib/html/html.ts';
 import { explain, OperatorError } from '../../../lib/log/operator-error.ts';
 import { groups, needsConfirmation } from '../../command/operation.ts';
 import type { FilledForm } from '../command-line.ts';
@@ -7,7 +7,7 @@ import type { Answer, ConsolePage, PageRequest } from '../console-page.ts';
 import { checkForm, type FormError, formId, readFilledForm } from '../form-values.ts';
 import { formPage } from '../form-view.ts';
 import { state } from '../format.ts';
-import { operationLink } from '../links.ts';
+import { operationLink, type Query } from '../links.ts';
 import { type Offer, type Offered, withheld } from '../offered.ts';
 import { needsRecoveryHost, recoveryHostText } from '../recovery-host.ts';
 import { runPath, runText, runView } from '../run-view.ts';
@@ -21,17 +21,27 @@ const quickMs = 800;
 export function commandsPage({ offered }: PageRequest): ConsolePage {
   const byGroup = Map.groupBy(offered.values(), ({ group }) => group);
   const main = html`<p>Everything that the command line does. Each form shows its plan, runs, or becomes a command to copy.</p>
-${groups.map(group =>
-  table(group, byGroup.get(group) ?? [], '', [
-    ['Command', ({ operation: { name } }) => operationLink(name, name)],
+${groups.map(group => commandTable(group, byGroup.get(group) ?? []))}`;
+  return { title: 'Commands', main };
+}
+
+/**
+ * Commands with what each does.
+ * @param fields that the links fill in
+ */
+export function commandTable(
+  caption: string,
+  commands: readonly Offered[],
+  fields: Query = {},
+): Html {
+  return table(caption, commands, '', [
+    ['Command', ({ operation: { name } }) => operationLink(name, name, fields)],
     [
       'What it does',
       ({ operation }) =>
         html`${operation.help.description}${needsConfirmation(operation) ? html` ${state(operation.effect, 'bad')}` : ''}`,
     ],
-  ]),
-)}`;
-  return { title: 'Commands', main };
+  ]);
 }
 
 /** The form of an operation, with the values that a link fills in. */
@@ -42,11 +52,13 @@ export function operationPage(request: PageRequest): Promise<ConsolePage> {
 
 /** Starts the operation of a form, or its plan, or shows it as a command. */
 export async function startOperation(request: PageRequest): Promise<Answer> {
-  const { offered, runs, visitor, given } = request;
+  const { offered, runs, visitor, given, isStale } = request;
   const found = findOperation(request);
   const { operation, isAllowed } = found;
 
   const form = readFilledForm(found, given);
+  if (isStale) return formPage(request, found, form, [{ id: formId, text: staleText }]);
+
   const step = given.get('step');
   if (step === 'fill') return formPage(request, found, form);
 
@@ -77,6 +89,9 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
     return refuse(explain(error));
   }
 }
+
+const staleText =
+  'The form is of an earlier console. Here it is again, as you have filled it in, but for a password or URL: look at it, and send it once more';
 
 const notRunText = (name: string): string =>
   `This console does not run ${name}: it was started with --read-only or --allow`;

@@ -51,8 +51,8 @@ export async function findingsPage(request: PageRequest): Promise<ConsolePage> {
     ...part,
   });
 
-  const of = tenant ?? server ?? id;
-  const title = of ? `Findings of ${of}` : 'Findings';
+  const of = tenant ?? server;
+  const title = id ? `Finding ${id}` : of ? `Findings of ${of}` : 'Findings';
   if (!found) return { title, links, main: html`<p class="note">doctor has not looked yet.</p>` };
 
   const { findings, total, madeAt } = found;
@@ -68,11 +68,11 @@ export async function findingsPage(request: PageRequest): Promise<ConsolePage> {
     ],
   )}
 ${total === 0 ? html`<p class="note">${id ? 'The last report has no such finding: doctor has looked again since.' : state('Nothing is wrong.', 'good')}</p>` : ''}
-${findings.map(finding => findingView(finding, offered, found.isOfOtherBuild))}
+${findings.map(finding => findingView(finding, offered, found.isOfOtherBuild, id !== undefined))}
 ${findings.some(isRepairable) && !found.isOfOtherBuild ? repairForm : ''}
 ${pager('/findings', { server, tenant }, part, total)}`;
 
-  return { title, above: of ? [['/findings', 'All findings']] : [], links, main };
+  return { title, above: of || id ? [['/findings', 'All findings']] : [], links, main };
 }
 
 const isRepairable = ({ repair, fixed }: StoredFinding): boolean => repair !== null && !fixed;
@@ -85,11 +85,17 @@ function otherBuildNote(build: string | undefined): Html {
   return html`<p class="note"><strong>Another build has looked${build === undefined ? '' : html` (${code(build)})`}.</strong> What it would repair, this one cannot judge: check again before you repair anything.</p>`;
 }
 
-function findingView(finding: StoredFinding, offered: Offer, isOfOtherBuild: boolean): Html {
+/** @param isSelected true for a finding that somebody has picked already */
+function findingView(
+  finding: StoredFinding,
+  offered: Offer,
+  isOfOtherBuild: boolean,
+  isSelected: boolean,
+): Html {
   const { id, check, severity: is, tenant, server, problem, remedy, fixed, isDone } = finding;
   const isOver = fixed || isDone;
   const word = fixed ? state('repaired', 'good') : severity(isDone ? 'done' : is);
-  const selection = html`<label><input type="checkbox" form="repair" name="finding" value="${id}"> Repair it</label>`;
+  const selection = html`<label><input type="checkbox" form="repair" name="finding" value="${id}"${isSelected ? html` checked` : ''}> Repair it</label>`;
   return html`<section class="note${isOver ? ' hint' : is === 'error' ? ' bad' : ''}" id="${id}"><h2>${word} ${tenant ? tenantLink(tenant) : server}</h2>
 <p>${problem}</p>
 <p>${isOfOtherBuild ? '' : linkCommands(remedy, offered)}</p>

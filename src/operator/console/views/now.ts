@@ -191,13 +191,13 @@ async function archiveConcerns({ control }: PageRequest): Promise<Concern[]> {
   return [
     ...when(without > 0, {
       severity: 'warning',
-      text: html`${numberText(without)} of ${numberText(tenants)} tenants have no archive`,
+      text: html`Tenants without an archive: ${numberText(without)} of ${numberText(tenants)}`,
       remedy: operationLink('backup run', 'Archive them', { all: 'on' }),
     }),
     ...when(tenants > without && !isProved, {
       severity: 'warning',
-      text: html`No archive was ever restored as a proof`,
-      remedy: operationLink('backup drill', 'Prove some'),
+      text: html`No archive has passed a drill`,
+      remedy: operationLink('backup drill', 'Start a drill'),
     }),
   ];
 }

@@ -53,11 +53,11 @@ export async function logPage({ control, offered, runs, query }: PageRequest) {
       ['By', ({ start }) => start.by],
     ],
   )}
-<h2>What operators changed</h2>
-<form class="actions" action="/log">
+<h2 id="changes">What operators changed</h2>
+<form class="actions" action="/log#changes">
 ${timeInput('since', 'From (UTC)', since)}${timeInput('until', 'to', until)}
 ${filterInput('slug', 'Tenant', slug, slugs)}${filterInput('operator', 'Operator', operator, operators)}${filterInput('command', 'Command', command, commands)}
-<label><input type="checkbox" name="all" value="on"${all === 'on' ? html` checked` : ''}> also refused ones</label>
+<label class="pair"><input type="checkbox" name="all" value="on"${all === 'on' ? html` checked` : ''}> also refused ones</label>
 <button>Filter</button> <a href="/log">All</a></form>
 ${table(
   `Changes, the newest first: ${pageText(page) ?? `all ${page.total}`}`,
@@ -97,7 +97,7 @@ export function readNumber(text: string | undefined): number | undefined {
 }
 
 function timeInput(name: string, label: string, value: string | undefined): Html {
-  return html`<label for="by-${name}">${label}</label><input type="datetime-local" step="1" id="by-${name}" name="${name}" value="${value?.slice(0, 19)}">`;
+  return html`<span class="pair"><label for="by-${name}">${label}</label><input type="datetime-local" step="1" id="by-${name}" name="${name}" value="${value?.slice(0, 19)}"></span>`;
 }
 
 function filterInput(
@@ -107,7 +107,7 @@ function filterInput(
   candidates: readonly Candidate[] = [],
 ): Html {
   const options = candidates.map(each => html`<option value="${each.value}"></option>`);
-  return html`<label for="by-${name}">${label}</label><input type="text" id="by-${name}" name="${name}" value="${value}" list="${name}-list" autocomplete="off" spellcheck="false"><datalist id="${name}-list">${options}</datalist>`;
+  return html`<span class="pair"><label for="by-${name}">${label}</label><input type="text" id="by-${name}" name="${name}" value="${value}" list="${name}-list" autocomplete="off" spellcheck="false"><datalist id="${name}-list">${options}</datalist></span>`;
 }
 
 /** Returns the arguments of an action as text: `to=second`. */

@@ -20,14 +20,14 @@ export async function recoveryPage({ control, query }: PageRequest): Promise<Con
   const links = [
     operationLink('backup run', 'Archive what has changed', { all: 'on' }),
     operationLink('backup verify', 'Check names and sizes'),
-    operationLink('backup drill', 'Prove by restoring'),
+    operationLink('backup drill', 'Start a drill: restore and compare'),
     operationLink('backup list', 'List all archives'),
   ];
   const main = html`${facts(
     ['Tenants', counts.tenants],
     ['Without an archive', fault(counts.without, 'warn')],
     ['Newest archive faulty', fault(counts.faulty, 'bad')],
-    ['Proofs by a restore', counts.isProved ? 'some' : state('none', 'warn')],
+    ['Passed a drill', counts.isProved ? 'some' : state('none', 'warn')],
   )}
 ${table('Archives as the last run saw them, the worst first', ages, 'There is no tenant.', [
   ['Tenant', ({ slug }) => html`<a href="${recoveryPath(slug)}">${slug}</a>`],
@@ -42,7 +42,7 @@ ${table('Archives as the last run saw them, the worst first', ages, 'There is no
   ['Covers until', 'coveredUntil'],
   ['Archives', 'archives'],
   ['Size', 'bytes'],
-  ['Last proof', 'provedAt'],
+  ['Passed a drill', 'provedAt'],
   'fault',
 ])}
 ${pager('/recovery', {}, part, counts.tenants)}`;
@@ -79,8 +79,8 @@ ${actions(recovers ? operationLink('restore moments', 'Moments of the write-ahea
 ${note}
 <h2>Choose a moment</h2>
 ${timeline('Archives', [...moments, ...chosen], at => `${path}?at=${at}#moment`)}
-<form class="actions" action="${path}#moment"><label for="at">Moment, in UTC</label>
-<input type="datetime-local" id="at" name="at" step="1" value="${moment?.toISOString().slice(0, 19)}" required><button>Show what has it</button></form>
+<form class="actions" action="${path}#moment"><span class="pair"><label for="at">Moment, in UTC</label>
+<input type="datetime-local" id="at" name="at" step="1" value="${moment?.toISOString().slice(0, 19)}" required></span><button>Show what has it</button></form>
 ${moment ? momentView({ slug, moment, archives, coveredUntil: age?.coveredUntil ?? null, recovers }) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
 ${table(
   'The newest archives',
@@ -89,7 +89,7 @@ ${table(
   [
     ['Made', ({ time }) => html`<time datetime="${time}">${utc(time)}</time>`],
     ['Size', archive => size(archive.size)],
-    ['Proved', 'provedAt'],
+    ['Passed a drill', 'provedAt'],
     ['Fault', ({ fault: found }) => found && state(found, 'bad')],
     [
       'What to do',

@@ -41,7 +41,7 @@ ${actions(
   operationLink('migrate', 'Migrate chosen tenants first'),
   operationLink('migrate', 'Promote to all', { all: 'on' }),
   operationLink('migrate', 'All, two canaries first', { all: 'on', canary: '2', maxFailures: '5' }),
-  retry,
+  ...(total > 0 ? [retry] : []),
   operationLink('rollback', 'Roll one tenant back'),
 )}
 ${table(`Tenants whose last migration failed (${total})`, failing, 'None has failed.', [

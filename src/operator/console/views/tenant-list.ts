@@ -57,6 +57,7 @@ ${
     ? table(`Users with the address ${q}`, users, noUser, [
         'tenant',
         ['State of the tenant', 'status'],
+        ['Health of the tenant', user => healthCell({ ...user, slug: user.tenant })],
         'role',
         'state',
         ['What to do', user => userLinks(user.tenant, user)],
@@ -102,5 +103,5 @@ function choice(
     word => html`<option${word === chosen ? html` selected` : ''}>${word}</option>`,
   );
 
-  return html`<label for="by-${name}">${label}</label> <select id="by-${name}" name="${name}"><option value="">any</option>${options}</select>`;
+  return html`<span class="pair"><label for="by-${name}">${label}</label> <select id="by-${name}" name="${name}"><option value="">any</option>${options}</select></span>`;
 }

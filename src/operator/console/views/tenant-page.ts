@@ -15,12 +15,13 @@ import { listClients, listUsers, type UserSummary } from '../../records/read-use
 import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
-import { code, shorten, size, state, time } from '../format.ts';
+import { code, hour, shorten, size, state, time } from '../format.ts';
 import { checkNowButton, decided, destructiveVerbs, reasonView, verbs } from '../health-view.ts';
 import { actions, operationLink, recoveryPath, tenantPath, withQuery } from '../links.ts';
-import type { Offer, Offered } from '../offered.ts';
+import type { Offer } from '../offered.ts';
 import { plot, plottedDays, timeline } from '../plot.ts';
 import { facts, table } from '../view.ts';
+import { commandTable } from './commands.ts';
 import { withText } from './operator-log.ts';
 
 const hourMs = 3_600_000;
@@ -58,7 +59,7 @@ ${facts(
   ['Database', code(tenant.database)],
   ['Schema version', code(tenant.schemaVersion ?? 'between versions')],
   ['Size', size(measured?.databaseBytes)],
-  ['Measured', time(measured?.databaseMeasuredAt)],
+  ['Measured', hour(measured?.databaseMeasuredAt)],
   ['Features', tenant.features.join(', ')],
   ['Made', time(tenant.createdAt)],
 )}
@@ -74,7 +75,7 @@ ${table('The newest events', moments.slice(0, maxShown), 'Nothing is recorded.',
 ])}
 <p><a href="${withQuery('/log', at)}">The log of ${slug}</a></p>
 <h2>People</h2>
-${actions(operationLink('user add', 'Add a user', at), operationLink('session list', 'Open logins', at))}
+${actions(operationLink('user add', 'Add a user', at), operationLink('session list', 'Sessions', at))}
 ${table(
   users.length > maxShown ? `The first ${maxShown} of ${users.length} users` : 'Users',
   users.slice(0, maxShown),
@@ -91,16 +92,16 @@ ${table(
 <h2>Data</h2>
 ${actions(html`<a class="do" href="${recoveryPath(slug)}">Restore earlier data</a>`, operationLink('move', 'Move to another server', at))}
 ${await databaseTable(request, slug)}
-<h2>Keys and programs</h2>
-${actions(operationLink('key rotate', 'Rotate the key', at), operationLink('client add', 'Add a program', at))}
+<h2>Keys and clients</h2>
+${actions(operationLink('key rotate', 'Rotate the key', at), operationLink('client add', 'Add a client', at))}
 ${table('Keys that sign access tokens', tenant.keys, 'It has no key.', [
   'kid',
   ['State', 'status'],
   ['Made', 'createdAt'],
   ['What to do', ({ kid }) => operationLink('key disable', 'Disable', { slug, kid })],
 ])}
-${table('Programs with legacy tokens', clients, 'No program uses legacy tokens.', [
-  ['Program', 'name'],
+${table('Clients with legacy tokens', clients, 'No client uses legacy tokens.', [
+  ['Client', 'name'],
   ['Acts for', 'user'],
   'state',
   ['What to do', ({ id }) => operationLink('client revoke', 'Revoke', { slug, id })],
@@ -147,24 +148,8 @@ export async function tenantCommandsPage({
   const [hurting, others] = [true, false].map(hurts =>
     taking.filter(each => needsConfirmation(each.operation) === hurts),
   );
-  const list = (of: readonly Offered[] = []): Html =>
-    html`${of.map(({ operation: { name: command } }) => html`${operationLink(command, command, { slug })} `)}`;
-  const main = html`${table('Commands', [...Map.groupBy(others ?? [], ({ group }) => group)], '', [
-    ['Kind', ([group]) => group],
-    ['Commands', ([, each]) => list(each)],
-  ])}
-${table(
-  'What locks somebody out, or destroys something',
-  ['locks out', 'destroys'].map(effect => ({
-    effect,
-    each: hurting?.filter(({ operation }) => operation.effect === effect),
-  })),
-  '',
-  [
-    ['Effect', ({ effect }) => state(effect, 'bad')],
-    ['Commands', ({ each }) => list(each)],
-  ],
-)}`;
+  const main = html`${[...Map.groupBy(others ?? [], ({ group }) => group)].map(([group, each]) => commandTable(group, each, { slug }))}
+${commandTable('What locks somebody out, or destroys something', hurting ?? [], { slug })}`;
 
   return {
     title: `Commands for ${name}`,
@@ -182,7 +167,7 @@ export function userLinks(slug: string, { email, state }: UserSummary): Html {
   const user = { slug, email };
   const [verb, text] =
     state === 'disabled' ? ['user enable', 'Enable'] : ['user disable', 'Disable'];
-  return html`${operationLink('user password', 'Reset the password', user)} ${operationLink('session revoke', 'End logins', { slug, user: email })} ${operationLink(verb, text, user)}`;
+  return html`${operationLink('user password', 'Reset the password', user)} ${operationLink('session revoke', 'End sessions', { slug, user: email })} ${operationLink(verb, text, user)}`;
 }
 
 /** The databases of a tenant, each with the command that comes next. */
@@ -197,7 +182,8 @@ export async function databaseTable(
       'State',
       ({ state: is, why }) => state(is, is === 'current' && why !== served ? 'warn' : undefined),
     ],
-    ['Filled from', 'origin'],
+    // of an archive, its folders say nothing
+    ['Filled from', ({ origin }) => origin?.replace(/\S+\//, '')],
     ['Kept until', 'keepUntil'],
     ['Why it is there', ({ why }) => linkCommands(why, offered)],
   ]);
