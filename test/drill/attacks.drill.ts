@@ -99,7 +99,7 @@ describe('drill: a tenant attacks, and its neighbour is served', () => {
     };
   }
 
-  const file = `Name,Weighting\n${Array.from({ length: 10_000 }, (_, n) => `Status ${n},${n}`).join('\n')}\n`;
+  const file = `Title,Weighting\n${Array.from({ length: 10_000 }, (_, n) => `Status ${n},${n}`).join('\n')}\n`;
   const attacks: Readonly<Record<string, () => Attack | Promise<Attack>>> = {
     'streams of large records that nobody reads (A1)': async () => {
       const { headers } = await attacker.get('/api/v1/Changes?limit=1');
