@@ -59,8 +59,12 @@ export async function withUsersHidden<T>(world: World, work: () => Promise<T>): 
     await eventually(async () => {
       await tryMailsNow(world);
       return (
-        (await controlSql(world, 'select from mail_deliveries where address is not null'))
-          .length === 0
+        (
+          await controlSql(
+            world,
+            `select from mail_deliveries where address is not null and state = 'waiting'`,
+          )
+        ).length === 0
       );
     });
   }
