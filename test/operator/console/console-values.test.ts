@@ -113,8 +113,8 @@ describe('console: values', () => {
         expect(command, label).to.include('Would be added');
         expect(status, `${label}: ${JSON.stringify(body)}`).to.equal(201);
       } else {
-        expect(form, label).to.match(new RegExp(`First name\\W* ${reason}`));
-        expect(command, label).to.include(`--first-name ${reason}`);
+        expect(form, label).to.match(new RegExp(`first name\\W* ${reason}`, 'i'));
+        expect(command, label).to.match(new RegExp(`first[ -]name ${reason}`));
         expect(status, label).to.equal(400);
         expect(JSON.stringify(body.errors.FirstName), label).to.include(reason);
       }
