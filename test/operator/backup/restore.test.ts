@@ -100,7 +100,10 @@ describe('archives sealed with age', () => {
       return drill.ended;
     };
 
-    const interrupted = await endBy('SIGINT');
+    let interrupted = await endBy('SIGINT');
+    // A drill that was over before the signal arrived has succeeded.
+    while (interrupted.code === 0 && interrupted.stderr === '') interrupted = await endBy('SIGINT');
+
     expect(interrupted.stderr).to.include('Interrupted: waiting for the running restore');
     expect(await scratch()).to.deep.equal([]);
 
