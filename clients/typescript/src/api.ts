@@ -1638,10 +1638,7 @@ export interface components {
         };
         /** Country */
         Country: {
-            /**
-             * Format: code
-             * @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same.
-             */
+            /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
             CountryCode: string;
             /** @description The name of the country. */
             CountryName: string;
@@ -1673,10 +1670,7 @@ export interface components {
         UnitOfMeasure: {
             /** @description The number of the record, which the service chooses. */
             Id: number;
-            /**
-             * Format: code
-             * @description The code of the unit, such as `KG`. No two records have the same, in any letter case.
-             */
+            /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
             Code: string;
             /** @description The name of the unit, such as `Kilogram`. */
             Name: string;
@@ -1717,10 +1711,7 @@ export interface components {
         Promotion: {
             /** @description The number of the record, which the service chooses. */
             Id: number;
-            /**
-             * Format: code
-             * @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case.
-             */
+            /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
             PromoCode: string;
             /** @description The name of the promotion. */
             Name: string;
@@ -1753,10 +1744,7 @@ export interface components {
         Currency: {
             /** @description The number of the record, which the service chooses. */
             Id: number;
-            /**
-             * Format: code
-             * @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same.
-             */
+            /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
             Code: string;
             /** @description The name of the currency. */
             Name: string;
@@ -1778,10 +1766,7 @@ export interface components {
         TaxCode: {
             /** @description The number of the record, which the service chooses. */
             Id: number;
-            /**
-             * Format: code
-             * @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case.
-             */
+            /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
             Code: string;
             /** @description The name of the rate. */
             Name: string;
@@ -5465,10 +5450,7 @@ export interface operations {
                      *     ]
                      */
                     "application/json": {
-                        /**
-                         * Format: code
-                         * @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same.
-                         */
+                        /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
                         CountryCode: string;
                         /** @description The name of the country. */
                         CountryName: string;
@@ -6209,10 +6191,7 @@ export interface operations {
                     "application/json": {
                         /** @description The number of the record, which the service chooses. */
                         Id: number;
-                        /**
-                         * Format: code
-                         * @description The code of the unit, such as `KG`. No two records have the same, in any letter case.
-                         */
+                        /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
                         Code: string;
                         /** @description The name of the unit, such as `Kilogram`. */
                         Name: string;
@@ -7134,10 +7113,7 @@ export interface operations {
                     "application/json": {
                         /** @description The number of the record, which the service chooses. */
                         Id: number;
-                        /**
-                         * Format: code
-                         * @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case.
-                         */
+                        /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
                         PromoCode: string;
                         /** @description The name of the promotion. */
                         Name: string;
@@ -7820,10 +7796,7 @@ export interface operations {
                     "application/json": {
                         /** @description The number of the record, which the service chooses. */
                         Id: number;
-                        /**
-                         * Format: code
-                         * @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same.
-                         */
+                        /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
                         Code: string;
                         /** @description The name of the currency. */
                         Name: string;
@@ -8369,10 +8342,7 @@ export interface operations {
                     "application/json": {
                         /** @description The number of the record, which the service chooses. */
                         Id: number;
-                        /**
-                         * Format: code
-                         * @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case.
-                         */
+                        /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
                         Code: string;
                         /** @description The name of the rate. */
                         Name: string;

@@ -129,11 +129,11 @@ export const code = () =>
     invalid('must not be . or .., which no path can have', 'wrong_format'),
   );
 
-/**
- * A code in a response. A list finds it in any letter case, as a path does. The format is one
- * of this service.
- */
-export const storedCode = () => z.string().meta({ format: 'code' });
+/** The format of codes, for lists alone: the OpenAPI document does not have it. */
+export const codeFormat = 'code';
+
+/** A code in a response. A list finds it in any letter case, as a path does. */
+export const storedCode = () => z.string().meta({ format: codeFormat });
 
 /**
  * Characters that no stored text contains: tab and line feed stand in those of several lines.

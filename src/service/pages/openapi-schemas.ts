@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { codeFormat } from '../../lib/http/fields.ts';
 import type { Include } from '../../lib/http/list-parameters/list-contract.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 
@@ -57,6 +58,7 @@ export function toSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
     override: ({ jsonSchema }) => {
       // long, and the format says the same
       if (jsonSchema.format === 'date-time') delete jsonSchema.pattern;
+      if (jsonSchema.format === codeFormat) delete jsonSchema.format;
     },
   }) as Json;
   return rest;

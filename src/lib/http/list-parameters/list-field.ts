@@ -3,7 +3,7 @@ import { readDecimal } from '../../runtime/exact-number.ts';
 import type { FieldError } from '../../runtime/field-error.ts';
 import { emailPart, readEmail } from '../email.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
-import { controlCharacters, moment, normalText } from '../fields.ts';
+import { codeFormat, controlCharacters, moment, normalText } from '../fields.ts';
 import { isUuid } from '../uuid.ts';
 
 export type ListFieldKind =
@@ -57,7 +57,7 @@ function kindOf(schema: z.ZodType): ListFieldKind | undefined {
 
 const kindsOfFormats: Readonly<Record<string, ListFieldKind>> = {
   uuid: 'uuid',
-  code: 'code',
+  [codeFormat]: 'code',
   'idn-email': 'email',
 };
 
