@@ -114,7 +114,10 @@ export async function upgradeDatabase(
 ): Promise<void> {
   const { schemaVersion, server } = target;
   if (schemaVersion === (await tenantHead())) return;
-  await requireKnownVersion(schemaVersion);
+  const { applied } = await readSchemaState(client);
+  // The control database may have lost what the run that filled the database has recorded.
+  await requireKnownVersion(schemaVersion ?? applied.at(-1) ?? null);
+
   await changeInEpoch(client, { epoch }, async () => {
     for (const [name, value] of Object.entries(migrationSettings(server))) {
       await client.query('select set_config($1, $2, true)', [name, value]);

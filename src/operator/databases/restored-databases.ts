@@ -118,7 +118,7 @@ export async function switchDatabase(
       throw new OperatorError(`${slug} is being migrated: bin/backoffice migrate ${slug}`);
     }
     // a killed run may have left the fence
-    await retreatIfFenced({ installation, control, tenant });
+    await retreatIfFenced({ installation, control, tenant }, {}, { mayBeOlder: true });
     const { target, isCurrent } = await chooseTarget(control, tenant, kind, database);
     if (isCurrent) {
       return { tenant: slug, database: target.database, origin: target.origin, pauseMs: 0 };

@@ -53,11 +53,15 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
       report({
         check: 'orphan_database',
         problem: `no tenant has database ${name}${owner ? `, which holds a copy of the data of ${owner.slug}` : ''}`,
-        remedy: `Find out which application uses it. If none does, drop it${asOwner(facts, name)}: ${psqlCommand(`drop database ${quote(name)}`)}`,
+        remedy: `${owner ? newerFirst : ''}Find out which application uses it. If none does, drop it${asOwner(facts, name)}: ${psqlCommand(`drop database ${quote(name)}`)}`,
       });
     }
   }
 }
+
+/** The tenant was served from it if the control database has lost its last commits. */
+const newerFirst =
+  'Compare it with the current database of the tenant: it may have newer data (docs/operate/incidents.md). ';
 
 /** A control database with tenants is not lost: at most it is of an earlier time. */
 function unknownTenantRemedy(hasTenants: boolean): string {
