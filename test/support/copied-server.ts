@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { chown, mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { chown, mkdir, readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { createRunner } from '../../src/lib/embedded/binaries.ts';
@@ -7,7 +7,7 @@ import { findRunningPostgres } from '../../src/lib/embedded/pid-file.ts';
 import { launchServer, startEmbeddedPostgres } from '../../src/lib/embedded/postgres.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { eventually } from './eventually.ts';
-import { makeServerFolder } from './server-folder.ts';
+import { makeServerFolder, removeServerFolder } from './server-folder.ts';
 import { quickSettings } from './test-server.ts';
 
 /** A PostgreSQL server that runs on a copy of the files of another one, as of one moment. */
@@ -81,7 +81,7 @@ export async function copyServer(
     url: postgres.url,
     close: async () => {
       await postgres.leave();
-      await rm(folder, { recursive: true, force: true });
+      await removeServerFolder(folder);
     },
   };
 }

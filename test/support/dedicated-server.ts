@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, rm } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Installation, openInstallation } from '../../src/control/installation.ts';
 import { requireMasterKey } from '../../src/control/present-key.ts';
@@ -10,7 +10,7 @@ import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { checkManifest, type Manifest } from '../../src/operator/fleet/lifecycle/manifest.ts';
 import { type Provisioned, provision } from '../../src/operator/fleet/lifecycle/provision.ts';
 import { createQuickPasswords } from './quick-passwords.ts';
-import { makeServerFolder } from './server-folder.ts';
+import { makeServerFolder, removeServerFolder } from './server-folder.ts';
 import { copyDedicatedTemplate, dedicatedControl } from './server-templates.ts';
 import { quickSettings } from './test-server.ts';
 
@@ -73,7 +73,7 @@ export async function createDedicatedServer(
     close: async () => {
       await installation.close();
       await postgres.leave();
-      await rm(folder, { recursive: true, force: true });
+      await removeServerFolder(folder);
     },
   };
 }

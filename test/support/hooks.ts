@@ -1,5 +1,4 @@
 import { spawn } from 'node:child_process';
-import { rm } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { Server } from '../../src/control/control-entities.ts';
@@ -10,7 +9,7 @@ import { timeLimits, withConnection } from '../../src/lib/postgres/connection.ts
 import { migrateControl } from '../../src/operator/schema/migrate-control.ts';
 import { headFingerprint } from '../../src/operator/schema/template.ts';
 import { quickenLogins } from './quick-logins.ts';
-import { makeServerFolder } from './server-folder.ts';
+import { makeServerFolder, removeServerFolder } from './server-folder.ts';
 import { slowestFiles, timeFiles } from './slowest-files.ts';
 import { controlTemplate, quickSettings, server } from './test-server.ts';
 import { makeWorldTemplate } from './world-template.ts';
@@ -76,7 +75,7 @@ async function startServer(): Promise<void> {
 export async function mochaGlobalTeardown(): Promise<void> {
   process.stdout.write(await slowestFiles());
   await postgres?.leave();
-  await rm(folder, { recursive: true, force: true });
+  await removeServerFolder(folder);
 }
 
 /**

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { startEmbeddedPostgres } from '../../src/lib/embedded/postgres.ts';
 import { eventually } from './eventually.ts';
-import { makeServerFolder } from './server-folder.ts';
+import { makeServerFolder, removeServerFolder } from './server-folder.ts';
 import { copyPlainTemplate } from './server-templates.ts';
 
 /** A PostgreSQL server of a test. `close` ends it, and removes its folder. */
@@ -76,7 +76,7 @@ export async function startOwnServer(
     },
     close: async () => {
       await postgres.leave();
-      await rm(folder, { recursive: true, force: true });
+      await removeServerFolder(folder);
     },
   };
 }

@@ -3,6 +3,7 @@ import { statfsSync } from 'node:fs';
 import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { stopServer } from '../../src/lib/embedded/postgres.ts';
 import { useFolder } from './use.ts';
 
 const memoryFolder = '/dev/shm'; // Linux only; a container often has 64 MB of it
@@ -26,6 +27,15 @@ export async function makeServerFolder(name: string): Promise<string> {
   await removeAbandoned(dirname(folder));
   await mkdir(folder, { mode: 0o700 });
   return folder;
+}
+
+/**
+ * Removes a folder of `makeServerFolder` that nobody uses any more. A server that its last user
+ * has left in the middle of a crash still runs: it is stopped first.
+ */
+export async function removeServerFolder(folder: string): Promise<void> {
+  await stopServer(join(folder, 'postgres'));
+  await rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
 }
 
 /**
