@@ -19,7 +19,11 @@ export function archivesToKeep<Archive extends KeptArchive>(
   keep: Retention,
   now: Date,
 ): Set<Archive> {
-  const newestFirst = archives.toSorted((one, other) => other.time.getTime() - one.time.getTime());
+  // Of two with one time the proved one comes first, so that a second choice is the same.
+  const newestFirst = archives.toSorted(
+    (one, other) =>
+      other.time.getTime() - one.time.getTime() || Number(other.isProved) - Number(one.isProved),
+  );
   const since = now.getTime() - keep.allMs;
   const kept = new Set<Archive>(newestFirst.filter(({ time }) => time.getTime() > since));
 
