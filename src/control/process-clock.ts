@@ -3,7 +3,7 @@ import { clockSkewSeconds } from './token-lifetime.ts';
 
 /** A clock that differs by more is reported: nothing fails yet. */
 export const reportedSkewMs = 5_000;
-/** What a comparison may hide: the round trip of a beat, which takes a second at most. */
+/** The difference that a comparison may hide: the round trip of a beat, a second at most. */
 const hiddenSkewMs = 1_000;
 /**
  * A process whose clock differs by more is not ready. One may be ahead by that and another one

@@ -113,7 +113,7 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
 }
 
-/** What a response as CSV has. For the documentation. */
+/** The columns and the use of a response as CSV. For the documentation. */
 export interface CsvContract {
   readonly columns: readonly string[];
   readonly description: string;

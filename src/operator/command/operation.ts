@@ -58,7 +58,7 @@ export interface Help {
   readonly json?: string;
 }
 
-/** What a front end must know of an operation before it runs it. Most operations have none. */
+/** Facts that a front end must know of an operation before it runs it. Most have none. */
 export interface Handling<F extends Fields = Fields> {
   /**
    * The control database, if not one at the version of this build: `unused`, it uses no
@@ -250,10 +250,10 @@ export interface Progress {
 /**
  * Says which tenant an operation has made. A tenant's history begins with a row of its own,
  * also where one command makes several, or names another one.
- * @param isOnly true if the operation makes no other one, and was given no slug: its own row is
- *   then that of the tenant
+ * @param options `isOnly` is true if the operation makes no other one, and was given no slug:
+ *   its own row is then that of the tenant
  */
-export type RecordBirth = (slug: string, isOnly?: boolean) => Promise<void>;
+export type RecordBirth = (slug: string, options?: { readonly isOnly: boolean }) => Promise<void>;
 
 /** The surroundings of an operation: a terminal, a script, or a service. */
 export interface Context {

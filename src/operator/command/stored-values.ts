@@ -11,7 +11,7 @@ import { type Statements, statementsOf } from '../../lib/postgres/statements.ts'
 /** A word that the shell offers, and its meaning. */
 export interface Candidate {
   readonly value: string;
-  /** What a list shows in place of a value that is no text for people. */
+  /** The text that a list shows in place of a value that is none for people. */
   readonly label?: string;
   readonly description?: string;
 }

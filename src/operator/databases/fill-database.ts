@@ -114,9 +114,6 @@ export async function upgradeDatabase(
 ): Promise<void> {
   const { schemaVersion, server } = target;
   if (schemaVersion === (await tenantHead())) return;
-  const { applied } = await readSchemaState(client);
-  // The control database may have lost what the run that filled the database has recorded.
-  await requireKnownVersion(schemaVersion ?? applied.at(-1) ?? null);
 
   await changeInEpoch(client, { epoch }, async () => {
     for (const [name, value] of Object.entries(migrationSettings(server))) {
@@ -124,6 +121,9 @@ export async function upgradeDatabase(
     }
     // A killed run may have applied some of the migrations.
     const { applied } = await readSchemaState(client);
+    // The control database may have lost what the run that filled the database has recorded.
+    await requireKnownVersion(schemaVersion ?? applied.at(-1) ?? null);
+
     await applySteps(client, applied.at(-1) ?? null);
   });
   await requireHeadSchema(installation, server, client);

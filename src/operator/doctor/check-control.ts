@@ -145,6 +145,7 @@ function canDecrypt(
  */
 function checkLeftovers({ stored }: ControlFacts): Finding[] {
   const left = stored.filter(({ isBusy, isNew, isPurging }) => !isBusy && !isNew && !isPurging);
+
   return [
     ...left.filter(isLeftover).map(({ server, slug, database, state }) =>
       toFinding(server, {

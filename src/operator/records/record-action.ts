@@ -91,8 +91,8 @@ export async function recordAction(
   };
 
   try {
-    const result = await work(async (made, isOnly) => {
-      const record = isOnly ? nameOnly : recordBirth;
+    const result = await work(async (made, options) => {
+      const record = options?.isOnly ? nameOnly : recordBirth;
       await statements.execute(record, [made, row?.id ?? null]);
     });
     await end(result === false ? 'failed' : 'done');

@@ -101,7 +101,7 @@ const provisionTenant = defineOperation({
     progress.step(`provisioning ${manifest.slug}`);
     const provisioned = await provision(installation, createPasswords(), manifest);
     if (!provisioned.created && !file) throw tenantExists(provisioned.tenant);
-    if (provisioned.created) await recordBirth(manifest.slug, true);
+    if (provisioned.created) await recordBirth(manifest.slug, { isOnly: true });
 
     const summary = await readTenant(installation, manifest.slug);
     output.result(documentOf(provisioned, summary), () => textOf(provisioned, summary));
