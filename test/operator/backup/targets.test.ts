@@ -327,12 +327,12 @@ describe('targets of archives', () => {
     await symlink(join(elsewhere, 'kept.unfinished'), join(folder, id, 'file'));
 
     for (const call of [
-      listAll(target, ''),
-      listAll(target, `${id}/`),
-      target.erase(`${id}/`),
-      target.removeUnfinished(`${id}/`),
+      () => listAll(target, ''),
+      () => listAll(target, `${id}/`),
+      () => target.erase(`${id}/`),
+      () => target.removeUnfinished(`${id}/`),
     ]) {
-      expect(await call.catch((error: Error) => error.message)).to.include(
+      expect(await call().catch((error: Error) => error.message)).to.include(
         `has a symbolic link in the place of a folder, which is not followed: ${id}/tenants. Mount there`,
       );
     }
