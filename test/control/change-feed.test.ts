@@ -30,19 +30,19 @@ describe('change feed', () => {
   const control = (text: string, values: unknown[] = []) => controlSql(world, text, values);
 
   describe('changes by SQL', () => {
-    it('a session revoked by SQL is rejected by all servers within 1 s', async () => {
+    it('a session revoked by SQL is rejected by all servers', async () => {
       const client = await warm(await world.login(world.acme));
       await control('update sessions set revoked_at = now() where id = ?', [sessionOf(client)]);
       await expectEverywhere(client, 401, 'invalid_token');
     });
 
-    it('a session deleted by SQL is rejected by all servers within 1 s', async () => {
+    it('a session deleted by SQL is rejected by all servers', async () => {
       const client = await warm(await world.login(world.acme));
       await control('delete from sessions where id = ?', [sessionOf(client)]);
       await expectEverywhere(client, 401, 'invalid_token');
     });
 
-    it('disabling and enabling a user by SQL takes effect on all servers within 1 s', async () => {
+    it('disabling and enabling a user by SQL takes effect on all servers', async () => {
       const client = await warm(await world.loginAs(world.acme, { permissions: ['full.read'] }));
       const disable = (value: string) =>
         control(
@@ -57,7 +57,7 @@ describe('change feed', () => {
       await expectEverywhere(client, 200);
     });
 
-    it('a change of the scope and entity of a user by SQL takes effect on all servers within 1 s', async () => {
+    it('a change of the scope and entity of a user by SQL takes effect on all servers', async () => {
       const client = await warm(
         await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'All' }),
       );
@@ -68,7 +68,7 @@ describe('change feed', () => {
       await expectEverywhere(client, 200, { scope: 'Self', userEntityId: 4711 }, '/api/v1/auth/me');
     });
 
-    it('revoking and granting a permission by SQL takes effect on all servers within 1 s', async () => {
+    it('revoking and granting a permission by SQL takes effect on all servers', async () => {
       const client = await warm(await world.loginAs(world.acme, { permissions: ['full.read'] }));
       const setPermissions = (permissions: string) =>
         control(
@@ -84,7 +84,7 @@ describe('change feed', () => {
       await expectEverywhere(client, 200);
     });
 
-    it('a new name and feature of a tenant by SQL take effect on all servers within 1 s', async () => {
+    it('a new name and feature of a tenant by SQL take effect on all servers', async () => {
       const client = await warm(await world.login(world.globex), '/api/v1/auth/me');
       await control(
         `update tenants set name = 'Globex Corporation', features = '{selfRegistration}' where id = ?`,
@@ -99,7 +99,7 @@ describe('change feed', () => {
       );
     });
 
-    it('a signing key added by SQL signs on all servers within 1 s, and the retiring key still verifies', async () => {
+    it('a signing key added by SQL signs on all servers, and the retiring key still verifies', async () => {
       const client = await warm(await world.login(world.globex));
       const { globex, installation } = world;
       const kid = `new-key-of-${globex.id}`;
@@ -137,7 +137,7 @@ describe('change feed', () => {
       await expectEverywhere(client, 401, 'invalid_token');
     });
 
-    it('a signing key deleted by SQL verifies no token on any server after 1 s', async () => {
+    it('a signing key deleted by SQL verifies no token on any server', async () => {
       const client = await warm(await world.login(world.globex));
       await control('delete from signing_keys where kid = ?', [
         part(client.tokens?.accessToken, 0).kid,
@@ -145,7 +145,7 @@ describe('change feed', () => {
       await expectEverywhere(client, 401, 'invalid_token');
     });
 
-    it('an unreadable address of a database server makes its tenants unavailable within 1 s', async () => {
+    it('an unreadable address of a database server makes its tenants unavailable', async () => {
       const client = await warm(await world.login(world.acme));
       await control(
         `update servers set admin_url = convert_to(key_fingerprint || 'not sealed', 'UTF8') from installation`,
@@ -155,7 +155,7 @@ describe('change feed', () => {
       await expectEverywhere(client, 200);
     });
 
-    it('a truncate of the sessions ends every session on all servers within 1 s', async () => {
+    it('a truncate of the sessions ends every session on all servers', async () => {
       const client = await warm(await world.login(world.acme));
       await control('truncate sessions');
       await expectEverywhere(client, 401, 'invalid_token');
@@ -247,7 +247,7 @@ describe('change feed', () => {
     });
   });
 
-  it('a revocation takes effect within 1 s, even if the change feed hangs without an error', async () => {
+  it('a revocation takes effect, even if the change feed hangs without an error', async () => {
     const client = await warm(await world.login(world.acme));
     const pids = await listeners();
     expect(pids).to.have.length(2);
@@ -446,7 +446,7 @@ describe('change feed', () => {
     for (const { url } of servers) check(await client.at(url).get(target));
   }
 
-  /** Expects that both servers return this response within 1 s. */
+  /** Expects that both servers come to return this response. */
   async function expectEverywhere(
     client: Client,
     status: number,

@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 const minPauseMs = 10;
 /**
  * The limit of a wait for what another process announces. The service promises 1 s, which a
- * busy machine may exceed; a cached response that nobody announces expires after 50 s at the
- * earliest.
+ * busy machine may exceed: `stale-reads.drill.ts` measures it. A cached response that nobody
+ * announces expires after 50 s at the earliest.
  */
 export const announcedMs = 40_000;
 /**

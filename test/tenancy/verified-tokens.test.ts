@@ -53,7 +53,7 @@ describe('verified tokens', () => {
       ],
     ];
     for (const [name, change, code] of changes) {
-      it(`a cached token whose ${name} is refused within 1 s in every process, and stays refused`, async () => {
+      it(`a cached token whose ${name} is refused in every process, and stays refused`, async () => {
         const client = await cacheToken(
           await world.loginAs(world.globex, { permissions: ['full.read'] }),
         );
@@ -75,7 +75,7 @@ describe('verified tokens', () => {
       });
     }
 
-    it('a cached token whose key is disabled is refused within 1 s in every process, and stays refused', async () => {
+    it('a cached token whose key is disabled is refused in every process, and stays refused', async () => {
       const client = await cacheToken(await world.login(world.globex));
       const { kid } = await activeKey(world, world.globex);
       await disableKey(world.installation, 'globex', kid);
@@ -109,7 +109,7 @@ describe('verified tokens', () => {
     });
   });
 
-  it('a cached token loses a permission of its role within 1 s of the change, and regains it as fast', async () => {
+  it('a cached token loses a permission of its role, and regains it', async () => {
     const client = await cacheToken(
       await world.loginAs(world.acme, { permissions: ['full.read', 'full.manage'] }),
     );

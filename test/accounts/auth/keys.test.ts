@@ -109,7 +109,7 @@ describe('signing keys', () => {
       }
     });
 
-    it('after a rotation every process signs with the new key within 1 s, and the former key verifies', async () => {
+    it('after a rotation every process signs with the new key, and the former key verifies', async () => {
       const before = await login();
       const { kid } = await rotateKey(world.installation, 'acme');
       expect(kid).to.not.equal(kidOf(before));
@@ -187,7 +187,7 @@ describe('signing keys', () => {
   });
 
   describe('disabling', () => {
-    it('every process refuses tokens of a disabled key within 1 s, a new key signs, sessions continue', async () => {
+    it('every process refuses tokens of a disabled key, a new key signs, sessions continue', async () => {
       const client = await login();
       const kid = kidOf(client);
       expect(await statuses(client)).to.deep.equal([200, 200]);

@@ -438,7 +438,7 @@ describe('legacy tokens', () => {
       expect((await withToken(token).get(data)).status).to.equal(200);
     });
 
-    it('a token whose expiry was changed by SQL is refused within 1 s', async () => {
+    it('a token whose expiry was changed by SQL is refused', async () => {
       const owner = await addTestClient(world.acme);
       const token = await tokenOf(owner);
       await becomes(token, 200);
@@ -448,7 +448,7 @@ describe('legacy tokens', () => {
       await expectRefused(token, 401, 'invalid_token');
     });
 
-    it('all tokens of a revoked client are refused in every process within 1 s', async () => {
+    it('all tokens of a revoked client are refused in every process', async () => {
       const [owner, other] = [await addTestClient(world.acme), await addTestClient(world.acme)];
       const tokens = [await tokenOf(owner), await tokenOf(owner)];
       const otherToken = await tokenOf(other);

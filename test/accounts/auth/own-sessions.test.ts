@@ -56,9 +56,7 @@ describe('sessions of the current user', () => {
         [sid(client)],
       )
     )[0];
-  /**
-   * Expects that both servers reject the session within 1 s, and that it cannot be refreshed.
-   */
+  /** Expects that both servers come to reject the session, and that it cannot be refreshed. */
   const expectEnded = async (client: Client, tenant = world.acme): Promise<void> => {
     await eventually(
       async () => !(await isAccepted(client)) && !(await isAccepted(client.at(otherUrl))),
@@ -178,7 +176,7 @@ describe('sessions of the current user', () => {
   });
 
   describe('end of a session', () => {
-    it('a session that its user ends is rejected by all servers within 1 s, and the others stay active', async () => {
+    it('a session that its user ends is rejected by all servers, and the others stay active', async () => {
       const user = await addUser();
       const [target, current] = [await login(user), await login(user)];
       await expectActive(target);
@@ -254,7 +252,7 @@ describe('sessions of the current user', () => {
       await expectActive(victim);
     });
 
-    it('a user with users.manage ends sessions of other users, on all servers within 1 s', async () => {
+    it('a user with users.manage ends sessions of other users, on all servers', async () => {
       const victim = await login(await addUser());
       const manager = await world.loginAs(world.acme, { permissions: managerOfMembers });
       expect((await manager.delete(`${path}/${sid(victim)}`)).status).to.equal(204);

@@ -247,7 +247,7 @@ describe('password reset', () => {
     expect(await login(user, password)).to.equal(200);
   });
 
-  it('a reset ends every session of the user on all servers within 1 s, and no session of other users', async () => {
+  it('a reset ends every session of the user on all servers, and no session of other users', async () => {
     const [user, other] = [await addUser(), await addUser()];
     const sessions = await Promise.all([1, 2, 3].map(() => world.login(world.acme, user)));
     const others = [await world.login(world.acme, other), await world.login(world.acme)];

@@ -192,7 +192,7 @@ describe('sessions', () => {
             (await world.login(tenant))
               .get('/api/v1/EntityStatus')
               .then(({ status }) => status === 503),
-          1_000,
+          announcedMs,
         );
         expect((await refresh(client.tokens!.refreshToken, tenant)).status).to.equal(503);
         await setAge(client, 'refreshed_at', '2 minutes');
@@ -332,7 +332,7 @@ describe('sessions', () => {
       expect((await other.get('/api/v1/auth/me')).status).to.equal(200);
     });
 
-    it('the sessions of a disabled user end within 1 s, before their access tokens expire', async () => {
+    it('the sessions of a disabled user end before their access tokens expire', async () => {
       const user = await addSampleUser(world, world.acme);
       const client = await world.login(world.acme, user);
       expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
@@ -342,7 +342,7 @@ describe('sessions', () => {
       expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(rejection);
     });
 
-    it('a revoked session is rejected by all servers within 1 s, and never accepted again', async () => {
+    it('a revoked session is rejected by all servers, and never accepted again', async () => {
       const { url } = await world.startAnotherServer();
       const clients = await Promise.all(Array.from({ length: 10 }, () => world.login(world.acme)));
 

@@ -98,7 +98,7 @@ describe('access commands', () => {
       expect(await isServed(client), 'a token of the previous key').to.equal(true);
     });
 
-    it('key list, rotate and disable print JSON, and the running service applies the change within 1 s', async () => {
+    it('key list, rotate and disable print JSON, and the running service applies the change', async () => {
       const before = await json<Key[]>(['key', 'list', 'acme']);
       for (const key of before) {
         expect(key).to.have.all.keys('kid', 'status', 'createdAt', 'retiredAt');
@@ -215,7 +215,7 @@ describe('access commands', () => {
       expect(none).to.equal('No open sessions.\n');
     });
 
-    it('session revoke ends one session or all sessions of a user within 1 s, and no others', async () => {
+    it('session revoke ends one session or all sessions of a user, and no others', async () => {
       const [one, two] = [await addUser(), await addUser()];
       const [revoked, alsoRevoked, kept] = [await login(one), await login(one), await login(one)];
       const [ofTwo, alsoOfTwo, admin] = [await login(two), await login(two), await login()];
@@ -254,7 +254,7 @@ describe('access commands', () => {
         Authorization: `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`,
       });
 
-    it('only client add shows a secret, and client revoke ends all tokens within 1 s', async () => {
+    it('only client add shows a secret, and client revoke ends all tokens', async () => {
       const [user, other] = [await addUser(), await addUser()];
       const [none, added, addedText] = await Promise.all([
         text(['client', 'list', 'globex']),
@@ -322,7 +322,7 @@ describe('access commands', () => {
   });
 
   describe('users', () => {
-    it('user disable ends all sessions within 1 s, and user enable allows logins but restores no session', async () => {
+    it('user disable ends all sessions, and user enable allows logins but restores no session', async () => {
       const [one, two] = [await addUser(), await addUser()];
       const clients = [await login(one), await login(two)];
       const other = await login();

@@ -283,7 +283,7 @@ describe('command line', () => {
       expect((await logIn(world.acme.admin.email, world.acme.admin.password)).status).to.equal(200);
     });
 
-    it('user password sets a new password and revokes every session of the user within 1 s', async () => {
+    it('user password sets a new password and revokes every session of the user', async () => {
       const { globex } = world;
       const [phone, laptop] = [await world.login(globex), await world.login(globex)];
       const other = await world.login(world.acme);
@@ -298,7 +298,7 @@ describe('command line', () => {
       for (const { tokens } of [phone, laptop]) {
         await eventually(
           async () => (await new Client(world.url, tokens).get('/api/v1/auth/me')).status === 401,
-          1_000,
+          announcedMs,
         );
         const refreshed = await world.anonymous.post(
           '/api/v1/auth/refresh',

@@ -23,7 +23,7 @@ describe('commands that change people and tenants', () => {
       ({ command }) => command,
     );
 
-  it('user remove ends all sessions and legacy clients of a user within 1 s, and no others', async () => {
+  it('user remove ends all sessions and legacy clients of a user, and no others', async () => {
     await controlSql(world, `update tenants set features = '{legacyTokens}'`);
     const [gone, other] = [
       await addSampleUser(world, world.acme),
@@ -147,7 +147,7 @@ describe('commands that change people and tenants', () => {
     );
   });
 
-  it('edit changes name, identifier and features of one tenant within 1 s, and with --dry-run nothing', async () => {
+  it('edit changes name, identifier and features of one tenant, and with --dry-run nothing', async () => {
     await controlSql(world, `update tenants set features = '{legacyTokens}'`);
     const user = await addSampleUser(world, world.globex);
     const [acme, globex] = [await world.login(world.acme), await world.login(world.globex, user)];

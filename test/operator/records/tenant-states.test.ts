@@ -33,7 +33,7 @@ describe('states of a tenant', () => {
       );
     }, announcedMs);
 
-  it('every process rejects a suspended tenant within 1 s, and serves a resumed one without a new login', async () => {
+  it('every process rejects a suspended tenant, and serves a resumed one without a new login', async () => {
     await bothRespond(200);
     expect((await run('suspend', 'acme', '--yes')).code).to.equal(0);
     await bothRespond(403, 'tenant_inactive');

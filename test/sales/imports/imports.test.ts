@@ -357,7 +357,7 @@ describe('imports of CSV files', () => {
     expect((await globex.get('/api/v1/OrderStatuses')).status).to.equal(404);
   });
 
-  it('an import is visible through another process within a second, although that one has cached the list', async () => {
+  it('an import is visible through another process, although that one has cached the list', async () => {
     const { service, url } = await world.startAnotherServer();
 
     try {
