@@ -66,7 +66,7 @@ interface Provisioning {
  * Its steps follow in this order, and so do the functions below. A step that fails ends the
  * run. When the process is killed instead, the locks end with its connection. Either way the
  * tenant stays `provisioning`, and nobody is served: the next run with the slug takes the same
- * steps, and completes it.
+ * steps, and completes it; `purge` removes it. What is left until then, `makeDatabase` says.
  *
  * 1. Lock the slug: another run with the slug waits until this one has ended.
  * 2. `enterTenant` writes the row in one transaction, all of it or nothing. The next run finds
@@ -180,10 +180,15 @@ async function renewTenant(
  * 7. `open current`: the stamp names the tenant, and the role can log in.
  * 8. `serve`: the tenant is `active`.
  *
- * When a step fails, what was reserved is condemned, and dropped if its server is there. After
- * a kill, the next run does that in steps 1 and 2. So a killed run leaves a database of its
- * tenant that nobody uses, from step 4 on, and users without a password that anybody knows,
- * from step 5 on, which `addUsers` of the next run replaces.
+ * What a run leaves that does not end well:
+ *
+ *   failed     the row of the tenant, its roles and key; from step 5 on also its users, whose
+ *              passwords nobody knows: `addUsers` of the next run replaces them. The database
+ *              is condemned, also after the exchange, and dropped if its server is there
+ *   killed     that, and the database: recorded from step 3 on, on its server from 4 on.
+ *              Nobody uses it, and the next run drops it in steps 1 and 2
+ *   killed     after step 8, before the command has printed the passwords: a tenant that is
+ *              served. The next run refuses, because it exists: `user password` sets another
  * @throws {OperatorError} when a step fails
  */
 async function makeDatabase(
