@@ -67,8 +67,8 @@ export function createApp(services: AppServices): Koa {
     loginAccount,
   });
   const verifiedTokens = new VerifiedTokens(directory);
-  // Gives each request a context of its own, whose entity manager is forked on the database of
-  // the resolved tenant.
+  // Gives each request a context of its own, whose entity manager reaches the database of the
+  // resolved tenant.
   const resolveTenant = (anonymous: boolean) =>
     tenantRouter({ ...services, verifiedTokens, anonymous });
   const identify = {

@@ -5,7 +5,7 @@ import { type ContextServices, RequestContext } from './request-context.ts';
 
 /**
  * Gives a request its context. From here on the request reaches the database of this tenant and
- * no other: its entity manager is forked on that database.
+ * no other: the driver of that database makes its entity manager.
  */
 export function bindTenant(ctx: Context, tenant: TenantRecord, services: ContextServices): void {
   const bypassCache = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');

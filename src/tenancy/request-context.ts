@@ -102,7 +102,7 @@ export class RequestContext {
     return left.signal;
   }
 
-  /** The request's own entity manager, forked on the tenant's database. */
+  /** The request's own entity manager, which the driver of the tenant's database makes. */
   get em(): EntityManager {
     this.#em ??= this.#open().entityManager();
     return this.#em;

@@ -12,12 +12,12 @@ import type { TenantClient } from './tenant-client.ts';
 export class TenantTransaction {
   readonly #client: TenantClient;
   readonly #actor: string;
-  readonly #forkEntityManager: () => EntityManager;
+  readonly #makeEntityManager: () => EntityManager;
   #begun = false;
   #em: EntityManager | undefined;
 
-  constructor(client: TenantClient, actor: string, forkEntityManager: () => EntityManager) {
-    this.#forkEntityManager = forkEntityManager;
+  constructor(client: TenantClient, actor: string, makeEntityManager: () => EntityManager) {
+    this.#makeEntityManager = makeEntityManager;
     this.#client = client;
     this.#actor = actor;
   }
@@ -31,7 +31,7 @@ export class TenantTransaction {
   /** An entity manager whose queries belong to this transaction. */
   get em(): EntityManager {
     if (!this.#em) {
-      this.#em = this.#forkEntityManager();
+      this.#em = this.#makeEntityManager();
       this.#em.setTransactionContext(this.#asKysely());
     }
     return this.#em;
