@@ -107,7 +107,7 @@ export async function runDatabases(
       throw error;
     }
 
-    const now = await giveUp({ installation, control, tenant }, drive, error);
+    const now = await giveUp({ installation, control, tenant }, goal, drive, error);
     guard?.release(tenant.slug);
 
     if (closesFence(goal) && now && now.id !== former?.id) {
@@ -163,6 +163,7 @@ function isInterruptible(step: DatabaseStep): boolean {
  */
 async function giveUp(
   { control, tenant }: RunContext,
+  failed: DatabaseGoal,
   drive: (
     goal: DatabaseGoal,
     current: TenantDatabase | undefined,
@@ -175,10 +176,13 @@ async function giveUp(
     return await readCurrent(control, tenant.id);
   } catch (error) {
     if (error instanceof RunReplacedError) throw error;
+    const next = closesFence(failed)
+      ? `Requests of ${tenant.slug} may get 503 until another run succeeds, which is tried for ` +
+        `15 minutes by itself: bin/backoffice databases prune ${tenant.slug}`
+      : 'Run the same command again';
+
     throw new OperatorError(
-      `${errorText(cause)}. Then the run could not retreat either: ${errorText(error)}. ` +
-        `Requests of ${tenant.slug} may get 503 until another run succeeds, which is tried for ` +
-        `15 minutes by itself: bin/backoffice databases prune ${tenant.slug}`,
+      `${errorText(cause)}. Then the run could not retreat either: ${errorText(error)}. ${next}`,
       { cause: error },
     );
   }
