@@ -76,7 +76,9 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
       body: body as never,
       ...(parameters as QueryInput<never>),
       params: ctx.params,
-      precondition: route.takesIfMatch ? preconditionOf(ctx.req.headers) : undefined,
+      precondition: route.takesIfMatch
+        ? preconditionOf(ctx.req.headers, route.volatile)
+        : undefined,
       lastEventId: route.takesLastEventId
         ? (ctx.req.headers['last-event-id'] as string | undefined)
         : undefined,

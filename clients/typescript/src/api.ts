@@ -4315,7 +4315,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `LastLoginAt`, `MailState`, `MailReason`, `MailAt` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -4413,7 +4413,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `LastLoginAt`, `MailState`, `MailReason`, `MailAt` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -4568,7 +4568,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `LastLoginAt`, `MailState`, `MailReason`, `MailAt` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -9748,7 +9748,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `FailingSince`, `NextAttemptAt`, `LastSuccessAt` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -9852,7 +9852,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `FailingSince`, `NextAttemptAt`, `LastSuccessAt` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;

@@ -18,7 +18,14 @@ import {
   takeBack,
   userFields,
 } from './user-records.ts';
-import { emailDescription, type UserView, userById, userView, viewOf } from './user-statements.ts';
+import {
+  emailDescription,
+  type UserView,
+  userById,
+  userView,
+  viewOf,
+  volatileUserFields,
+} from './user-statements.ts';
 
 type Change = (
   transaction: PeopleTransaction,
@@ -30,7 +37,11 @@ type Change = (
  * PUT and DELETE of a user; POST that disables and enables one; DELETE of a user's sessions.
  */
 export function changeUserRoutes(services: AuthServices, path: string): TenantRoute[] {
-  const common = { ...userDocumentation, access: 'users.manage' } as const;
+  const common = {
+    ...userDocumentation,
+    access: 'users.manage',
+    volatile: volatileUserFields,
+  } as const;
   const recordPath = `${path}/:id`;
   /** Makes a change of the user that the path names, and returns the user. */
   const changeUser = async (
@@ -189,6 +200,7 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
     response: userView,
     status: 201,
     hasTag: true,
+    volatile: volatileUserFields,
     takesIdempotencyKey: true,
     problems: ['duplicate', 'limit_reached'],
     location: user => `${path}/${user.Id}`,

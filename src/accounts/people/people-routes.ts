@@ -26,6 +26,7 @@ import {
   userView,
   viewOf,
   visibleTo,
+  volatileUserFields,
 } from './user-statements.ts';
 
 const path = '/api/v1/Users';
@@ -35,6 +36,7 @@ const list = listContract({
   query,
   order: { Id: 'asc' },
   includes: ['etag'],
+  volatile: volatileUserFields,
   key: 'Id',
   search: ['Email', 'FirstName', 'LastName'],
   // The list has no trigram indexes: in the control database, each login would update them.
@@ -76,6 +78,7 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
       cache: 'revalidate',
       summary: 'One User record by its id',
       response: userView,
+      volatile: volatileUserFields,
       handler: async ({ params }, { caller, tenant }) => {
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
         const user =

@@ -57,10 +57,7 @@ export async function findManagedUser(
   requireMayManage(user.permissions, permissions);
   if (precondition) {
     const { name, text, values } = userById([['tenant_id = ?', tenantId]], user.id);
-    const view = viewOf<UserView>(await query(name, text, values));
-    // The progress of a mail is no change of the user: the tag of the response to an invitation
-    // stays good when the mail is sent.
-    precondition(view, view && { ...view, MailState: 'waiting', MailReason: null });
+    precondition(viewOf<UserView>(await query(name, text, values)));
   }
   return user;
 }

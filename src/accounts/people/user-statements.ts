@@ -99,6 +99,14 @@ export const userView = describeFields(
 ).meta({ title: 'User' });
 export type UserView = z.output<typeof userView>;
 
+/** The fields that logins and mails change, which is no change of the user. */
+export const volatileUserFields: readonly (keyof UserView)[] = [
+  'LastLoginAt',
+  'MailState',
+  'MailReason',
+  'MailAt',
+];
+
 export const userTable = new TableStatements(Person, userView);
 
 /**

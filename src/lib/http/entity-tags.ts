@@ -22,6 +22,20 @@ export function nameOf(condition: string, tag: string): string | undefined {
     .find(item => item === tag || item === '*' || item.replace(codingSuffix, '"') === tag);
 }
 
+/** The digest of the volatile fields, in the tags of records that have some. */
+const volatilePart = /\.[\w-]+"/g;
+
+/**
+ * True if a condition names the version of a record, whatever its volatile fields were then
+ * (`Route.volatile`): these change without anybody's change, which a condition of a change is
+ * to protect.
+ */
+export function namesVersion(condition: string, tag: string): boolean {
+  const version = tag.replace(volatilePart, '"');
+
+  return nameOf(condition.replace(volatilePart, '"'), version) !== undefined;
+}
+
 /**
  * Refuses a condition that is no list of tags. It would never hold, so a client that sends a
  * tag without its quotes would read a record again and again.

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { problem } from '../errors.ts';
 import { type ContentCoding, compress } from './content-coding.ts';
-import { nameOf, requireTags } from './entity-tags.ts';
+import { namesVersion, requireTags } from './entity-tags.ts';
 
 const maxTextLength = 4_096;
 /**
@@ -35,6 +35,7 @@ export class Representation {
    */
   onGrowth: ((bytes: number) => void) | undefined;
   readonly #coded = new Map<ContentCoding, CodedBody | Promise<CodedBody>>();
+  readonly #volatile: readonly string[];
 
   #tag: string | undefined;
 
@@ -42,25 +43,45 @@ export class Representation {
    * @param hash of the body; by default it is made at the first use: many responses are sent
    *   without a tag
    */
-  private constructor(body: Buffer | string, hash?: string) {
+  private constructor(body: Buffer | string, volatile: readonly string[], hash?: string) {
     this.body = body;
-    this.#tag = hash && toTag(hash);
+    this.#volatile = volatile;
+    this.#tag = hash && `"${shortened(hash)}"`;
   }
 
-  /** The strong `ETag` of the representation. */
+  /**
+   * The strong `ETag` of the representation. That of a record with volatile fields begins with
+   * the version of the record: the part that `If-Match` compares.
+   */
   get tag(): string {
-    this.#tag ??= toTag(hash('sha256', this.body, 'base64url'));
+    this.#tag ??= `"${[...this.#version(), digestOf(this.body)].join('.')}"`;
     return this.#tag;
   }
 
-  /** Encodes JSON text. */
-  static ofText(text: string): Representation {
-    return new Representation(text.length <= maxTextLength ? text : ownBytes(text));
+  /** The digest of a record without its volatile fields; none for one without such fields. */
+  #version(): string[] {
+    if (this.#volatile.length === 0) return [];
+
+    const fields = Object.entries(JSON.parse(String(this.body)));
+    const lasting = fields.filter(([name]) => !this.#volatile.includes(name));
+
+    return [digestOf(JSON.stringify(lasting))];
   }
 
-  /** Encodes a value. A value that may be large, such as a list, needs `ofList`. */
-  static of(value: unknown): Representation {
-    return Representation.ofText(JSON.stringify(value));
+  /**
+   * Encodes JSON text.
+   * @param volatile of a record: see `Route.volatile`
+   */
+  static ofText(text: string, volatile: readonly string[] = []): Representation {
+    return new Representation(text.length <= maxTextLength ? text : ownBytes(text), volatile);
+  }
+
+  /**
+   * Encodes a value. A value that may be large, such as a list, needs `ofList`.
+   * @param volatile of a record: see `Route.volatile`
+   */
+  static of(value: unknown, volatile?: readonly string[]): Representation {
+    return Representation.ofText(JSON.stringify(value), volatile);
   }
 
   /**
@@ -85,7 +106,7 @@ export class Representation {
     text += ']';
     if (parts.length === 0) return Representation.ofText(text);
     parts.push(Buffer.from(text));
-    return new Representation(Buffer.concat(parts), hashed.update(text).digest('base64url'));
+    return new Representation(Buffer.concat(parts), [], hashed.update(text).digest('base64url'));
   }
 
   /**
@@ -146,33 +167,40 @@ export class Representation {
 }
 
 /**
- * Checks a record before its change, given what a client has received of it: its view, and
- * other views of the same state, from which it differs in fields that change by themselves.
+ * Checks a record before its change, given its view.
  * @throws {Problem} `precondition_failed`
  */
-export type Precondition = (...views: readonly [unknown, ...unknown[]]) => void;
+export type Precondition = (view: unknown) => void;
 
 /**
  * Returns the demands of `If-Match` and `If-None-Match` on a record (RFC 9110 §13.1); undefined
  * without these headers.
+ * @param volatile see `Route.volatile`
  * @throws {Problem} `invalid_request` when one of them is no list of tags
  */
-export function preconditionOf(headers: IncomingHttpHeaders): Precondition | undefined {
+export function preconditionOf(
+  headers: IncomingHttpHeaders,
+  volatile?: readonly string[],
+): Precondition | undefined {
   const { 'if-match': required, 'if-none-match': refused } = headers;
   if (required === undefined && refused === undefined) return undefined;
   if (required !== undefined) requireTags('If-Match', required);
   if (refused !== undefined) requireTags('If-None-Match', refused);
 
-  return (...views) => {
-    const tags = views.map(view => Representation.of(view).tag);
-    const isRefused = refused !== undefined && tags.some(tag => nameOf(refused, tag) !== undefined);
-    const isMet = required === undefined || tags.some(tag => nameOf(required, tag) !== undefined);
+  return view => {
+    const { tag } = Representation.of(view, volatile);
+    const isRefused = refused !== undefined && namesVersion(refused, tag);
+    const isMet = required === undefined || namesVersion(required, tag);
     if (isRefused || !isMet) throw problem('precondition_failed');
   };
 }
 
-function toTag(hash: string): string {
-  return `"${hash.slice(0, 27)}"`;
+function digestOf(content: Buffer | string): string {
+  return shortened(hash('sha256', content, 'base64url'));
+}
+
+function shortened(hash: string): string {
+  return hash.slice(0, 27);
 }
 
 /**

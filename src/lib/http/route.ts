@@ -83,6 +83,12 @@ export interface Route<Access = unknown, Context = unknown> {
    */
   readonly hasTag?: boolean | undefined;
   /**
+   * The fields of the record that the service changes by itself, such as the last login of a
+   * user. The `ETag` changes with them, so that no 304 hides their values; `If-Match` and
+   * `If-None-Match` of a change do not compare them.
+   */
+  readonly volatile?: readonly string[] | undefined;
+  /**
    * True if the handler makes the change only if the record meets the `precondition` of its
    * input.
    */

@@ -12,7 +12,7 @@ const json = 'application/json; charset=utf-8';
  */
 export function sendResponse(
   ctx: Context,
-  route: Pick<Route, 'status' | 'location' | 'cache' | 'hasTag' | 'list'>,
+  route: Pick<Route, 'status' | 'location' | 'cache' | 'hasTag' | 'volatile' | 'list'>,
   result: unknown,
 ): void | Promise<void> {
   ctx.status = result === undefined ? 204 : route.status;
@@ -23,7 +23,8 @@ export function sendResponse(
   const { res } = ctx;
   if (route.location) res.setHeader('Location', route.location(result as never));
   if (route.cache === 'revalidate') {
-    const representation = result instanceof Representation ? result : Representation.of(result);
+    const representation =
+      result instanceof Representation ? result : Representation.of(result, route.volatile);
     res.setHeader('Cache-Control', 'private, no-cache');
     addVary(res, 'Authorization');
     if (route.list) addVary(res, 'Accept'); // a list may also be CSV
@@ -31,7 +32,7 @@ export function sendResponse(
   }
   res.setHeader('Content-Type', json); // before the body, or Koa would guess a type
   if (route.hasTag) {
-    const { body, tag } = Representation.of(result);
+    const { body, tag } = Representation.of(result, route.volatile);
     res.setHeader('ETag', tag);
     ctx.body = body;
   } else {

@@ -19,7 +19,12 @@ import {
   webhookCondition,
 } from './webhook-services.ts';
 import { deleteOthers } from './webhook-store.ts';
-import { webhookContract, webhookTable, webhookView } from './webhook-table.ts';
+import {
+  volatileWebhookFields,
+  webhookContract,
+  webhookTable,
+  webhookView,
+} from './webhook-table.ts';
 import { refusedUrl } from './webhook-target.ts';
 
 export const webhookPath = '/api/v1/Webhooks';
@@ -75,6 +80,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       cache: 'revalidate',
       summary: 'One Webhook record by its id',
       response: webhookView,
+      volatile: volatileWebhookFields,
       handler: async ({ params }, context) => {
         const [webhook] = await context.read(
           webhookTable.select([webhookCondition(params.id, context)]),
@@ -116,6 +122,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       example,
       response: webhookView,
       hasTag: true,
+      volatile: volatileWebhookFields,
       takesIfMatch: true,
       handler: async ({ body, ...input }, context) => {
         const row = storedRow(services, context, body);
@@ -136,6 +143,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       method: 'DELETE',
       path: `${webhookPath}/:id`,
       summary: 'Delete one Webhook record, and what it has not received',
+      volatile: volatileWebhookFields,
       takesIfMatch: true,
       handler: async (input, context) => {
         await changeWebhook(services, context, input, async ({ id }) =>

@@ -109,6 +109,13 @@ export const webhookView = describeFields(
   },
 ).meta({ title: 'Webhook' });
 
+/** The fields that attempts to deliver change, which is no change of the webhook. */
+export const volatileWebhookFields: readonly (keyof z.output<typeof webhookView>)[] = [
+  'FailingSince',
+  'NextAttemptAt',
+  'LastSuccessAt',
+];
+
 const distinct = <Item extends string>(items: readonly Item[]): Item[] => [...new Set(items)];
 
 export const webhookContract = describeFields(

@@ -17,6 +17,7 @@ function headers({
   access,
   cache,
   takesIfMatch,
+  volatile = [],
   list,
   takesIdempotencyKey,
   takesLastEventId,
@@ -24,8 +25,10 @@ function headers({
   const tenant =
     access === 'anonymous' ? 'The guid of the tenant, or its slug.' : 'The guid of the tenant.';
   const namesTenant = access === 'anonymous' || access === 'optional';
+  const others = volatile.map(name => `\`${name}\``).join(', ');
   const tag =
-    'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
+    'The `ETag` of the record that the change was made for. If the record has changed since: 412.' +
+    (others && ` Changes of ${others} alone do not count.`);
   const known =
     'An `ETag` of the response, which the client has. If it is current: 304 without a body.';
   const unwanted = 'If the record has this `ETag`, the change is not made: 412.';

@@ -142,7 +142,7 @@ class ExportPieces {
  * for, or null.
  */
 async function includer(
-  { includes }: ListQuery,
+  { includes, contract }: ListQuery,
   { userNames }: ListSource,
   records: readonly ListedRecord[],
 ): Promise<(json: string) => string> {
@@ -152,7 +152,7 @@ async function includer(
   return json => {
     const fields = includes.map(include =>
       include === 'etag'
-        ? `,"ETag":${JSON.stringify(Representation.ofText(json).tag)}`
+        ? `,"ETag":${JSON.stringify(Representation.ofText(json, contract.volatile).tag)}`
         : `,"UserName":${JSON.stringify(names?.get(userIdOf(json) ?? 0) ?? null)}`,
     );
     return `${json.slice(0, -1)}${fields.join('')}}`;

@@ -489,6 +489,37 @@ describe('users of a tenant', () => {
     expect((await admin.delete(rolePath, { 'If-Match': '*' })).status).to.equal(204);
   });
 
+  it('a login and a mail to a user change the ETag of the user, and If-Match does not compare them', async () => {
+    const { id, email, password } = await addSampleUser(world, world.acme);
+    const path = `${usersPath}/${id}`;
+    const read = await admin.get(path);
+    const tag = read.headers.get('etag') ?? '';
+
+    await world.login(world.acme, { email, password });
+    await world.anonymous.post(
+      '/api/v1/auth/reset-password',
+      { email },
+      { 'X-Tenant': world.acme.guid },
+    );
+    await mailsSettled(world);
+    const after = await admin.get(path, { 'If-None-Match': tag });
+    expect(after.status).to.equal(200);
+    expect(after.body.LastLoginAt).to.be.a('string');
+    expect(after.body.MailState).to.equal('sent');
+    const { body: list } = await admin.get(`${usersPath}?filter[Id]=${id}&include=etag`);
+    expect(list[0].ETag).to.equal(after.headers.get('etag'));
+
+    const put = await admin.put(path, changed(read, { LastName: 'Changed' }), { 'If-Match': tag });
+    expect(put.status).to.equal(200);
+    const stale = { 'If-Match': after.headers.get('etag') ?? '' };
+    expectProblem(await admin.put(path, changed(read), stale), 412, 'precondition_failed');
+    expectProblem(
+      await admin.put(path, changed(read), { 'If-None-Match': put.headers.get('etag') ?? '' }),
+      412,
+      'precondition_failed',
+    );
+  });
+
   it('a role that somebody has is not deleted, and neither Administrator nor Member is changed', async () => {
     const role = await admin.post(rolesPath, {
       Name: 'Held',

@@ -637,6 +637,53 @@ describe('webhooks', () => {
     await admin.delete(`${path}/${Id}`);
   });
 
+  it('deliveries change the ETag of a webhook, so that no 304 hides them, and If-Match does not compare their state', async () => {
+    const { Id } = await createWebhook('/busy', { Resources: ['OrderStatus'] });
+    const read = await admin.get(`${path}/${Id}`);
+    const tag = read.headers.get('etag') ?? '';
+    const put = (change: object) =>
+      admin.put(
+        `${path}/${Id}`,
+        { Url: receiver.url('/busy'), Resources: ['OrderStatus'], ...change },
+        { 'If-Match': tag },
+      );
+
+    await createStatus();
+    const delivered = await eventually(async () => {
+      const again = await admin.get(`${path}/${Id}`, { 'If-None-Match': tag });
+      return again.status === 200 && again;
+    });
+    expect(delivered.body.LastSuccessAt).to.be.a('string');
+    expect(delivered.headers.get('etag')).not.to.equal(tag);
+
+    receiver.respond('/busy', response => void response.writeHead(503).end());
+    await createStatus();
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.FailingSince);
+
+    const changed = await put({ Description: 'changed' });
+    expect(changed.status).to.equal(200);
+    expect((await put({ Description: 'undone' })).status).to.equal(412);
+    expect((await admin.delete(`${path}/${Id}`, { 'If-Match': tag })).status).to.equal(412);
+    expect((await admin.get(`${path}/${Id}`)).body.Description).to.equal('changed');
+
+    await admin.delete(`${path}/${Id}`);
+  });
+
+  it('a webhook that the service has disabled is not changed by a client that has not seen that', async () => {
+    receiver.respond('/over', response => void response.writeHead(410).end());
+    const { Id } = await createWebhook('/over', { Resources: ['OrderStatus'] });
+    const tag = (await admin.get(`${path}/${Id}`)).headers.get('etag') ?? '';
+
+    await createStatus();
+    await eventually(async () => (await admin.get(`${path}/${Id}`)).body.DisabledReason === 'gone');
+
+    const body = { Url: receiver.url('/over'), Resources: ['OrderStatus'] };
+    const refused = await admin.put(`${path}/${Id}`, body, { 'If-Match': tag });
+    expect(refused.status).to.equal(412);
+
+    await admin.delete(`${path}/${Id}`);
+  });
+
   it('concurrent requests create no more than 20 webhooks', async () => {
     const globex = await world.login(world.globex);
     const request = () => globex.post(path, { Url: receiver.url('/many'), IsEnabled: false });

@@ -29,6 +29,8 @@ export interface ListContract {
   readonly hasTrigrams: boolean;
   /** The fields that a record has beyond its view if the parameter `include` asks for them. */
   readonly includes: readonly Include[];
+  /** The `volatile` of the route that reads one record, for its `ETag`. */
+  readonly volatile: readonly string[];
   /** The parameters that the list has without `sort`, `filter`, `q` and a cursor. */
   readonly query: z.ZodObject;
   /** `query` without `limit` and `after`. */
@@ -66,6 +68,7 @@ interface ListOptions {
    */
   longTexts?: readonly string[] | undefined;
   includes?: readonly Include[];
+  volatile?: readonly string[];
 }
 
 /** @throws when an option names a field that is not in the view, or that has no order */
@@ -79,6 +82,7 @@ export function listContract(options: ListOptions): ListContract {
     computed = [],
     longTexts = [],
     includes = [],
+    volatile = [],
   } = options;
   const { hasTrigrams = Object.hasOwn(query.shape, 'limit') } = options;
 
@@ -113,6 +117,7 @@ export function listContract(options: ListOptions): ListContract {
     search: search.map(named),
     hasTrigrams,
     includes,
+    volatile,
     query,
     otherParameters: z.object(
       Object.fromEntries(
