@@ -1092,8 +1092,11 @@ comment on column archive_proofs.proved_at is
   'when it was last restored and compared without a difference; null: never';
 comment on column archive_proofs.checked_at is 'when a drill or a verification last read it';
 comment on column archive_proofs.fault is 'what that found; null: nothing is wrong';
--- the proofs of a tenant
-create index archive_proofs_tenant_guid_index on archive_proofs (tenant_guid);
+-- the last proof of a tenant
+create index archive_proofs_proved_index on archive_proofs (tenant_guid, proved_at)
+  where proved_at is not null;
+-- the tenants whose newest archive is faulty
+create index archive_proofs_faulty_index on archive_proofs (name) where fault is not null;
 
 create table archive_folders (
   tenant_guid uuid constraint archive_folders_tenant_guid_unique unique nulls not distinct,

@@ -31,16 +31,21 @@ interface ArchiveAges {
   ages: ArchiveAge[];
 }
 
+/** Of the proofs, which are many for each tenant, it reads those alone that found a fault. */
 const tenants = `
-  select slug, status, guid, newest_at, covered_at, archives, bytes, p.fault,
-         (select max(proved_at) from archive_proofs where tenant_guid = guid and fault is null) as proved_at
+  select slug, status, guid, newest_at, covered_at, archives, bytes, p.fault
     from tenants left join archive_folders f on f.tenant_guid = guid
-    left join archive_proofs p on p.name = f.newest
+    left join archive_proofs p on p.name = f.newest and p.fault is not null
    where status <> 'provisioning'`;
 
+const provedAt = `
+  (select max(proved_at) from archive_proofs p
+    where tenant_guid = guid and proved_at is not null and p.fault is null)`;
+
+/** SQL of the columns of tenants that are shown: looks the last proof of each up. */
 const ageColumns = `
   slug, status, ${isoTime('newest_at')} as "newestAt", ${isoTime('covered_at')} as "coveredUntil",
-  coalesce(archives, 0) as archives, coalesce(bytes, 0)::float8 as bytes, ${isoTime('proved_at')} as "provedAt", fault`;
+  coalesce(archives, 0) as archives, coalesce(bytes, 0)::float8 as bytes, ${isoTime(provedAt)} as "provedAt", fault`;
 
 /**
  * Returns how well tenants are archived, out of the copy that the last run has made.

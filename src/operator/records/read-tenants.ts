@@ -91,43 +91,78 @@ export async function listTenants(
   control: ControlStatements,
   filter: TenantFilter = {},
 ): Promise<TenantWithHealth[]> {
-  const { sort = 'slug', limit = null, offset = 0 } = filter;
-  const column = sortColumns[sort.replace(/^-/, '') as keyof typeof sortColumns];
-  const order = `order by ${column} ${sort.startsWith('-') ? 'desc' : 'asc'} nulls last, t.slug`;
-
-  if (filter.health !== undefined || column === sortColumns.health) {
-    return readTenants(control, await findByHealth(control, filter, order));
+  if (asksForHealth(filter)) {
+    const { ids } = await findByHealth(control, filter);
+    return readTenants(control, ids);
   }
 
+  const { limit = null, offset = 0 } = filter;
   const { where, values } = conditionsOf(filter);
-  const picked = `select t.* from tenants t join servers s on s.id = t.server_id ${where} ${order} limit ? offset ?`;
+  const order = orderOf(filter);
+  const picked = `select t.* from ${tenantsOnServers} ${where} ${order} limit ? offset ?`;
 
   return readWithHealth(control, picked, [...values, limit, offset], order);
 }
 
+/** Returns a part of the tenants that the filter selects, and how many it selects. */
+export async function pageTenants(
+  control: ControlStatements,
+  filter: TenantFilter,
+): Promise<{ tenants: TenantWithHealth[]; total: number }> {
+  if (asksForHealth(filter)) {
+    const { ids, total } = await findByHealth(control, filter);
+    return { tenants: await readTenants(control, ids), total };
+  }
+
+  const { where, values } = conditionsOf(filter);
+  const [row] = await control.statements.execute<{ total: number }[]>(
+    `select count(*)::int as total from ${tenantsOnServers} ${where}`,
+    values,
+  );
+
+  return { tenants: await listTenants(control, filter), total: row?.total ?? 0 };
+}
+
+const tenantsOnServers = 'tenants t join servers s on s.id = t.server_id';
+
+/** True for a filter that needs the health of all tenants, not only of those that it shows. */
+function asksForHealth({ health, sort }: TenantFilter): boolean {
+  return health !== undefined || columnOf(sort) === sortColumns.health;
+}
+
+function columnOf(sort = 'slug'): string {
+  return sortColumns[sort.replace(/^-/, '') as keyof typeof sortColumns];
+}
+
+function orderOf({ sort }: TenantFilter): string {
+  return `order by ${columnOf(sort)} ${sort?.startsWith('-') ? 'desc' : 'asc'} nulls last, t.slug`;
+}
+
 /**
- * Returns the ids of the tenants that the filter selects, in their order. Of all tenants, only
- * the rank is looked up.
+ * Returns the ids of a part of the tenants that the filter selects, in their order, and how
+ * many it selects. Of all tenants, only the rank is looked up, and that once.
  */
 async function findByHealth(
   { statements }: ControlStatements,
   filter: TenantFilter,
-  order: string,
-): Promise<readonly number[]> {
+): Promise<{ ids: readonly number[]; total: number }> {
   const { limit = null, offset = 0, health } = filter;
   const { where, values } = conditionsOf(filter);
-  const picked = `select t.* from tenants t join servers s on s.id = t.server_id ${where}`;
+  const picked = `select t.* from ${tenantsOnServers} ${where}`;
   const isSo = health === undefined ? 'true' : `${healthOf('health.rank')} = ?`;
-  const rows = await statements.execute<{ id: number }[]>(
-    `with ${await healthSql(picked)}
-     select t.id::float8 as id
-       from picked t join servers s on s.id = t.server_id
-       left join (select id, rank from health) health on health.id = t.id
-      where ${isSo} ${order} limit ? offset ?`,
+  const [found] = await statements.execute<{ ids: number[]; total: number }[]>(
+    `with ${await healthSql(picked)},
+     selected as materialized (
+       select t.id, row_number() over (${orderOf(filter)}) as place
+         from picked t join servers s on s.id = t.server_id
+         left join (select id, rank from health) health on health.id = t.id
+        where ${isSo})
+     select array(select id::float8 from selected order by place limit ? offset ?) as ids,
+            (select count(*)::int from selected) as total`,
     [...values, ...(health === undefined ? [] : [health]), limit, offset],
   );
 
-  return rows.map(({ id }) => id);
+  return found ?? { ids: [], total: 0 };
 }
 
 /** Returns tenants in the order of their ids. */
@@ -165,30 +200,6 @@ async function readWithHealth(
   );
 
   return rows.map(({ reasons, ...tenant }) => ({ ...tenant, reasons: toReasons(reasons) }));
-}
-
-/** Returns how many tenants the filter selects. */
-export async function countTenants(
-  { statements }: ControlStatements,
-  filter: TenantFilter,
-): Promise<number> {
-  const { where, values } = conditionsOf(filter);
-  const from = `from tenants t join servers s on s.id = t.server_id ${where}`;
-  const { health } = filter;
-  const [row] =
-    health === undefined
-      ? await statements.execute<{ count: number }[]>(
-          `select count(*)::int as count ${from}`,
-          values,
-        )
-      : await statements.execute<{ count: number }[]>(
-          `with ${await healthSql(`select t.* ${from}`)}
-           select count(*)::int as count from picked left join (select id, rank from health) health using (id)
-            where ${healthOf('rank')} = ?`,
-          [...values, health],
-        );
-
-  return row?.count ?? 0;
 }
 
 /** The tenants of a fleet by health, and the ones that need attention most. */

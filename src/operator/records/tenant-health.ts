@@ -74,7 +74,7 @@ export async function healthSql(picked: string): Promise<string> {
     select o.tenant_id, o.run_id, o.error, coalesce(o.finished_at, o.started_at) as at
       from (select tenant_id, max(run_id) as run from migration_outcomes
              where state = 'failed' and tenant_id in (select id from picked) group by 1) newest
-      join migration_outcomes o on o.tenant_id = newest.tenant_id and o.run_id = newest.run
+      join migration_outcomes o on o.tenant_id = newest.tenant_id and o.run_id = newest.run and o.state = 'failed'
      where not exists (select from migration_outcomes later where later.tenant_id = o.tenant_id
                           and later.run_id > o.run_id and later.state in ('migrated', 'current'))),
   webhooks as (

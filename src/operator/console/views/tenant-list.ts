@@ -1,11 +1,6 @@
 import { type Html, html } from '../../../lib/html/html.ts';
 import { readEmail } from '../../../lib/http/email.ts';
-import {
-  countTenants,
-  listTenants,
-  tenantSorts,
-  tenantStates,
-} from '../../records/read-tenants.ts';
+import { pageTenants, tenantSorts, tenantStates } from '../../records/read-tenants.ts';
 import { findUsers } from '../../records/read-users.ts';
 import { healthStates } from '../../records/tenant-health.ts';
 import type { PageRequest } from '../console-page.ts';
@@ -32,8 +27,7 @@ export async function tenantsPage({ control, query }: PageRequest) {
   const part = partOf(query('page'), pageSize);
   const filter = { search: q || undefined, status, health, server, version };
 
-  const total = await countTenants(control, filter);
-  const tenants = await listTenants(control, { ...filter, sort, ...part });
+  const { tenants, total } = await pageTenants(control, { ...filter, sort, ...part });
 
   const { address, error } = readEmail(q);
   const users = address === undefined ? [] : (await findUsers(control, address)).slice(0, pageSize);
