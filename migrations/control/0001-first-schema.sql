@@ -326,8 +326,8 @@ comment on column mail_deliveries.link is
   '128 random bits that name the delivery in its link, beside an HMAC: so no row holds what '
   'opens a link, and a database that was put back gives no number twice';
 comment on column mail_deliveries.user_id is
-  'null: nobody has looked up yet who has the address, or, of a mail that was sent, its link was '
-  'withdrawn';
+  'null: nobody has looked up yet who has the address, or, of a mail that may have arrived, its '
+  'link was withdrawn';
 comment on column mail_deliveries.address is
   'the address that somebody asked a mail for, as users.email is; null once it is looked up. Of a '
   'mail whose link was withdrawn, the address that it was sent to, for the limit of mails';

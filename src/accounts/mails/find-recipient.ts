@@ -6,7 +6,7 @@ import {
 import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
 import { linkLifetimes } from './mail-link.ts';
 import type { LeasedMail, MailAbout, MailKind } from './mail-queue.ts';
-import { removeReplacedDeliveries, withdrawnMails } from './mail-requests.ts';
+import { isCounted, removeReplacedDeliveries, withdrawnMails } from './mail-requests.ts';
 import { removeOldDeliveries, removeUnconfirmed } from './remove-old-deliveries.ts';
 
 /**
@@ -41,10 +41,10 @@ const countMails = `
                   where user_id = $1 and kind = $2 and about = $3 and id > $4) as "isReplaced",
          count(*) filter (where about = $3)::int as same, count(*)::int as "all"
     from (
-      select state, settled_at, about from mail_deliveries where user_id = $1 and kind = $2 and id <> $4
+      select state, tried_at, settled_at, about from mail_deliveries where user_id = $1 and kind = $2 and id <> $4
        union all
       ${withdrawnMails('$1', ', m.about')} and m.kind = $2) mails
-   where state = 'waiting' or state = 'sent' and settled_at > now() - $5::float8 * interval '1 ms'`;
+   where ${isCounted('$5')}`;
 const setRecipient = `
   update mail_deliveries
      set user_id = $2, address = null, kind = $3, about = $4, expires_at = coalesce(now() + $5::interval, expires_at)

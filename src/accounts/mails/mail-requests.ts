@@ -80,11 +80,19 @@ export async function requestRegistrationMail(
 const tenantFactor = 40;
 
 /**
- * When the oldest of the mails that count leaves the window: those that were accepted in it,
- * and those that may still be. A mail that the mail server did not accept does not count, nor
- * one that somebody else has asked for: such mails must not stop an administrator.
+ * SQL: whether a mail counts for the limit of mails: one that was accepted in the window, or
+ * may have been, and one that may still be. One that the mail server has surely not accepted
+ * does not count.
+ * @param windowMs a parameter
  */
-const counting = `state = 'waiting' or state = 'sent' and settled_at > now() - $3::float8 * interval '1 ms'`;
+export function isCounted(windowMs: string): string {
+  return `(state = 'waiting' or tried_at is not null and settled_at > now() - ${windowMs}::float8 * interval '1 ms')`;
+}
+
+/**
+ * When the oldest of the mails that count leaves the window. A mail that somebody else has
+ * asked for does not count here: such mails must not stop an administrator.
+ */
 const untilOldest = `
   select coalesce(
            extract(epoch from min(settled_at) - now()) * 1000 + $3::float8, least($3::float8, 60000))::float8 as ms,
@@ -92,12 +100,12 @@ const untilOldest = `
 /** Also counts the mails to the address whose links were withdrawn: see `withdrawLinks`. */
 const countUser = `
   ${untilOldest} from (
-    select state, settled_at from mail_deliveries where user_id = $1 and kind = $2 and about = '{}'
+    select state, tried_at, settled_at from mail_deliveries where user_id = $1 and kind = $2 and about = '{}'
      union all
     ${withdrawnMails('$1')} and m.kind = $2 and m.about = '{}') mails
-   where ${counting}`;
+   where ${isCounted('$3')}`;
 const countTenant = `
-  ${untilOldest} from mail_deliveries where tenant_id = $1 and kind = $2 and about = '{}' and (${counting})`;
+  ${untilOldest} from mail_deliveries where tenant_id = $1 and kind = $2 and about = '{}' and ${isCounted('$3')}`;
 const insertInvitation = `
   insert into mail_deliveries (link, tenant_id, user_id, kind, trace_id, expires_at)
   values ($1, $2, $3, 'invitation', $4, now() + $5::interval)`;
@@ -129,14 +137,15 @@ export async function removeReplacedDeliveries(
 }
 
 /**
- * SQL: the mails that were sent to the address of a user, and whose links were withdrawn since.
+ * SQL: the mails to the address of a user that may have arrived, and whose links were withdrawn
+ * since. A mail without a user that waits is one that nobody has looked up yet.
  * @param user a parameter, the id of the user
  * @param more further columns
  */
 export function withdrawnMails(user: string, more = ''): string {
   return `
-    select m.state, m.settled_at${more} from mail_deliveries m join users u on u.id = ${user}
-     where m.tenant_id = u.tenant_id and m.user_id is null and m.address = u.email and m.state = 'sent'`;
+    select m.state, m.tried_at, m.settled_at${more} from mail_deliveries m join users u on u.id = ${user}
+     where m.tenant_id = u.tenant_id and m.user_id is null and m.address = u.email and m.state <> 'waiting'`;
 }
 
 /**

@@ -72,6 +72,7 @@ const markUsed = `
   update mail_deliveries
      set used_at = now(),
          state = case id when $3 then 'sent' else state end,
+         tried_at = case id when $3 then coalesce(tried_at, now()) else tried_at end,
          settled_at = coalesce(settled_at, now())
    where user_id = $1 and kind = $2 and used_at is null`;
 
@@ -152,20 +153,27 @@ function isGenuine(
 }
 
 /**
- * Removes the mails of a user but those that were sent: these lose the user, and so their links,
- * and keep the address, for the limit of mails. Otherwise, whoever corrects or withdraws an
- * invitation could send as many as they like.
+ * Removes the mails of a user but those that may have arrived, also by an attempt that goes on
+ * meanwhile: these are not tried again, lose the user, and so their links, and keep the
+ * address, for the limit of mails. Otherwise, whoever corrects or withdraws an invitation could
+ * send as many as they like. The lock makes the beginning of an attempt precede this, or not
+ * happen.
  */
 const withdraw = `
   with withdrawn as (
-    select m.id, m.state, u.email from mail_deliveries m join users u on u.id = m.user_id
-     where m.user_id = $1 and ($2::text is null or m.kind = $2) and m.id is distinct from $3),
+    select m.id, m.tried_at is not null as may_have_arrived, u.email
+      from mail_deliveries m join users u on u.id = m.user_id
+     where m.user_id = $1 and ($2::text is null or m.kind = $2) and m.id is distinct from $3
+       for update of m),
   removed as (
-    delete from mail_deliveries where id in (select id from withdrawn where state <> 'sent')),
+    delete from mail_deliveries where id in (select id from withdrawn where not may_have_arrived)),
   forgotten as (
     delete from registrations where delivery_id in (select id from withdrawn))
-  update mail_deliveries m set user_id = null, address = w.email
-    from withdrawn w where m.id = w.id and w.state = 'sent'`;
+  update mail_deliveries m
+     set user_id = null, address = w.email, settled_at = coalesce(settled_at, now()),
+         state = case state when 'waiting' then 'refused' else state end,
+         reason = case state when 'waiting' then 'its link was withdrawn' else reason end
+    from withdrawn w where m.id = w.id and may_have_arrived`;
 
 /**
  * Makes every link void that a user has received or will receive by a mail of before. Run it

@@ -27,11 +27,13 @@ export async function readMailFacts(client: pg.Client): Promise<MailFacts> {
        from mail_deliveries m join tenants t on t.id = tenant_id
       where m.state = 'waiting' and t.status = 'active' and m.created_at < now() - ${maxWait}`,
   );
+  // A mail that has lost its user is one whose link was withdrawn: nobody waits for it.
   const refused = await client.query<MailFacts['refused'][number]>(
     `select slug as tenant, s.name as server, count(*)::int as mails, coalesce(reason, 'unknown') as reason
        from mail_deliveries m join tenants t on t.id = tenant_id join servers s on s.id = t.server_id
       where m.state = 'refused' and m.settled_at > now() - interval '1 day' and m.expires_at > now()
         and t.status = 'active' and not isolated
+        and m.user_id is not null
         and not exists (select from mail_deliveries later where later.user_id = m.user_id and later.id > m.id)
       group by 1, 2, 4 order by 1, 4`,
   );

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
+import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { type MailServer, startMailServer } from '../../support/mail-server.ts';
-import { mailsSettled } from '../../support/mails.ts';
+import { mailsSettled, tryMailsNow } from '../../support/mails.ts';
 import { controlSql, createWorld, type World } from '../../support/world.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
 import { expectNotLogged, expectNotStored } from '../auth/secrets.ts';
@@ -578,6 +579,40 @@ describe('limits of invitations', () => {
       expectProblem(await invite(), 429, 'rate_limited');
       await mailsSettled(world);
       expect(mail.messagesTo(victim)).to.have.length(3);
+    } finally {
+      await world.close();
+      await mail.close();
+    }
+  });
+
+  it('a mail whose link is withdrawn while the mail server has it counts for the limit, and is not sent again', async () => {
+    const mail = await startMailServer();
+    const world = await createWorld({ SMTP_URL: mail.url, RATE_LIMIT_MAILS: '2/15m' });
+    try {
+      const admin = await world.login(world.acme);
+      const victim = newAddress();
+      const invite = () => admin.post(usersPath, invitation({ Email: victim }));
+      const held = mail.hold(victim);
+
+      const first = await invite();
+      await mail.waitForToken(victim, 1);
+      expect((await admin.delete(`${usersPath}/${first.body.Id}`)).status).to.equal(204);
+      const second = await invite();
+      await mail.waitForToken(victim, 2);
+      const path = `${usersPath}/${second.body.Id}`;
+      const corrected = await admin.put(path, changed(second, { Email: newAddress() }));
+      expect(corrected.status).to.equal(200);
+
+      expectProblem(await invite(), 429, 'rate_limited');
+      held.release();
+      await mailsSettled(world);
+      await tryMailsNow(world);
+      await mailsSettled(world);
+      expectProblem(await invite(), 429, 'rate_limited');
+      expect(mail.messagesTo(victim)).to.have.length(2);
+
+      const { findings } = await diagnose(world.installation, { controlOnly: true });
+      expect(findings.map(({ check }) => check)).to.not.include('mails_refused');
     } finally {
       await world.close();
       await mail.close();
