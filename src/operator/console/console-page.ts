@@ -126,10 +126,10 @@ function bar({ path, query, state: { shell, visitor } }: Ctx): Html {
   const links = navigation.map(([href, name]) => html` ${link(href, name, path, part)}`);
   const q = path === '/tenants' ? String(query.q ?? '') : '';
   return html`<nav aria-label="Console"><strong><a href="/">Console</a></strong>${links}</nav>
-<form class="find" role="search" action="/tenants"><label class="hidden" for="find">Find</label>
+<div class="beside"><form class="find" role="search" action="/tenants"><label class="hidden" for="find">Find</label>
 <input type="search" id="find" name="q" value="${q}" autocomplete="off" spellcheck="false" placeholder="slug, name, guid, e-mail">
 <button>Find</button></form>
-<div class="hint">${shell.place} ${visitor.name} <strong>${shell.mode}</strong> ${isForm(path) ? '' : madeAt()}</div>`;
+<div class="hint">${shell.place} ${visitor.name} <strong>${shell.mode}</strong> ${isForm(path) ? '' : madeAt()}</div></div>`;
 }
 
 /**

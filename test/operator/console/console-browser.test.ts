@@ -47,6 +47,25 @@ import { openConsole, useConsole } from './console-client.ts';
     await page.close();
   });
 
+  it('in the header, the search and the age of the page stay beside each other from a tablet on, and are beside the pages on a desktop', async () => {
+    const page = await openPage(browser, opened);
+    await page.goto(opened.origin);
+    const middles = async () => {
+      const parts = ['header nav', 'header .find', 'header .beside > .hint'];
+      const boxes = await Promise.all(parts.map(part => page.locator(part).boundingBox()));
+      return boxes.map(box => Math.round((box?.y ?? 0) + (box?.height ?? 0) / 2));
+    };
+
+    for (const width of [768, 1024, 1180, 1280, 1440]) {
+      await page.setViewportSize({ width, height: 800 });
+      const [pages = 0, search = 0, age = 0] = await middles();
+      expect(age, `at ${width}`).to.be.closeTo(search, 2);
+      if (width === 1440) expect(search).to.be.closeTo(pages, 2);
+    }
+
+    await page.close();
+  });
+
   it('after the console has ended, Back shows none of its pages', async () => {
     const ending = await openConsole(world.environment, ['--no-browser']);
     const page = await openPage(browser, ending);
