@@ -31,11 +31,13 @@ export async function confirmBlocking<P extends NamedProcess>(
   const text = textOf(blockedBy);
   const agreed = await agree(text);
   if (agreed) return;
-  const remedy = 'Stop them first, or add --despite-running to go on; nothing was changed';
-  throw new OperatorError(agreed === undefined ? `${text}. ${remedy}` : 'Nothing was changed', {
-    blockedBy,
-  });
+  throw new OperatorError(
+    agreed === undefined ? `${text}. ${remedy}; nothing was changed` : 'Nothing was changed',
+    { blockedBy },
+  );
 }
+
+const remedy = 'Stop them first, or add --despite-running to go on';
 
 /** Returns the part of a plan about the processes that block it: see `confirmBlocking`. */
 export function planBlocking<P extends NamedProcess>(
@@ -43,11 +45,13 @@ export function planBlocking<P extends NamedProcess>(
   textOf: (blockedBy: P[]) => string,
   goesOn: boolean,
 ): { readonly hasFailed: boolean; readonly lines: string[] } {
-  const hasFailed = blockedBy.length > 0 && !goesOn;
-  return {
-    hasFailed,
-    lines: blockedBy.length > 0 ? [`${hasFailed ? 'Refused: ' : ''}${textOf(blockedBy)}.`] : [],
-  };
+  if (blockedBy.length === 0) return { hasFailed: false, lines: [] };
+
+  const text = `${textOf(blockedBy)}.`;
+
+  return goesOn
+    ? { hasFailed: false, lines: [text] }
+    : { hasFailed: true, lines: [`Refused: ${text} ${remedy}.`] };
 }
 
 /**

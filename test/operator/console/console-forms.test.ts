@@ -371,6 +371,7 @@ describe('console: forms, plans and runs', () => {
       expect((await opened.ended(refused.path)).text)
         .to.include('It would fail.')
         .and.include('Refused: 1 running process')
+        .and.include('Stop them first, or add “Despite running processes” to go on.')
         .and.not.include('id="perform"');
     } finally {
       await controlSql(world, `delete from processes where host = 'elsewhere'`);
