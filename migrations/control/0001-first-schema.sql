@@ -348,8 +348,8 @@ comment on column mail_deliveries.used_at is
 comment on column mail_deliveries.expires_at is
   'end of its link, and of the attempts';
 
--- the deliveries that are due
-create index mail_deliveries_due_index on mail_deliveries (next_attempt_at)
+-- the deliveries that are due, of one tenant after the other
+create index mail_deliveries_due_index on mail_deliveries (tenant_id, next_attempt_at, id)
   where state = 'waiting';
 -- the last deliveries of a user
 create index mail_deliveries_user_id_index on mail_deliveries (user_id, id desc);

@@ -55,11 +55,38 @@ export interface FailedAttempt {
   readonly delayMs: number;
 }
 
+/** SQL: whether a mail may be tried now, unless its tenant is not served. */
+const isDue = `m.state = 'waiting' and m.next_attempt_at <= now() and not ${isLeased('m')}`;
+/** SQL: the first tenant after another one that has such a mail; null: none has. */
+const tenantAfter = (other: string): string =>
+  `(select m.tenant_id from mail_deliveries m where ${isDue} and m.tenant_id > ${other} order by m.tenant_id limit 1)`;
+/**
+ * Mails of a tenant to choose from: others lease some of them at the same moment, which this
+ * statement skips.
+ */
+const maxCandidates = 20;
+/**
+ * Leases one mail of each tenant, beginning after the tenant $3, before a second one of any:
+ * the queue of one tenant, however long, does not delay another one. `turn` is the number of
+ * active tenants before.
+ */
 const leaseText = `
-  with next as (
-    select m.id, t.guid from mail_deliveries m join tenants t on t.id = tenant_id
-     where m.state = 'waiting' and m.next_attempt_at <= now() and not ${isLeased('m')} and t.status = 'active'
-     order by m.next_attempt_at limit $2 for update of m skip locked)
+  with recursive turns as (
+    select ${tenantAfter('$3::bigint')} as tenant_id, 0 as turn
+     union all
+    select ${tenantAfter('turns.tenant_id')},
+           turn + (select count(*) from tenants t where t.id = turns.tenant_id and t.status = 'active')::integer
+      from turns where tenant_id is not null and turn < $2),
+  candidates as materialized (
+    select waiting.id, t.guid, turn, place
+      from turns join tenants t on t.id = turns.tenant_id and t.status = 'active' cross join lateral (
+        select m.id, row_number() over (order by m.next_attempt_at, m.id) as place
+          from mail_deliveries m where ${isDue} and m.tenant_id = turns.tenant_id
+         order by m.next_attempt_at, m.id limit ${maxCandidates}) waiting),
+  next as (
+    select m.id, c.guid from candidates c join mail_deliveries m on m.id = c.id
+     where m.state = 'waiting' and not ${isLeased('m')}
+     order by c.place, c.turn limit $2 for update of m skip locked)
   update mail_deliveries m set holder = $1, leased_until = now() + ${leaseTime}
     from next where m.id = next.id
   returning m.id::float8 as id, tenant_id::float8 as "tenantId", next.guid as "tenantGuid", kind, about,
@@ -113,6 +140,8 @@ export class MailQueue {
   readonly #holder: string;
   /** The leases of this process. */
   readonly leases: Leases;
+  /** The tenant that had its turn last, by its id; 0: the turns begin. */
+  #lastTenantId = 0;
 
   /** @param holder identifies this process */
   constructor(control: ControlDatabase, holder: string) {
@@ -121,11 +150,31 @@ export class MailQueue {
     this.leases = createLeases(control, 'mail_deliveries', holder);
   }
 
-  /** Leases mails of active tenants that are due, those that have waited longest first. */
+  /**
+   * Leases mails of active tenants that are due: of each tenant in its turn, and of one tenant
+   * those that have waited longest.
+   */
   async lease(limit: number): Promise<LeasedMail[]> {
+    const leased = await this.#leaseAfter(this.#lastTenantId, limit);
+    if (leased.length === limit || this.#lastTenantId === 0) return leased;
+
+    this.#lastTenantId = 0; // the turns begin again
+    return [...leased, ...(await this.#leaseAfter(0, limit - leased.length))];
+  }
+
+  /** @param tenantId the tenants with greater ids have their turns */
+  async #leaseAfter(tenantId: number, limit: number): Promise<LeasedMail[]> {
     const sentAt = performance.now();
-    const leased = await this.#query<LeasedMail>('lease', leaseText, [this.#holder, limit]);
-    for (const { id } of leased) this.leases.hold(id, sentAt);
+    const leased = await this.#query<LeasedMail>('lease', leaseText, [
+      this.#holder,
+      limit,
+      tenantId,
+    ]);
+
+    for (const mail of leased) {
+      this.leases.hold(mail.id, sentAt);
+      this.#lastTenantId = Math.max(this.#lastTenantId, mail.tenantId);
+    }
     return leased;
   }
 

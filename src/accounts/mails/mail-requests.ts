@@ -193,6 +193,11 @@ export interface DisabledWebhook {
   readonly reason: 'gone' | 'failing' | 'rights';
 }
 
+/**
+ * Maximum such mails to one person in 24 hours: one about each webhook that a tenant may have,
+ * however often it is deleted and made again.
+ */
+const maxNotices = 20;
 /** The ids are those of links that these mails do not have. */
 const insertNotices = `
   insert into mail_deliveries (link, tenant_id, user_id, kind, about, expires_at)
@@ -200,11 +205,13 @@ const insertNotices = `
     from users u join roles r on r.id = role_id
    where u.tenant_id = $1 and 'settings.write' = any (permissions) and scope = 'All'
      and disabled_at is null and confirmed_at is not null
+     and (select count(*) from mail_deliveries m
+           where m.user_id = u.id and kind = 'webhook_disabled' and m.created_at > now() - interval '1 day') < ${maxNotices}
    order by u.id limit 50`;
 
 /**
  * Adds a mail to each person who manages the settings of a tenant: the service has disabled a
- * webhook.
+ * webhook. A person who has got as many as a day allows gets none.
  */
 export async function addWebhookMails(
   control: ControlDatabase,

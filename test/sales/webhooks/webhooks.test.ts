@@ -437,6 +437,44 @@ describe('webhooks', () => {
     await admin.delete(`${path}/${Id}`);
   });
 
+  it('a webhook that is deleted and made again makes no more mails to a person in a day than a tenant has webhooks', async () => {
+    receiver.respond('/anew', response => void response.writeHead(410).end());
+    const colleague = await world.loginAs(world.acme, { permissions: ['settings.write'] });
+    const { userGuid: guid } = (await colleague.get('/api/v1/auth/me')).body;
+    const { email } = world.acme.admin;
+    const noticesTo = async (whom: string, value: string): Promise<number[]> => {
+      const rows = await controlSql<{ id: string }>(
+        world,
+        `select m.id from mail_deliveries m join users u on u.id = user_id
+          where kind = 'webhook_disabled' and ${whom} = ? order by m.id`,
+        [value],
+      );
+      return rows.map(({ id }) => Number(id));
+    };
+    await controlSql(
+      world,
+      `insert into mail_deliveries (link, tenant_id, user_id, kind, about, state, settled_at, expires_at)
+       select gen_random_uuid(), tenant_id, id, 'webhook_disabled', jsonb_build_object('host', n), 'sent', now(),
+              now() + interval '1 day'
+         from generate_series(1, 19 - ?::int) n, users where email = ?`,
+      [(await noticesTo('email', email)).length, email],
+    );
+    const before = await noticesTo('email', email);
+
+    for (let round = 1; round <= 3; round++) {
+      const told = (await noticesTo('guid::text', guid)).at(-1) ?? 0;
+      const { Id } = await createWebhook('/anew', { Resources: ['OrderStatus'] });
+      await createStatus();
+      await eventually(async () => ((await noticesTo('guid::text', guid)).at(-1) ?? 0) > told);
+      expect((await admin.delete(`${path}/${Id}`)).status).to.equal(204);
+    }
+
+    const after = await noticesTo('email', email);
+    expect(before).to.have.length(19);
+    expect(after.slice(0, 19)).to.deep.equal(before);
+    expect(after).to.have.length(20);
+  });
+
   it('a webhook sends only what its user may read: once that user is disabled or lost the right, it stops and says why', async () => {
     const changes = [
       ['disabled', 401, 'update users set disabled_at = now() where guid = ?'],
