@@ -32,7 +32,16 @@ export interface ContextServices {
   databases: TenantDatabases;
   responseCache: ResponseCache;
   directory: Pick<Directory, 'countUsers' | 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
+  /** `now` is Unix time in seconds. */
+  tokens: { readonly now: () => number };
 }
+
+/**
+ * The time for which a response that has begun goes on after its token has expired, in seconds:
+ * a file that has almost arrived is not cut, and a client that reads slowly does not read for
+ * days what others write meanwhile.
+ */
+const maxOverrunSeconds = 15 * 60;
 
 const maxAttempts = 3;
 const retryable = new Set(['40001', '40P01']); // serialization_failure, deadlock_detected
@@ -202,13 +211,17 @@ export class RequestContext {
 
   /**
    * Makes a part of a response whose first part has been sent, within a deadline of its own.
-   * @throws {Problem} `forbidden` when the caller could not make the request any more
+   * @throws {Problem} `forbidden` when the caller could not make the request any more, or the
+   *   token has expired for longer than 15 minutes
    */
   continue<T>(makePart: () => Promise<T>): Promise<T> {
     return withDeadline(requestDeadlineMs, async deadline => {
       deadline.trace = this.deadline.trace;
       this.deadline = deadline;
-      if (!(await isCallerCurrent(this.caller, this.tenant.guid, this.#services.directory))) {
+      const { directory, tokens } = this.#services;
+      const { expiresAt = Number.POSITIVE_INFINITY } = this.caller;
+      const isOverrun = tokens.now() > expiresAt + maxOverrunSeconds;
+      if (isOverrun || !(await isCallerCurrent(this.caller, this.tenant.guid, directory))) {
         throw problem('forbidden');
       }
       return makePart();

@@ -19,6 +19,7 @@ import { confirmForm, type FormErrors, passwordForm, requestForm } from './forms
 import { failure, invalidLink, passwordErrors, titles } from './page-texts.ts';
 
 interface AccountPageServices extends AuthServices, ContextServices {
+  tokens: AuthServices['tokens'];
   directory: AuthServices['directory'];
   /** Limits the forms that are sent, as the routes of accounts are limited. */
   readonly limit: Middleware;

@@ -3,7 +3,7 @@
  * the full-width forms, too. A cell with apostrophes before the character gets one more, so
  * that `readText` can take one away. PostgreSQL understands the pattern, too.
  */
-export const formulaPattern = "^'*[-=+@＝＋－＠\t\r]";
+export const formulaPattern = "^'*[-=+@＝＋－＠\t\r\n]";
 const formula = new RegExp(formulaPattern);
 
 /** Begins a file by which Excel recognises UTF-8. */

@@ -138,7 +138,7 @@ describe('exports of lists as CSV', () => {
       fc.property(fc.array(text, { minLength: 1, maxLength: 4 }), texts => {
         const [row] = parse(csvRow(texts));
         expect(row?.map(readText)).to.deep.equal(texts);
-        for (const cell of row ?? []) expect(cell).not.to.match(/^[=+\-@＝＋－＠\t\r]/);
+        for (const cell of row ?? []) expect(cell).not.to.match(/^[=+\-@＝＋－＠\t\r\n]/);
       }),
       { numRuns: 500 },
     );
@@ -352,6 +352,16 @@ describe('exports of lists as CSV', () => {
       expect(world.logs.filter(line => JSON.parse(line).level >= 50)).to.deep.equal([]);
     });
 
+    /** @returns the error that ends the file; undefined: it arrives whole */
+    const readToEnd = async (reader: ReadableStreamDefaultReader): Promise<unknown> => {
+      try {
+        while (!(await reader.read()).done) await new Promise(setImmediate);
+        return undefined;
+      } catch (error) {
+        return error;
+      }
+    };
+
     it('an export ends with a closed connection when the session is revoked, not as a complete file', async () => {
       const reader = await open(await world.login(world.acme));
       await reader.read();
@@ -361,14 +371,24 @@ describe('exports of lists as CSV', () => {
         'update sessions set revoked_at = now()',
       );
 
-      let error: unknown;
-      try {
-        while (!(await reader.read()).done) await new Promise(setImmediate);
-      } catch (thrown) {
-        error = thrown;
-      }
+      expect(await readToEnd(reader)).to.be.instanceOf(Error);
+    });
 
-      expect(error).to.be.instanceOf(Error);
+    it('an export goes on for 15 minutes after its token has expired, and is cut then, however slowly its client reads', async () => {
+      const minute = 60;
+      for (const [expiredFor, outcome] of [
+        [14 * minute, 'undefined'],
+        [16 * minute, 'Error'],
+      ] as const) {
+        const reader = await open(await world.login(world.acme));
+        await reader.read();
+        world.clock.offsetSeconds = 15 * minute + expiredFor;
+
+        const error = await readToEnd(reader);
+
+        world.clock.offsetSeconds = 0;
+        expect(error instanceof Error ? 'Error' : String(error)).to.equal(outcome);
+      }
     });
   });
 });
