@@ -59,7 +59,7 @@ describe('restore of the control database from an archive sealed with age', () =
     for (const slug of ['acme', 'globex', 'initech', 'hooli']) {
       const provisioned = await server.provision(slug);
       if (slug !== 'acme') continue;
-      for (const name of ['leaver', 'returner', 'replaced']) {
+      for (const name of ['leaver', 'returner', 'replaced', 'removed']) {
         await addUser(server.installation, passwords, {
           tenant: provisioned.tenant,
           email: `${name}@acme.test`,
@@ -82,9 +82,10 @@ describe('restore of the control database from an archive sealed with age', () =
 
   after(() => recovered?.close());
 
-  it('of an older archive, what the newest has disabled, suspended, deleted or purged is so again, and nobody is disabled by the older one alone', async () => {
+  it('of an older archive, what the newest has disabled, suspended, deleted or purged is so again, users that it has not are disabled, and nobody by the older one alone', async () => {
     await server.control(`update users set disabled_at = now() where email = 'leaver@acme.test'`);
     await server.control(`update users set disabled_at = null where email = 'returner@acme.test'`);
+    await tenant('user', 'remove', 'acme', 'removed@acme.test', '--yes');
     await server.control(
       `update users set password_hash = 'replaced' where email = 'replaced@acme.test'`,
     );
@@ -100,7 +101,7 @@ describe('restore of the control database from an archive sealed with age', () =
 
     expect(code, stderr + stdout).to.equal(0);
     expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
-    expect(await disabled()).to.deep.equal(['leaver', 'returner']);
+    expect(await disabled()).to.deep.equal(['leaver', 'removed', 'returner']);
     expect(await server.control('select slug from purged_tenants')).to.deep.equal([
       { slug: 'hooli' },
     ]);
@@ -109,7 +110,7 @@ describe('restore of the control database from an archive sealed with age', () =
     );
     expect(await server.control('select from sessions where revoked_at is null')).to.deep.equal([]);
     for (const line of [
-      'Taken away later, and so again: 1 user disabled, 0 API clients revoked.',
+      'Taken away later, and so again: 2 users disabled, 0 API clients revoked.',
       'Suspended or deleted later, and so again: globex, initech.',
       'Purged later, and removed again: hooli.',
       'acme: replaced@acme.test: password was replaced later, and the former one is valid again',
@@ -185,7 +186,7 @@ describe('restore of the control database from an archive sealed with age', () =
 
     const replayed = await from({});
     expect(replayed.code, replayed.stderr).to.equal(0);
-    expect(await disabled()).to.deep.equal(['leaver', 'returner']);
+    expect(await disabled()).to.deep.equal(['leaver', 'removed', 'returner']);
     expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
 
     await dropControl();

@@ -12,7 +12,7 @@ export interface LaterState {
   readonly deleted: readonly string[];
   /** The rows of `purged_tenants`, as JSON. */
   readonly purged: string;
-  /** Permissions of roles, and roles and digests of passwords of users, as JSON. */
+  /** Permissions of roles; all users with roles, entities and digests of passwords; as JSON. */
   readonly roles: string;
   readonly people: string;
 }
@@ -46,7 +46,7 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
             (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions)), '[]')
                from roles r join tenants t on t.id = r.tenant_id)::text as roles,
             (select coalesce(json_agg(json_build_object('guid', u.guid, 'role', r.name, 'scope', u.scope,
-                      'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))), '[]')
+                      'entity', u.entity_id, 'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))), '[]')
                from users u join roles r on r.id = u.role_id)::text as people`,
   );
   const [state] = rows;
@@ -57,17 +57,13 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
 
 /**
  * Takes away again, in a restored control database, what was taken away by a later state: four
- * statements. Nobody is enabled, and no database is dropped. Roles and passwords that differ
- * are returned and left as they are.
+ * statements. A user who was removed is disabled. Nobody is enabled, and no database is dropped.
+ * Roles and passwords that differ are returned and left as they are.
  * @param client in the transaction that makes the restored database safe
  */
 export async function replay(client: pg.Client, later: LaterState): Promise<Replayed> {
   const differences = await listDifferences(client, later);
 
-  const users = await client.query(
-    'update users set disabled_at = now() where disabled_at is null and guid = any ($1::uuid[])',
-    [later.disabledUsers],
-  );
   const clients = await client.query(
     'update api_clients set revoked_at = now() where revoked_at is null and id = any ($1::text[])',
     [later.revokedClients],
@@ -86,6 +82,13 @@ export async function replay(client: pg.Client, later: LaterState): Promise<Repl
      databases as (delete from tenant_databases where tenant_id in (select id from gone))
      delete from tenants where id in (select id from gone) returning slug`,
     [later.purged],
+  );
+  const users = await client.query(
+    `update users set disabled_at = now()
+      where disabled_at is null
+        and (guid = any ($1::uuid[])
+          or guid not in (select guid from json_to_recordset($2::json) as l (guid uuid)))`,
+    [later.disabledUsers, later.people],
   );
 
   return {
@@ -109,11 +112,14 @@ async function listDifferences(client: pg.Client, later: LaterState): Promise<st
     `select t.slug, u.email, concat_ws(', ',
               case when r.name <> l.role then format('role was %s later, is %s', l.role, r.name) end,
               case when u.scope <> l.scope then format('scope was %s later, is %s', l.scope, u.scope) end,
+              case when u.entity_id is distinct from l.entity
+                then format('entity was %s later, is %s', coalesce(l.entity::text, 'none'), coalesce(u.entity_id::text, 'none')) end,
               case when encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex') <> l.password
                 then 'password was replaced later, and the former one is valid again' end) as change
-       from json_to_recordset($1::json) as l (guid uuid, role text, scope text, password text)
+       from json_to_recordset($1::json) as l (guid uuid, role text, scope text, entity bigint, password text)
        join users u on u.guid = l.guid join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
-      where (r.name, u.scope, encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex')) <> (l.role, l.scope, l.password)
+      where (r.name, u.scope, u.entity_id, encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))
+            is distinct from (l.role, l.scope, l.entity, l.password)
       order by 1, 2`,
     [later.people],
   );
