@@ -288,7 +288,8 @@ create table tenant_identity (
   feed_era bigint not null default 0,
   feed_since bigint not null default 0,
   removed_era bigint not null default 0,
-  removed_xid xid8 not null default '0'
+  removed_xid xid8 not null default '0',
+  replaced_by text
 );
 comment on table tenant_identity is
   'The tenant that this database belongs to: the only row. The template has none.';
@@ -309,6 +310,9 @@ comment on column tenant_identity.removed_era is
   'era of the last change in the feed that the retention has removed';
 comment on column tenant_identity.removed_xid is
   'transaction of that change: a cursor before it has expired';
+comment on column tenant_identity.replaced_by is
+  'server/name of the database that the tenant got in place of this one; null: of none. A control '
+  'database that says that the tenant has this one has lost its last commits';
 
 -- Derives the version from `migrations`, whoever writes to either table. A build that has no
 -- file of the last migration learns from compatible_from whether it can serve the schema.

@@ -2,7 +2,7 @@
  * A script that runs a restore, and kills its own process before one of its steps, as kill -9
  * does, or stops it, as kill -STOP does:
  *
- *   node test/support/killed-restore.ts beside|swap|back|lost|purge SLUG STEP [SIGKILL|SIGSTOP]
+ *   node test/support/killed-restore.ts beside|swap|back|lost|purge SLUG STEP [SIGKILL|SIGSTOP [DATABASE]]
  *   node test/support/killed-restore.ts control ARCHIVE STEP
  *
  * `beside` and `lost` restore the newest archive of the tenant. No process outlives it, as one
@@ -27,7 +27,7 @@ import { restoreControl } from '../../src/operator/fleet/control-database/restor
 import { purgeTenant } from '../../src/operator/fleet/lifecycle/purge-tenant.ts';
 import { findTenant } from '../../src/operator/records/tenants.ts';
 
-const [kind, subject = '', lastStep, signal = 'SIGKILL'] = argv.slice(2);
+const [kind, subject = '', lastStep, signal = 'SIGKILL', database] = argv.slice(2);
 const onStep = (step: string): void => {
   if (step === lastStep) process.kill(process.pid, signal);
 };
@@ -53,7 +53,11 @@ if (kind === 'control') {
 } else if (kind === 'purge') {
   await purgeTenant(installation, subject, { keepsArchives: false, onStep });
 } else {
-  const request = { kind: kind === 'back' ? 'back' : 'swap', keepSeconds: 3_600 } as const;
+  const request = {
+    kind: kind === 'back' ? 'back' : 'swap',
+    database,
+    keepSeconds: 3_600,
+  } as const;
   await switchDatabase(installation, subject, request, observers);
 }
 await installation.close();

@@ -11,13 +11,16 @@
  * - `upgrade`: one that is filled or kept has the version of this build.
  * - `drop`: a database that the tenant does not have, or a tenant that is being purged, is
  *   gone.
+ * - `adopt`: the tenant has the open one that a control database of an earlier time does not
+ *   know as its current one. The current one, which is closed, is not opened.
+ * - `adopt for lost`: the same, when the current one is lost.
  * - `retreat`: the tenant is served from the database that it has.
  * - `give up`: a step has failed; a tenant with a fence is served again, and what the run has
  *   begun is condemned.
  */
 export type DatabaseGoal =
   | ('provision' | 'place' | 'move' | 'switch' | 'replace' | 'upgrade' | 'drop')
-  | ('retreat' | 'give up');
+  | ('adopt' | 'adopt for lost' | 'retreat' | 'give up');
 
 /**
  * One step. Each is atomic, or can be repeated. `current` is the database that the control
@@ -73,8 +76,16 @@ export type DatabaseStep =
   | 'copy changes'
   /** Makes the target the current database, in one transaction of the control database. */
   | 'exchange'
-  /** Lets the tenant into the current database. */
+  /**
+   * Lets the tenant into the current database. Fails when another one has taken its place, which
+   * the control database has lost.
+   */
   | 'open current'
+  /**
+   * Records in the former database which one has taken its place, if its server is there
+   * (`nameSuccessor`).
+   */
+  | 'name successor'
   /** Lets requests of the tenant go on: lifts the fence, or lets a new tenant be served. */
   | 'serve'
   /** Records that the target will be dropped: nothing leads back. */
@@ -107,12 +118,18 @@ export type DatabaseStep =
  *     while its session is in the database, whether the run still holds the lock: only a run
  *     with the lock finds a database lost. Of a new tenant, whose databases have no fence, what
  *     an earlier run has exchanged is dropped before another one is placed.
+ *     The target of `adopt` is open already; the current one is closed, or lost.
  * I4 (writes) What was acknowledged before `exchange` is in the former database: it was closed,
  *     and its sessions had ended. In a move it is in the new one too: `copy changes` follows,
  *     and fails unless the two are equal.
  * I5 (fence) A closed fence stays closed until a run has opened the database that the control
  *     database says. A retreat needs the server of that one only: the other one was never
  *     opened, or is closed. The next run lifts also a fence that was only announced.
+ *     A control database can lose its last commits, when a standby takes its place, or an archive.
+ *     Then it names a former database, which is closed. Before the first request in the new one,
+ *     `name successor` has recorded in the former one that it is that, or its server was away; so
+ *     `open current` does not open it, whatever has become of the new one. `exchange` takes that
+ *     record back from a database that becomes the current one again.
  * I6 (drop) Only what is condemned is dropped. The database of a tenant is condemned only to
  *     purge it, when it is lost, or while it is new. No step leads from there back to another
  *     state, and by I1 a run that has lost its lock condemns nothing. Nobody else has its names
@@ -132,7 +149,8 @@ export function* databaseProtocol(
   goal: DatabaseGoal,
   hasFence: boolean,
 ): Generator<DatabaseStep, void, void> {
-  if (hasFence || goal === 'retreat') yield* retreat();
+  const isAdoption = goal === 'adopt' || goal === 'adopt for lost';
+  if ((hasFence && !isAdoption) || goal === 'retreat') yield* retreat();
 
   switch (goal) {
     case 'retreat':
@@ -146,7 +164,7 @@ export function* databaseProtocol(
       yield 'condemn leftovers';
       yield 'drop leftovers';
       yield* place();
-      yield* exchange();
+      yield* exchange(false);
       return;
 
     case 'place':
@@ -165,7 +183,7 @@ export function* databaseProtocol(
       yield 'close current';
       yield 'end sessions';
       yield 'copy changes';
-      yield* exchange();
+      yield* exchange(true);
       return;
 
     case 'switch':
@@ -177,7 +195,20 @@ export function* databaseProtocol(
       yield 'close current';
       yield 'end sessions';
       yield 'keep webhooks';
-      yield* exchange();
+      yield* exchange(true);
+      return;
+
+    case 'adopt':
+      yield 'claim current';
+      yield 'claim target';
+      yield 'close current';
+      yield* exchange(true);
+      return;
+
+    case 'adopt for lost':
+      yield 'claim target';
+      yield 'require lost';
+      yield* exchange(false);
       return;
 
     case 'replace':
@@ -187,7 +218,7 @@ export function* databaseProtocol(
       yield* makeTarget();
       yield* closeFence();
       yield 'require lost';
-      yield* exchange();
+      yield* exchange(false);
       return;
 
     case 'upgrade':
@@ -219,9 +250,11 @@ function* closeFence(): Generator<DatabaseStep, void, void> {
   yield 'wait for processes';
 }
 
-function* exchange(): Generator<DatabaseStep, void, void> {
+/** @param hasFormer true if the tenant has a database, which is not lost, in place of this one */
+function* exchange(hasFormer: boolean): Generator<DatabaseStep, void, void> {
   yield 'exchange';
   yield 'open current';
+  if (hasFormer) yield 'name successor';
   yield 'serve';
 }
 

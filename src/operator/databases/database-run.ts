@@ -10,6 +10,7 @@ import {
   beginFeedEra,
   claimDatabase,
   closeDatabase,
+  nameSuccessor,
   openDatabase,
   requireLastRun,
   requireReserved,
@@ -49,6 +50,8 @@ export class DatabaseRun implements Steps {
   readonly pause = new RunPause();
   target: TenantDatabase | undefined;
   current: TenantDatabase | undefined;
+  /** The database that was current until the exchange of this run. */
+  #former: TenantDatabase | undefined;
   readonly #installation: Installation;
   readonly #control: pg.Client;
   readonly #tenant: LockedTenant;
@@ -206,21 +209,41 @@ export class DatabaseRun implements Steps {
   }
 
   async exchange(): Promise<void> {
-    const { keptBy = 'move', keepSeconds = 0 } = this.#plan;
+    const { keptBy = 'move', keepSeconds = 0, target } = this.#plan;
+    if (target) await nameSuccessor(await this.#connect(target), this.#run, null);
+
     const former = this.current && { id: this.current.id, keptBy, keepSeconds };
     await exchangeDatabases(this.#control, this.#tenant, former, {
       id: this.#chosen().id,
       schema: this.#schema,
     });
+    this.#former = keptBy === 'lost' ? undefined : this.current;
     this.current = this.#chosen();
   }
 
   async 'open current'(): Promise<void> {
     await this.#unlessLost(() =>
       this.#inCurrent((client, role) =>
-        openDatabase(client, this.#run, role, () => this.#requireLastRun()),
+        openDatabase(
+          client,
+          this.#run,
+          role,
+          () => this.#requireLastRun(),
+          this.#plan.mayBeReplaced,
+        ),
       ),
     );
+  }
+
+  /** The tenant has its new database: that the former one is away now must not keep it waiting. */
+  async 'name successor'(): Promise<void> {
+    const former = this.#former;
+    if (!former) return;
+
+    const { server, database } = this.#present();
+    await this.#connect(former)
+      .then(client => nameSuccessor(client, this.#run, `${server.name}/${database}`))
+      .catch(() => {});
   }
 
   async serve(): Promise<void> {

@@ -138,18 +138,54 @@ export async function closeDatabase(client: pg.Client, run: RunEpoch, role: stri
  * it, the database is not lost, so that no later run has found that between the check and the
  * commit.
  * @param isLastRun rejects when a later run has begun (`requireLastRun`)
+ * @param mayBeReplaced true to open it although another one has taken its place
+ * @throws {OperatorError} when another one has, without `mayBeReplaced`
  */
 export async function openDatabase(
   client: pg.Client,
   run: RunEpoch,
   role: string,
   isLastRun: () => Promise<void>,
+  mayBeReplaced = false,
 ): Promise<void> {
   await changeInEpoch(client, run, async () => {
     await isLastRun();
+    if (!mayBeReplaced) await requireNotReplaced(client);
     await stamp(client, run.guid, run.guid);
+    await client.query('update tenant_identity set replaced_by = null');
     await client.query(`alter role ${quoteIdentifier(role)} login`);
   });
+}
+
+/**
+ * Records in the connected former database of a tenant which one has taken its place, so that no
+ * run opens it again for a control database that has lost the exchange.
+ * @param successor `server/name`, or null for a former database that becomes the current one
+ */
+export async function nameSuccessor(
+  client: pg.Client,
+  run: RunEpoch,
+  successor: string | null,
+): Promise<void> {
+  await changeInEpoch(client, run, () =>
+    client.query('update tenant_identity set replaced_by = $1 where guid = $2', [
+      successor,
+      closedStamp(run.guid),
+    ]),
+  );
+}
+
+/** @throws {OperatorError} when another database has taken the place of the connected one */
+async function requireNotReplaced(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ successor: string | null }>(
+    'select replaced_by as successor from tenant_identity',
+  );
+  const successor = rows[0]?.successor ?? null;
+  if (successor === null) return;
+
+  throw new OperatorError(
+    `the database was replaced by ${successor}, which may have newer data: the control database is of an earlier time`,
+  );
 }
 
 /** Marks the connected new database as a closed one of the tenant. */

@@ -12,7 +12,8 @@ import { requireTenantHead } from '../schema/tenant-head.ts';
 import { type LockedTenant, readCurrent, readDatabases, recordFacts } from './database-store.ts';
 import { named, readForeignObjects, readHoldings, rowsLeft } from './foreign-objects.ts';
 import { readStored } from './list-databases.ts';
-import { requireNoneNewer, retreatIfFenced } from './retreat-tenant.ts';
+import { requireNoneNewer } from './newer-database.ts';
+import { retreatIfFenced } from './retreat-tenant.ts';
 import { type RunObservers, type RunResult, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 
@@ -69,8 +70,8 @@ export async function moveTenant(
 ): Promise<MoveSummary> {
   return withTenant(installation, slug, async (control, tenant) => {
     // a killed move may be over, with its fence still there
-    await retreatIfFenced({ installation, control, tenant });
     await requireNoneNewer({ installation, control, tenant });
+    await retreatIfFenced({ installation, control, tenant });
 
     const found = await findTenant(installation, slug);
     const killed = await readUnreported(installation, found.id);

@@ -16,8 +16,16 @@ import {
 } from './database-store.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from './fill-database.ts';
 import { readHoldings } from './foreign-objects.ts';
+import {
+  findNewer,
+  type NewerDatabase,
+  newerError,
+  newerOrigin,
+  recordNewer,
+  requireNoneNewer,
+} from './newer-database.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
-import { type RunObservers, runDatabases } from './run-databases.ts';
+import { type RunContext, type RunObservers, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 
 /**
@@ -26,7 +34,8 @@ import { withTenant } from './with-tenant.ts';
  * exchanged. `replace` puts it in the place of a lost database, and serves the tenant again. If
  * the command was killed at any point, run it again; a `replace` may then use other data.
  * @throws {OperatorError} when this build does not know the version of the data, another
- *   command works on the tenant, or the database to replace exists
+ *   command works on the tenant, the database to replace exists, or the control database names
+ *   a former one
  */
 export async function restoreDatabase(
   installation: Installation,
@@ -38,6 +47,7 @@ export async function restoreDatabase(
   await requireKnownVersion(data.schemaVersion);
   return withTenant(installation, slug, async (control, tenant) => {
     const found = await findTenant(installation, slug);
+    await requireNoneNewer({ installation, control, tenant });
     await requireRestorable(installation, found, goal);
     const placement = {
       server: found.server,
@@ -54,18 +64,23 @@ export async function restoreDatabase(
 
 /**
  * @throws {OperatorError} when a tenant is provisioned or purged, or has the database that is
- *   to be replaced
+ *   to be replaced, or another one than the control database says
  */
 export async function requireRestorable(
   installation: Installation,
-  { slug, status, server, databaseName: database, roleName: role }: Tenant,
+  { id, guid, slug, status, server, databaseName: database, roleName: role }: Tenant,
   goal: 'place' | 'replace',
 ): Promise<void> {
   await requireNotPurging(installation, slug);
   if (status === 'provisioning') {
     throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
   }
+  const newer = await withConnection(installation.controlUrl, control =>
+    findNewer({ installation, control, tenant: { id, guid, slug } }),
+  );
+  if (newer) throw newerError(slug, newer);
   if (goal === 'place') return;
+
   const find = (admin: pg.Client) => findRemains(admin, { database, role });
   if (isLost(await withConnection(installation.servers.adminUrl(server), find))) return;
   throw new OperatorError(
@@ -117,21 +132,65 @@ export async function switchDatabase(
     if (status === 'provisioning' || !schemaVersion) {
       throw new OperatorError(`${slug} is being migrated: bin/backoffice migrate ${slug}`);
     }
+    const context = { installation, control, tenant };
+    const newer = await findNewer(context);
+    if (newer) {
+      const wanted = await nameWanted(context, kind, database);
+      return endEarlierTime(context, newer, { database: wanted, keepSeconds }, observers);
+    }
+
     // a killed run may have left the fence
-    await retreatIfFenced({ installation, control, tenant }, {}, { mayBeOlder: true });
+    await retreatIfFenced(context);
     const { target, isCurrent } = await chooseTarget(control, tenant, kind, database);
     if (isCurrent) {
       return { tenant: slug, database: target.database, origin: target.origin, pauseMs: 0 };
     }
     const plan = { target, keptBy: kind, keepSeconds, endSessions } as const;
-    const { pauseMs } = await runDatabases(
-      { installation, control, tenant },
-      'switch',
-      plan,
-      observers,
-    );
+    const { pauseMs } = await runDatabases(context, 'switch', plan, observers);
     return { tenant: slug, database: target.database, origin: target.origin, pauseMs };
   });
+}
+
+/** Returns the name that an operator has given, or means by giving none. */
+async function nameWanted(
+  { control, tenant }: Pick<RunContext, 'control' | 'tenant'>,
+  kind: SwitchKind,
+  name: string | undefined,
+): Promise<string | undefined> {
+  if (name !== undefined) return name;
+
+  const chosen = await chooseTarget(control, tenant, kind, undefined).catch(() => undefined);
+  return chosen?.target.database;
+}
+
+/**
+ * Lets a tenant go on, whose control database names a former database of it: in the newer one,
+ * or, where that is gone for ever, in the former one.
+ * @throws {OperatorError} when the operator names neither
+ */
+async function endEarlierTime(
+  context: RunContext,
+  newer: NewerDatabase,
+  { database, keepSeconds }: Pick<SwitchRequest, 'database' | 'keepSeconds'>,
+  observers: RunObservers,
+): Promise<SwitchResult> {
+  const { slug } = context.tenant;
+  const { former, isFormerLost } = newer;
+
+  if (database === former.database && !isFormerLost) {
+    await runDatabases(context, 'retreat', { mayBeReplaced: true }, observers);
+    return { tenant: slug, database, origin: former.origin, pauseMs: 0 };
+  }
+  if (database !== newer.database) throw newerError(slug, newer);
+
+  const target = await recordNewer(context, newer);
+  if (isFormerLost) {
+    await runDatabases(context, 'adopt for lost', { target, keptBy: 'lost' }, observers);
+  } else {
+    await runDatabases(context, 'adopt', { target, keptBy: 'swap', keepSeconds }, observers);
+  }
+
+  return { tenant: slug, database, origin: target.origin, pauseMs: 0 };
 }
 
 /**
@@ -144,16 +203,45 @@ export async function planSwitch(
   slug: string,
   kind: SwitchKind,
   database: string | undefined,
-): Promise<{ target: TenantDatabase; isCurrent: boolean; stays: readonly string[] }> {
+): Promise<PlannedSwitch> {
   const { id, guid } = await findTenant(installation, slug);
   return withConnection(installation.controlUrl, async control => {
-    const chosen = await chooseTarget(control, { id, guid, slug }, kind, database);
+    const tenant = { id, guid, slug };
+    const newer = await findNewer({ installation, control, tenant });
+    if (newer) {
+      const wanted = await nameWanted({ control, tenant }, kind, database);
+      return planEndOfEarlierTime(slug, newer, wanted);
+    }
+
+    const chosen = await chooseTarget(control, tenant, kind, database);
     const current = await readCurrent(control, id);
     if (chosen.isCurrent || !current) return { ...chosen, stays: [] };
     const { all } = await readHoldings(installation, current, chosen.target);
     const target = await readHoldings(installation, chosen.target, undefined);
     return { ...chosen, stays: all.filter(name => !target.all.includes(name)) };
   });
+}
+
+/** The database that a switch would put in place, and what would stay in the present one. */
+export interface PlannedSwitch {
+  readonly target: Pick<TenantDatabase, 'database' | 'origin'>;
+  /** True if the tenant has it already. */
+  readonly isCurrent: boolean;
+  readonly stays: readonly string[];
+}
+
+/** @throws as `endEarlierTime` */
+function planEndOfEarlierTime(
+  slug: string,
+  newer: NewerDatabase,
+  database: string | undefined,
+): PlannedSwitch {
+  const { former, isFormerLost } = newer;
+  const mayServeFormer = database === former.database && !isFormerLost;
+  if (!mayServeFormer && database !== newer.database) throw newerError(slug, newer);
+
+  const origin = mayServeFormer ? former.origin : newerOrigin;
+  return { target: { database, origin }, isCurrent: false, stays: [] };
 }
 
 /**

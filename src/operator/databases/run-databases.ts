@@ -107,6 +107,9 @@ export async function runDatabases(
       throw error;
     }
 
+    // It has closed and reserved nothing. To open the current database would be wrong.
+    if (goal === 'adopt' || goal === 'adopt for lost') throw error;
+
     const now = await giveUp({ installation, control, tenant }, goal, drive, error);
     guard?.release(tenant.slug);
 

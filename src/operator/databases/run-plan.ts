@@ -29,6 +29,8 @@ export interface RunPlan {
   readonly leaveSchemas?: boolean;
   /** True to end sessions of others in the databases of the run. */
   readonly endSessions?: boolean;
+  /** True to open the current database although another one has taken its place. */
+  readonly mayBeReplaced?: boolean;
 }
 
 /**

@@ -1,4 +1,9 @@
 import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import type { Client } from '../../support/client.ts';
+import { startScript } from '../../support/command-line.ts';
+import { killedRestore } from '../../support/paused-run.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { controlSql } from '../../support/world.ts';
 
@@ -84,4 +89,133 @@ describe('a control database that has lost its last commits', () => {
       expect((await globex.get('/api/v1/EntityStatus')).status).to.equal(200);
     });
   }
+
+  /** Moves acme, writes a record, and takes the exchange back. */
+  const moveAndLose = async (
+    admin: Client,
+    title: string,
+  ): Promise<{ former: string; newer: string; id: number }> => {
+    const to = await servers.otherServer();
+    const { oldDatabase, newDatabase } = await servers.move('acme', '--to', to);
+    const written = await admin.post('/api/v1/EntityStatus', { Title: title });
+    expect(written.status).to.equal(201);
+
+    await loseExchange(`state = 'reserved'`);
+
+    return { former: oldDatabase, newer: newDatabase, id: written.body.Id };
+  };
+
+  const closeFence = (): Promise<unknown> =>
+    controlSql(
+      servers.world,
+      `insert into tenant_fences (tenant_guid, id, closed)
+       values ('${servers.world.acme.guid}', gen_random_uuid(), true)`,
+    );
+
+  const swapIn = (database: string): Promise<string> =>
+    servers.runWell(['restore', 'swap', 'acme', '--database', database, '--yes']);
+
+  const expectRefused = async (command: string[], newer: string): Promise<void> => {
+    const { code, stderr } = await servers.run(command);
+    expect(code, `${command.join(' ')}: ${stderr}`).to.equal(1);
+    expect(stderr).to.include(`bin/backoffice restore swap acme --database ${newer}`);
+  };
+
+  it('a newer database that the control database does not know is put in place, and none serves before', async () => {
+    const { world } = servers;
+    const admin = await world.login(world.acme);
+    const { newer, id } = await moveAndLose(admin, 'unknown');
+    await controlSql(world, `delete from tenant_databases where database_name = '${newer}'`);
+
+    await expectRefused(['databases', 'prune', 'acme'], newer);
+    await expectRefused(['move', 'acme', '--to', await servers.otherServer()], newer);
+    expect((await admin.get('/api/v1/EntityStatus')).status).to.equal(503);
+    await swapIn(newer);
+
+    expect((await admin.get(`/api/v1/EntityStatus/${id}`)).body.Title).to.equal('unknown');
+    expect((await admin.post('/api/v1/EntityStatus', { Title: 'known' })).status).to.equal(201);
+  });
+
+  it('a newer database whose server is away is not given up for the former one', async () => {
+    const { world, second } = servers;
+    const admin = await world.login(world.acme);
+    if ((await servers.serverOf()) === 'second') await servers.move('acme', '--to', 'default');
+    const { newer, id } = await moveAndLose(admin, 'away');
+    await second.crash();
+
+    try {
+      await expectRefused(['databases', 'prune', 'acme'], newer);
+      expect((await admin.get('/api/v1/EntityStatus')).status).to.equal(503);
+    } finally {
+      await second.restart();
+    }
+    await swapIn(newer);
+
+    expect((await admin.get(`/api/v1/EntityStatus/${id}`)).body.Title).to.equal('away');
+  });
+
+  it('every write that is acknowledged while the newer database is put in place is in it', async () => {
+    const { world } = servers;
+    const admin = await world.login(world.acme);
+    const { newer } = await moveAndLose(admin, 'before');
+    await expectRefused(['databases', 'prune', 'acme'], newer);
+    await closeFence();
+
+    let isOver = false;
+    const write = async (): Promise<number[]> => {
+      const ids: number[] = [];
+      while (!isOver) {
+        const { status, body } = await admin.post('/api/v1/EntityStatus', { Title: 'meanwhile' });
+        if (status === 201) ids.push(body.Id);
+      }
+      return ids;
+    };
+    const writing = write();
+    await swapIn(newer).finally(() => (isOver = true));
+    const written = await writing;
+
+    const found = (await admin.get('/api/v1/EntityStatus')).body as { Id: number; Title: string }[];
+    const titles = new Map(found.map(({ Id, Title }) => [Id, Title]));
+    expect(written.filter(id => titles.get(id) !== 'meanwhile')).to.deep.equal([]);
+  });
+
+  for (const step of ['close current', 'exchange', 'open current']) {
+    it(`a tenant never goes on in its former database after the newer one was put in place until \`${step}\``, async () => {
+      const { world } = servers;
+      const admin = await world.login(world.acme);
+      const { newer, id } = await moveAndLose(admin, step);
+
+      const script = startScript(
+        killedRestore,
+        ['swap', 'acme', step, 'SIGKILL', newer],
+        world.environment,
+      );
+      await script.ended;
+      await servers.run(['databases', 'prune', 'acme']);
+
+      const read = await admin.get(`/api/v1/EntityStatus/${id}`);
+      expect([200, 503]).to.include(read.status);
+      if (read.status === 503) await swapIn(newer);
+
+      const { body } = await admin.get(`/api/v1/EntityStatus/${id}`);
+      expect(body.Title).to.equal(step);
+    });
+  }
+
+  it('a restore of a lost database leaves the tenant to the newer one', async () => {
+    const { world } = servers;
+    const admin = await world.login(world.acme);
+    const { former, newer, id } = await moveAndLose(admin, 'lost');
+    const isOnSecond = (await servers.serverOf()) === 'second';
+    const url = isOnSecond
+      ? servers.second.url
+      : databaseUrl(world.environment.DATABASE_URL ?? '', 'postgres');
+    await withConnection(url, client => client.query(`drop database ${former} with (force)`));
+
+    await expectRefused(['databases', 'prune', 'acme'], newer);
+    await expectRefused(['restore', 'acme', '--lost'], newer);
+    await swapIn(newer);
+
+    expect((await admin.get(`/api/v1/EntityStatus/${id}`)).body.Title).to.equal('lost');
+  });
 });

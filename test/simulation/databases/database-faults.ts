@@ -20,7 +20,7 @@ export function causeFault(world: FaultyWorld): void {
   const run = random.pick(world.runs.filter(({ state }) => state !== 'ended'));
   const process = random.pick(world.processes.filter(({ isDead }) => !isDead));
   const server = random.pick(world.servers);
-  const kind = random.integer(0, 9);
+  const kind = random.integer(0, 10);
 
   if (kind === 0 && run) {
     trace(() => 'kill a run');
@@ -53,6 +53,12 @@ export function causeFault(world: FaultyWorld): void {
     });
   } else if (kind === 9) {
     loseCurrent(world);
+  } else if (kind === 10 && !control.isAway) {
+    const former = control.current;
+    if (control.loseExchange(random.chance(0.5) ? 'closed' : 'none')) {
+      trace(() => `the control database has lost that the tenant has ${former.name}`);
+      for (const each of world.runs) each.disconnect();
+    }
   }
 
   world.check();

@@ -90,14 +90,14 @@ export const databaseMutants: readonly Mutant[] = [
     without('what has changed is not copied ahead', 'copy ahead', 1),
     [
       'a fence that a killed run has left stays',
-      "if (hasFence || goal === 'retreat')",
+      "if ((hasFence && !isAdoption) || goal === 'retreat')",
       "if (goal === 'retreat')",
       1,
     ],
     [
       'only a tenant behind its fence is opened',
-      "if (hasFence || goal === 'retreat')",
-      'if (hasFence)',
+      "if ((hasFence && !isAdoption) || goal === 'retreat')",
+      'if (hasFence && !isAdoption)',
       1734,
     ],
     without(
@@ -141,7 +141,7 @@ export const databaseMutants: readonly Mutant[] = [
       'a switch does not claim the other database',
       'claim target',
       53,
-      "yield 'claim current';\n      ",
+      `${inCase('switch')}yield 'claim current';\n      `,
     ),
     without(
       'a retreating run does not claim the database',
@@ -184,7 +184,12 @@ export const databaseMutants: readonly Mutant[] = [
     without('no database is created', 'create', 1),
     without('the tenant gets a database that is not filled', 'fill', 1),
     without('it is not recorded that a database is complete', 'complete', 1),
-    without('a database is replaced that is not lost', 'require lost', 3),
+    without(
+      'a database is replaced that is not lost',
+      'require lost',
+      3,
+      'yield* closeFence();\n      ',
+    ),
     without('the tenant does not get the other database', 'exchange', 1),
     [
       'the database is opened before the exchange',
@@ -214,12 +219,12 @@ export const databaseMutants: readonly Mutant[] = [
       'the fence stays after the exchange',
       'serve',
       1,
-      "yield 'exchange';\n  yield 'open current';\n  ",
+      "if (hasFormer) yield 'name successor';\n  ",
     ),
     [
       'the other database is opened before the one of the tenant is closed',
-      "yield 'close current';\n      yield 'end sessions';\n      yield 'keep webhooks';\n      yield* exchange();",
-      "yield 'keep webhooks';\n      yield* exchange();\n      yield 'close current';\n      yield 'end sessions';",
+      "yield 'close current';\n      yield 'end sessions';\n      yield 'keep webhooks';\n      yield* exchange(true);",
+      "yield 'keep webhooks';\n      yield* exchange(true);\n      yield 'close current';\n      yield 'end sessions';",
       1,
     ],
     without('an upgrade does not claim the database', 'claim target', 3, inCase('upgrade')),
@@ -300,5 +305,11 @@ export const databaseMutants: readonly Mutant[] = [
       7,
     ],
     ['a lost database that is found lets the tenant in', 'current.isOpen = false;', '', 77],
+    [
+      'a retreating run opens a database that was replaced',
+      'if (current.replacedBy) throw',
+      'if (false) throw',
+      1,
+    ],
   ]),
 ];

@@ -64,6 +64,7 @@ export class DatabaseRun {
       server,
       target,
       current: control.current,
+      former: undefined,
       hasCopied: false,
       hasWebhooks: false,
       waitUntil: 0,

@@ -36,13 +36,17 @@ const goals: readonly DatabaseGoal[] = [
   ] as const),
   ...(['upgrade', 'drop', 'retreat', 'retreat', 'replace'] as const),
 ];
+/** The goals while the control database names a former database: no command has another one. */
+const goalsOfEarlier: readonly DatabaseGoal[] = ['adopt', 'adopt', 'retreat'];
+const goalsOfEarlierLost: readonly DatabaseGoal[] = ['adopt for lost', 'retreat'];
 const goalsOfLost: readonly DatabaseGoal[] = ['replace', 'replace', 'place', 'retreat'];
 
 /**
  * Simulates the databases of a tenant whose processes write all the time: operators provision,
  * place, move, switch, replace, upgrade and drop; their runs and the processes are killed,
  * paused over any step, and cut off from the control database, which goes away, as servers do;
- * a server loses the database of the tenant, and finds it again. Then a run retreats while only
+ * a server loses the database of the tenant, and finds it again; the control database loses its
+ * last exchange, and an operator puts the newer database in place. Then a run retreats while only
  * the server is there that the tenant needs, and each command runs once without faults. The
  * same seed gives the same run.
  * @throws {Violation} when an invariant is broken
@@ -74,7 +78,7 @@ class DatabaseSimulation {
       writes: 0,
       trace: line => void trace?.push(`${scheduler.now.toFixed(3)} ${line()}`),
       acknowledge: (id, database) => {
-        if (database !== control.current) {
+        if (database !== (control.newer ?? control.current)) {
           violation(`write ${id} is acknowledged in ${database.name}`);
         }
         this.#acknowledged.set(id, database);
@@ -120,7 +124,9 @@ class DatabaseSimulation {
     const { control, random } = this.#world;
     if (control.lockedBy || control.isAway) return;
     const { exists, server } = control.current;
-    const goal = random.pick(exists || server.isAway ? goals : goalsOfLost) ?? 'retreat';
+    const usual = exists || server.isAway ? goals : goalsOfLost;
+    const earlier = exists ? goalsOfEarlier : goalsOfEarlierLost;
+    const goal = random.pick(control.newer ? earlier : usual) ?? 'retreat';
     this.#start(control.isActive ? goal : 'provision');
   }
 
@@ -132,7 +138,11 @@ class DatabaseSimulation {
       isCalm
         ? isComplete && exists
         : isComplete || (goal === 'drop' && (state === 'condemned' || state === 'current'));
-    const target = needsTarget ? random.pick(control.databases.filter(mayBe)) : undefined;
+    const target = needsTarget
+      ? random.pick(control.databases.filter(mayBe))
+      : isAdoption(goal)
+        ? control.newer
+        : undefined;
     if (needsTarget && !target) return;
     const server = random.pick(
       servers.filter(each => goal !== 'move' || each !== control.current.server),
@@ -160,10 +170,12 @@ class DatabaseSimulation {
     if (control.lockedBy) violation('a run has not ended');
     // a run may have given the tenant another database meanwhile
     control.current.server.isAway = false;
+    if (control.newer) control.newer.server.isAway = false;
   }
 
   #runEachGoal(): void {
     const { control, servers } = this.#world;
+    if (control.newer) this.#runCalmly(control.current.exists ? 'adopt' : 'adopt for lost');
     if (control.isActive) this.#runCalmly('retreat');
     for (const server of servers) server.isAway = false;
     if (!control.isActive) this.#runCalmly('provision');
@@ -195,8 +207,8 @@ class DatabaseSimulation {
     if (control.current.exists && this.#acknowledged.size === acknowledged) {
       violation(`the tenant is not served after a run to ${goal}`);
     }
-    // Before a retreat they may have waited for long.
-    if (goal !== 'retreat' && current.exists && this.#world.failed > failed) {
+    // Before a retreat they may have waited for long, and before `adopt` they fail.
+    if (goal !== 'retreat' && !isAdoption(goal) && current.exists && this.#world.failed > failed) {
       violation(`requests failed in a run to ${goal}`);
     }
   }
@@ -206,12 +218,17 @@ class DatabaseSimulation {
   }
 }
 
+function isAdoption(goal: DatabaseGoal): boolean {
+  return goal === 'adopt' || goal === 'adopt for lost';
+}
+
 /**
  * At most one database lets the tenant in; it is that of the tenant, unless a fence is closed.
  */
-function check({ databases, current, fence, isActive }: DatabasesControl): void {
+function check({ databases, current, newer, fence, isActive }: DatabasesControl): void {
   const open = databases.filter(({ exists, isOpen }) => exists && isOpen);
   if (open.length > 1) violation(`${open.map(({ name }) => name).join(' and ')} are open`);
-  const isClosed = current.exists && !current.isOpen && !current.wasLost;
+  const mayBeClosed = newer || current.wasLost || current.isAdopted;
+  const isClosed = current.exists && !current.isOpen && !mayBeClosed;
   if (isActive && fence !== 'closed' && isClosed) violation(`requests find ${current.name} closed`);
 }

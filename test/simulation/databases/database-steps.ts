@@ -14,6 +14,8 @@ export interface RunState {
   target: TenantDatabase | undefined;
   /** The database of the tenant, as the run has read it. */
   current: TenantDatabase;
+  /** The database that the tenant had until the exchange of this run. */
+  former: TenantDatabase | undefined;
   hasCopied: boolean;
   /**
    * True when the target has the webhooks of the current database, and no request could change
@@ -81,8 +83,17 @@ export const controlEffects: Effects = {
     const { world, goal } = run;
     const { control } = world;
     const [former, target] = [control.current, targetOf(run)];
-    if (goal === 'switch' ? !target.isComplete : target.state !== 'reserved') {
+    const isAdoption = goal === 'adopt' || goal === 'adopt for lost';
+    const isThere = goal === 'switch' || isAdoption;
+    if (isThere ? !target.isComplete : target.state !== 'reserved') {
       throw new Error(`${target.name} is ${target.state}`);
+    }
+    run.former = former;
+    target.replacedBy = undefined;
+    if (isAdoption) {
+      control.exchange(target, goal === 'adopt' ? 'kept' : 'condemned');
+      target.isAdopted = true;
+      return;
     }
     if (target.isOutdated) violation(`${target.name} has another version`);
     if (goal === 'replace' && former.exists && !former.wasLost) {
@@ -141,7 +152,15 @@ export const databaseEffects: Effects = {
     }
     write(run, snapshot);
   },
-  'open current': ({ current, epoch }) => current.isLost() || current.open(epoch, true),
+  'open current': ({ current, epoch }) => {
+    if (current.isLost()) return;
+    if (current.replacedBy) throw new Error(`${current.name} was replaced`);
+    current.open(epoch, true);
+  },
+  'name successor': ({ former, target, epoch }) => {
+    if (!former || former.server.isAway || !former.exists || former.claimedBy > epoch) return;
+    former.replacedBy = target;
+  },
   drop: run => drop(targetOf(run)),
 };
 
@@ -156,7 +175,9 @@ function write(run: RunState, rows: Set<number>): void {
   target.guard(run.epoch);
   const isOwn = target.state === 'reserved' || target.state === 'condemned';
   const mayUpgrade = run.goal === 'switch' || run.goal === 'upgrade';
-  if (!isOwn && (!mayUpgrade || target.state === 'current')) {
+  // For an earlier control database, a former one that is upgraded is the current one.
+  const isCurrent = target.state === 'current' && run.world.control.newer === undefined;
+  if (!isOwn && (!mayUpgrade || isCurrent)) {
     violation(`${target.name} is changed while it is ${target.state}`);
   }
   if (target.changedBy > run.epoch) {

@@ -33,6 +33,12 @@ export class TenantDatabase {
    * again then.
    */
   wasLost = false;
+  /**
+   * True from its adoption until a run opens it: a run that was killed may have closed it before.
+   */
+  isAdopted = false;
+  /** The database that took its place, as it has recorded. */
+  replacedBy: TenantDatabase | undefined;
   /** The greatest epoch that has claimed it. */
   claimedBy = 0;
   /** The epoch of the last run that has written to it. */
@@ -108,7 +114,7 @@ export class TenantDatabase {
     this.guard(epoch);
     if (!this.hasRole) throw new Error(`the role of ${this.name} does not exist`);
     this.isOpen = isOpen;
-    if (isOpen) this.wasLost = false;
+    if (isOpen) this.wasLost = this.isAdopted = false;
   }
 
   endSessions(): void {
@@ -143,6 +149,10 @@ const nowhere = new TenantDatabase('nowhere', { name: 'no server', isAway: false
 export class DatabasesControl {
   /** The database of the tenant. */
   current = nowhere;
+  /** The database that the tenant has, while the control database has lost that. */
+  newer: TenantDatabase | undefined;
+  /** The last exchange, which can be lost. */
+  #last: { readonly former: TenantDatabase; readonly target: TenantDatabase } | undefined;
   fence: 'none' | 'announced' | 'closed' = 'none';
   /** Differs for each fence. */
   fenceId = 0;
@@ -195,10 +205,27 @@ export class DatabasesControl {
     if (this.current !== nowhere) {
       this.current.state = former;
       this.current.expected = new Set(this.current.rows);
+      this.#last = { former: this.current, target };
     }
     this.current = target;
+    this.newer = undefined;
     target.state = 'current';
     this.onChange();
+  }
+
+  /** A standby takes its place, which has not received the last exchange, or the fence after it. */
+  loseExchange(fence: typeof this.fence): boolean {
+    const { former, target } = this.#last ?? {};
+    this.#last = undefined;
+    const isRecorded = former?.state === 'kept' && former.replacedBy === target;
+    if (!target?.exists || !isRecorded || this.current !== target || !this.isActive) return false;
+
+    former.state = 'current';
+    target.state = 'kept';
+    this.current = former;
+    this.newer = target;
+    this.setFence(fence);
+    return true;
   }
 }
 
