@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { noSuchTenant } from './read-tenants.ts';
 
@@ -25,4 +26,28 @@ export async function connectTenant<T>(
   work: (client: pg.Client) => Promise<T>,
 ): Promise<T> {
   return withConnection(servers.adminUrl(server, databaseName), work);
+}
+
+/**
+ * Checks, in the transaction of a change, that the connected database is the one that a tenant is
+ * served from: what is written to a former one is lost. No run closes it before the transaction
+ * ends.
+ * @throws {OperatorError} when it is closed
+ */
+export async function holdOpen(
+  client: pg.Client,
+  { guid, slug }: Pick<Tenant, 'guid' | 'slug'>,
+): Promise<void> {
+  const { rowCount } = await client.query('select from tenant_identity where guid = $1 for share', [
+    guid,
+  ]);
+  if (!rowCount) throw closedError(slug);
+}
+
+/** Returns the error of a command that meets a database of a tenant which is closed. */
+export function closedError(slug: string): OperatorError {
+  return new OperatorError(
+    `The database of ${slug} is closed, as during a move or a swap: nothing was changed. Run the command again. If ` +
+      `it stays closed: bin/backoffice databases prune ${slug}`,
+  );
 }

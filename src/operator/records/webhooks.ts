@@ -1,11 +1,13 @@
+import type pg from 'pg';
 import type { ControlStatements, Installation } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
+import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 import type { Statement } from '../../lib/postgres/statement.ts';
 import { type FeedHolder, readFeedHolder } from '../../sales/events/held-feeds.ts';
 import { type FailingState, selectFailingState } from '../../sales/webhooks/failing-webhook.ts';
 import { attemptText } from './tenant-health.ts';
-import { connectTenant, findTenant } from './tenants.ts';
+import { connectTenant, findTenant, holdOpen } from './tenants.ts';
 
 /** The webhooks of a tenant, as they were when they were served last. */
 export interface TenantWebhooks {
@@ -103,14 +105,18 @@ export async function disableWebhook(
   id: number,
   isDryRun: boolean,
 ): Promise<string> {
-  const url = await onTenant(installation, slug, async query => {
-    const found = await findWebhookUrl(query, slug, id);
-    if (!isDryRun) {
-      const text = `update webhooks set is_enabled = false, disabled_reason = 'operator', version = version + 1 where id = $1`;
-      await query({ name: '', text, values: [id] });
-    }
-    return found;
-  });
+  const tenant = await findTenant(installation, slug);
+  const url = await connectTenant(installation, tenant, client =>
+    inTransaction(client, async () => {
+      await holdOpen(client, tenant);
+      const found = await findWebhookUrl(queryOf(client), slug, id);
+      if (!isDryRun) {
+        const text = `update webhooks set is_enabled = false, disabled_reason = 'operator', version = version + 1 where id = $1`;
+        await client.query(text, [id]);
+      }
+      return found;
+    }),
+  );
   if (!isDryRun) await wake(installation, slug);
   return url;
 }
@@ -123,8 +129,12 @@ async function onTenant<T>(
   work: (query: Query) => Promise<T>,
 ): Promise<T> {
   return connectTenant(installation, await findTenant(installation, slug), client =>
-    work(async ({ name: _, ...statement }) => (await client.query(statement)).rows),
+    work(queryOf(client)),
   );
+}
+
+function queryOf(client: pg.Client): Query {
+  return async ({ name: _, ...statement }) => (await client.query(statement)).rows;
 }
 
 async function findWebhookUrl(query: Query, slug: string, id: number): Promise<string> {

@@ -136,6 +136,22 @@ describe('a control database that has lost its last commits', () => {
     expect((await admin.post('/api/v1/EntityStatus', { Title: 'known' })).status).to.equal(201);
   });
 
+  it('no command copies or changes a former database as if the tenant had it', async () => {
+    const { world } = servers;
+    const { newer } = await moveAndLose(await world.login(world.acme), 'not copied');
+
+    for (const command of [
+      ['clone', 'acme', 'copied'],
+      ['packs', 'apply', 'acme', '--packs', 'currencies'],
+      ['webhooks', 'disable', 'acme', '1', '--yes'],
+    ]) {
+      const { code, stderr } = await servers.run(command);
+      expect(code, `${command.join(' ')}: ${stderr}`).to.equal(1);
+      expect(stderr).to.include('The database of acme is closed');
+    }
+    await swapIn(newer);
+  });
+
   it('a newer database whose server is away is not given up for the former one', async () => {
     const { world, second } = servers;
     const admin = await world.login(world.acme);

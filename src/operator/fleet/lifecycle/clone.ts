@@ -11,7 +11,7 @@ import { copyTables } from '../../databases/fill-tables.ts';
 import { readForeignObjects, rowsLeft } from '../../databases/foreign-objects.ts';
 import { copyFrom, requireNotPurging } from '../../records/purging.ts';
 import { tenantExists } from '../../records/read-tenants.ts';
-import { connectTenant, findTenant } from '../../records/tenants.ts';
+import { closedError, connectTenant, findTenant, holdOpen } from '../../records/tenants.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 import { requireTenantHead, tenantHead } from '../../schema/tenant-head.ts';
 import { canonicalTextSettings, identityTables } from '../../schema/tenant-tables.ts';
@@ -35,6 +35,7 @@ export async function cloneTenant(
   const source = await findTenant(installation, slug);
   const manifest = manifestOf(source, newSlug);
   if (data) await requireKnownVersion(data.schemaVersion);
+  else await connectTenant(installation, source, client => holdOpen(client, source));
   const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
     const copied = data ?? (await presentData(installation, source));
     return provision(installation, passwords, manifest, {
@@ -108,10 +109,11 @@ async function populate(
 
 /** The data that a tenant has when it is copied. */
 async function presentData({ servers }: Installation, source: Tenant): Promise<EarlierData> {
-  const { slug, server, databaseName } = source;
+  const { guid, slug, server, databaseName } = source;
   const copy = (from: pg.Client, target: pg.Client) =>
     inSnapshot(from, async () => {
-      const { applied } = await readSchemaState(from);
+      const { guid: found, applied } = await readSchemaState(from);
+      if (found !== guid) throw closedError(slug);
       await requireTenantHead({ slug, schemaVersion: applied.at(-1) ?? null });
       return copyTables(from, target, identityTables);
     });

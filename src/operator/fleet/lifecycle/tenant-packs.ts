@@ -3,7 +3,7 @@ import type { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { lockSpaces, withLock } from '../../../lib/postgres/advisory-locks.ts';
-import { connectTenant, findTenant } from '../../records/tenants.ts';
+import { connectTenant, findTenant, holdOpen } from '../../records/tenants.ts';
 import { requireTenantHead } from '../../schema/tenant-head.ts';
 import { type AppliedPack, applyPacks } from './apply-packs.ts';
 import { type ComparedRow, comparePack } from './compare-pack.ts';
@@ -49,7 +49,10 @@ export async function applyTenantPacks(
         `${slug} is deleted. Restore it first: bin/backoffice restore ${slug}`,
       );
     }
-    const applied = await connectTenant(installation, tenant, client => applyPacks(client, packs));
+    const applied = await connectTenant(installation, tenant, async client => {
+      await holdOpen(client, tenant);
+      return applyPacks(client, packs);
+    });
     await control.query('select pg_notify($1, $2)', [
       changeChannel,
       `${changeTopics.responses}:${tenant.guid}`,
