@@ -2,7 +2,8 @@
  * A script that runs a restore, and kills its own process before one of its steps, as kill -9
  * does, or stops it, as kill -STOP does:
  *
- *   node test/support/killed-restore.ts beside|swap|back|lost|purge SLUG STEP [SIGKILL|SIGSTOP [DATABASE]]
+ *   node test/support/killed-restore.ts beside|swap|back|lost|purge SLUG STEP [SIGKILL|SIGSTOP]
+ *   node test/support/killed-restore.ts swap|back SLUG STEP SIGKILL|SIGSTOP DATABASE
  *   node test/support/killed-restore.ts control ARCHIVE STEP
  *
  * `beside` and `lost` restore the newest archive of the tenant. No process outlives it, as one

@@ -77,8 +77,8 @@ export type DatabaseStep =
   /** Makes the target the current database, in one transaction of the control database. */
   | 'exchange'
   /**
-   * Lets the tenant into the current database. Fails when another one has taken its place, which
-   * the control database has lost.
+   * Lets the tenant into the current database. Fails when another one has taken its place, and
+   * the control database has lost that.
    */
   | 'open current'
   /**
@@ -125,11 +125,11 @@ export type DatabaseStep =
  * I5 (fence) A closed fence stays closed until a run has opened the database that the control
  *     database says. A retreat needs the server of that one only: the other one was never
  *     opened, or is closed. The next run lifts also a fence that was only announced.
- *     A control database can lose its last commits, when a standby takes its place, or an archive.
- *     Then it names a former database, which is closed. Before the first request in the new one,
- *     `name successor` has recorded in the former one that it is that, or its server was away; so
- *     `open current` does not open it, whatever has become of the new one. `exchange` takes that
- *     record back from a database that becomes the current one again.
+ *     A control database can lose its last commits, when a standby or an archive takes its
+ *     place. Then it names a former database, which is closed. Before the first request in the
+ *     new one, `name successor` has recorded what took the place of the former one, or the
+ *     server of that was away; so `open current` does not open it, whatever has become of the
+ *     new one. `exchange` takes that record back from a database that becomes the current one.
  * I6 (drop) Only what is condemned is dropped. The database of a tenant is condemned only to
  *     purge it, when it is lost, or while it is new. No step leads from there back to another
  *     state, and by I1 a run that has lost its lock condemns nothing. Nobody else has its names
@@ -250,7 +250,7 @@ function* closeFence(): Generator<DatabaseStep, void, void> {
   yield 'wait for processes';
 }
 
-/** @param hasFormer true if the tenant has a database, which is not lost, in place of this one */
+/** @param hasFormer true if the tenant has another database before, which is not lost */
 function* exchange(hasFormer: boolean): Generator<DatabaseStep, void, void> {
   yield 'exchange';
   yield 'open current';

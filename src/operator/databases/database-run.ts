@@ -235,7 +235,7 @@ export class DatabaseRun implements Steps {
     );
   }
 
-  /** The tenant has its new database: that the former one is away now must not keep it waiting. */
+  /** The tenant has its new database: it does not wait for a former one that is away. */
   async 'name successor'(): Promise<void> {
     const former = this.#former;
     if (!former) return;

@@ -158,8 +158,8 @@ export async function openDatabase(
 }
 
 /**
- * Records in the connected former database of a tenant which one has taken its place, so that no
- * run opens it again for a control database that has lost the exchange.
+ * Records in the connected former database of a tenant which one has taken its place, so that
+ * no run opens it again for a control database that has lost the exchange.
  * @param successor `server/name`, or null for a former database that becomes the current one
  */
 export async function nameSuccessor(

@@ -120,9 +120,9 @@ export function newerError(slug: string, newer: NewerDatabase): OperatorError {
 }
 
 /**
- * Records a newer database in the control database, with the schema that it has, as one that can
- * be put in place. Gives its login role another password if the control database does not know
- * the one that it has.
+ * Records a newer database in the control database, with the schema that it has, as one that
+ * can be put in place. Gives its login role another password if the control database does not
+ * know the one that it has.
  * @returns it
  * @throws {OperatorError} when its server does not have it, or it is that of another tenant
  */

@@ -29,9 +29,9 @@ export async function connectTenant<T>(
 }
 
 /**
- * Checks, in the transaction of a change, that the connected database is the one that a tenant is
- * served from: what is written to a former one is lost. No run closes it before the transaction
- * ends.
+ * Checks, in the transaction of a change, that the connected database is the one that a tenant
+ * is served from: what is written to a former one is lost. No run closes it before the
+ * transaction ends.
  * @throws {OperatorError} when it is closed
  */
 export async function holdOpen(

@@ -29,7 +29,7 @@ export const databaseMutants: readonly Mutant[] = [
       'a run that has lost its lock changes the control database',
       'if (needsLock && !this.#isConnected)',
       'if (endsInControl.includes(step) && !this.#isConnected)',
-      3,
+      8,
     ],
   ]),
   ...plantIn(world, [
@@ -98,7 +98,7 @@ export const databaseMutants: readonly Mutant[] = [
       'only a tenant behind its fence is opened',
       "if ((hasFence && !isAdoption) || goal === 'retreat')",
       'if (hasFence && !isAdoption)',
-      1734,
+      196,
     ],
     without(
       'the database is not closed in a move',
@@ -140,20 +140,20 @@ export const databaseMutants: readonly Mutant[] = [
     without(
       'a switch does not claim the other database',
       'claim target',
-      53,
+      16,
       `${inCase('switch')}yield 'claim current';\n      `,
     ),
     without(
       'a retreating run does not claim the database',
       'claim current',
-      36,
+      106,
       '* retreat(): Generator<DatabaseStep, void, void> {\n  ',
     ),
-    without('the tenant gets a database of another version', 'upgrade target', 5, switchTargets),
+    without('the tenant gets a database of another version', 'upgrade target', 1, switchTargets),
     without(
       'what a new tenant has is not dropped before another one is placed',
       'drop leftovers',
-      82,
+      30,
     ),
     without(
       'a new tenant keeps what another run has reserved',
@@ -164,14 +164,14 @@ export const databaseMutants: readonly Mutant[] = [
     without(
       'another database is placed beside what a killed run has reserved',
       'condemn leftovers',
-      1,
+      6,
       inCase('place'),
     ),
-    without('a move leaves what a killed run has reserved', 'condemn leftovers', 1, inCase('move')),
+    without('a move leaves what a killed run has reserved', 'condemn leftovers', 4, inCase('move')),
     without(
       'a replacement leaves what a killed run has reserved',
       'condemn leftovers',
-      6,
+      1,
       inCase('replace'),
     ),
     without('a failed run leaves what it has reserved', 'condemn leftovers', 1, inCase('give up')),
@@ -187,7 +187,7 @@ export const databaseMutants: readonly Mutant[] = [
     without(
       'a database is replaced that is not lost',
       'require lost',
-      3,
+      1,
       'yield* closeFence();\n      ',
     ),
     without('the tenant does not get the other database', 'exchange', 1),
@@ -206,7 +206,7 @@ export const databaseMutants: readonly Mutant[] = [
     without(
       'a retreating run leaves the database closed',
       'open current',
-      3,
+      1,
       "yield 'claim current';\n  ",
     ),
     without(
@@ -227,11 +227,11 @@ export const databaseMutants: readonly Mutant[] = [
       "yield 'keep webhooks';\n      yield* exchange(true);\n      yield 'close current';\n      yield 'end sessions';",
       1,
     ],
-    without('an upgrade does not claim the database', 'claim target', 3, inCase('upgrade')),
+    without('an upgrade does not claim the database', 'claim target', 25, inCase('upgrade')),
     without(
       'an upgrade leaves the database at its version',
       'upgrade target',
-      3,
+      5,
       `${inCase('upgrade')}yield 'claim target';\n      `,
     ),
     without('a database is dropped that is not condemned', 'condemn', 1),
@@ -243,13 +243,13 @@ export const databaseMutants: readonly Mutant[] = [
       'a retreating run opens the database that it knew',
       'this.#run.current = control.current;\n    return databaseProtocol',
       'return databaseProtocol',
-      15,
+      64,
     ],
     [
       'a replaced run fills what it has created when another one had dropped it',
       "!beginsInControl.includes(step) || (this.#isConnected && target?.state === 'reserved');",
       'true;',
-      17,
+      4,
     ],
     [
       'a replaced run opens a lost database that is found',
@@ -272,7 +272,7 @@ export const databaseMutants: readonly Mutant[] = [
     for (const each of world.control.databases) if (each.exists) each.reach();
     return current.isLost() || current.claim(epoch);
   }`,
-      3,
+      2,
     ],
     [
       'a run uses the names that a killed one has given',
@@ -302,14 +302,14 @@ export const databaseMutants: readonly Mutant[] = [
       'a run does not look whether a database is lost',
       'if (!current.isLost()) throw',
       'if (false) throw',
-      7,
+      2,
     ],
-    ['a lost database that is found lets the tenant in', 'current.isOpen = false;', '', 77],
+    ['a lost database that is found lets the tenant in', 'current.isOpen = false;', '', 15],
     [
       'a retreating run opens a database that was replaced',
       'if (current.replacedBy) throw',
       'if (false) throw',
-      1,
+      2,
     ],
   ]),
 ];

@@ -36,7 +36,7 @@ const goals: readonly DatabaseGoal[] = [
   ] as const),
   ...(['upgrade', 'drop', 'retreat', 'retreat', 'replace'] as const),
 ];
-/** The goals while the control database names a former database: no command has another one. */
+/** The goals of commands while the control database names a former database. */
 const goalsOfEarlier: readonly DatabaseGoal[] = ['adopt', 'adopt', 'retreat'];
 const goalsOfEarlierLost: readonly DatabaseGoal[] = ['adopt for lost', 'retreat'];
 const goalsOfLost: readonly DatabaseGoal[] = ['replace', 'replace', 'place', 'retreat'];

@@ -34,7 +34,8 @@ export class TenantDatabase {
    */
   wasLost = false;
   /**
-   * True from its adoption until a run opens it: a run that was killed may have closed it before.
+   * True from its adoption until a run opens it: a run that was killed may have closed it
+   * before.
    */
   isAdopted = false;
   /** The database that took its place, as it has recorded. */
@@ -213,7 +214,10 @@ export class DatabasesControl {
     this.onChange();
   }
 
-  /** A standby takes its place, which has not received the last exchange, or the fence after it. */
+  /**
+   * A standby takes its place, which has not received the last exchange.
+   * @returns false if there is none that the former database has recorded
+   */
   loseExchange(fence: typeof this.fence): boolean {
     const { former, target } = this.#last ?? {};
     this.#last = undefined;

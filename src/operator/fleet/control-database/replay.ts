@@ -57,8 +57,8 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
 
 /**
  * Takes away again, in a restored control database, what was taken away by a later state: four
- * statements. A user who was removed is disabled. Nobody is enabled, and no database is dropped.
- * Roles and passwords that differ are returned and left as they are.
+ * statements. A user who was removed is disabled. Nobody is enabled, and no database is
+ * dropped. Roles, entities and passwords that differ are returned and left as they are.
  * @param client in the transaction that makes the restored database safe
  */
 export async function replay(client: pg.Client, later: LaterState): Promise<Replayed> {
