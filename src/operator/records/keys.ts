@@ -4,7 +4,6 @@ import { SigningKey, type Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
 import { owners, type SecretBox, signingKeyBytes } from '../../control/secret-box.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
-import { lockSpaces } from '../../lib/postgres/advisory-locks.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
 import { findTenant } from './tenants.ts';
 
@@ -89,8 +88,8 @@ function noSuchKey(slug: string, kid: string): OperatorError {
 }
 
 /**
- * Changes a tenant's keys in one transaction, under the lock of the tenant. So changes of one
- * tenant run one after the other, and there is always exactly one active key.
+ * Changes a tenant's keys in one transaction, which locks its row. So changes of one tenant run
+ * one after the other, and there is always exactly one active key.
  * @throws {OperatorError} when the tenant's secrets were sealed under another master key
  */
 async function changeKeys<T>(
@@ -104,8 +103,9 @@ async function changeKeys<T>(
   const transact = (work: (em: EntityManager) => Promise<T>) => em.fork().transactional(work);
 
   return changeOrUndo(transact, isDryRun, async em => {
-    // On the connection of the transaction: in an emergency the server may have no second one.
-    await em.execute('select pg_advisory_xact_lock(?, ?)', [lockSpaces.tenant, tenant.id]);
+    // Not the lock of the tenant, which a move or an archive may have for hours: a stolen key is
+    // disabled at once. On the connection of the transaction, as the server may have no other.
+    await em.execute('select from tenants where id = ? for no key update', [tenant.id]);
     const result = await change(em, tenant);
     await em.flush();
     return result;

@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
+import { lockSpaces, withLock } from '../../../src/lib/postgres/advisory-locks.ts';
 import { claimsOf } from '../../accounts/auth/forge.ts';
 import { addSampleUser, type SampleUser } from '../../accounts/auth/sample-users.ts';
 import { expectNotLogged, expectNotStored } from '../../accounts/auth/secrets.ts';
@@ -134,6 +135,33 @@ describe('access commands', () => {
       expect(active).to.equal('1');
 
       expect(await isServed(await login())).to.equal(true);
+    });
+
+    it('access is taken away while another command works on the tenant, however long that takes', async () => {
+      const user = await addUser();
+      const [bySession, byKey] = [await login(user), await login()];
+      const [active] = (await json<Key[]>(['key', 'list', 'acme'])).filter(
+        ({ status }) => status === 'active',
+      );
+      const [tenantRow] = await controlSql<{ id: string }>(
+        world,
+        `select id from tenants where slug = 'acme'`,
+      );
+
+      await withLock(
+        world.environment.DATABASE_URL ?? '',
+        lockSpaces.tenant,
+        Number(tenantRow?.id),
+        async () => {
+          await text(['session', 'revoke', 'acme', '--user', user.email, '--yes']);
+          await text(['user', 'disable', 'acme', user.email, '--yes']);
+          await text(['key', 'disable', 'acme', active?.kid ?? '', '--yes']);
+          await expectRefused(bySession, byKey);
+          await text(['suspend', 'acme', '--yes']);
+        },
+      );
+
+      await text(['resume', 'acme']);
     });
 
     it('key rotate gives a key to a tenant without an active one, and its dry run says so', async () => {

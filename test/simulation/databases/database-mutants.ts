@@ -255,7 +255,7 @@ export const databaseMutants: readonly Mutant[] = [
       'a replaced run opens a lost database that is found',
       'inControl || endsInControl.includes(step)',
       'inControl',
-      346,
+      8587,
     ],
     [
       'a run opens the database that the tenant had before',
