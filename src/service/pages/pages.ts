@@ -1,6 +1,6 @@
 import type { Context, Middleware } from 'koa';
 import { accountAssets } from '../../accounts/account-pages/account-assets.ts';
-import { problem } from '../../lib/errors.ts';
+import { type Problem, problem } from '../../lib/errors.ts';
 import {
   type Content,
   contentSecurityPolicy,
@@ -17,12 +17,19 @@ import { page, type Site } from './page.ts';
 /** Where short addresses lead. */
 const movedPages: Readonly<Record<string, string>> = { '/': '/docs' };
 
+/**
+ * The paths of the documentation, its style sheets and the explorer, whether they exist or not.
+ * Each segment is a plain name: neither dots nor percent-encoding leads to another path.
+ */
+const ownPaths = /^\/(?:docs|css|swagger)(?:\/[\w-][\w.-]*)*\/?$/;
+
 /** The pages that a service shows: all, all but the handbook of operators, or none. */
 export type ShownDocumentation = 'public' | 'api' | 'off';
 
 /**
  * Serves the documentation: pages, style sheet, OpenAPI document and Swagger UI. The paths
- * match exactly. They need no tenant and no user, and the content depends on neither.
+ * match exactly. They need no tenant and no user, and the content depends on neither. What is
+ * missing among them is 404 for everybody.
  * @param base address under which clients reach the service, for the examples
  */
 export function documentationPages(
@@ -37,8 +44,11 @@ export function documentationPages(
 
   return async function serveDocumentation(ctx, next) {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
-    const moved = isRead ? movedPages[ctx.path] : undefined;
-    if (moved && contents.has(moved)) return ctx.redirect(moved);
+    const moved = movedPages[ctx.path];
+    if (moved && contents.has(moved)) {
+      if (!isRead) throw methodNotAllowed();
+      return ctx.redirect(moved);
+    }
 
     const content = contents.get(ctx.path);
     if (shown !== 'off' && isRead && !content && isForPerson(ctx)) {
@@ -52,8 +62,13 @@ export function documentationPages(
       return;
     }
 
-    if (!content) return next();
-    if (!isRead) throw problem('method_not_allowed', { headers: { Allow: 'GET, HEAD' } });
+    if (!content) {
+      if (ownPaths.test(ctx.path)) {
+        throw problem('not_found', { detail: 'No page has this path.' });
+      }
+      return next();
+    }
+    if (!isRead) throw methodNotAllowed();
 
     ctx.state.route = ctx.path;
     const rendering = rendered.get(ctx.path) ?? render(content);
@@ -65,6 +80,10 @@ export function documentationPages(
     ctx.set({ 'Cache-Control': 'no-cache', 'Content-Security-Policy': contentSecurityPolicy });
     return sendRepresentation(ctx, document, mediaTypes[content.type]);
   };
+}
+
+function methodNotAllowed(): Problem {
+  return problem('method_not_allowed', { headers: { Allow: 'GET, HEAD' } });
 }
 
 /**
