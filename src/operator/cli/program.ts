@@ -94,7 +94,9 @@ function addOutputOptions(command: Command, operation: Operation): void {
   });
   const more = isList ? ', or the list in another way' : isUrl ? ', or only the URL' : '';
 
-  command.option('--json', help.json ?? 'print one JSON document on stdout');
+  command.addOption(
+    new Option('--json', help.json ?? 'print one JSON document on stdout').conflicts('output'),
+  );
   command.addOption(
     new Option('-o, --output <format>', `print a document${more}`).choices(choices),
   );
@@ -188,10 +190,33 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     isOfConsole ? consoleFrontEnd : terminal,
   );
 
+  const known = asksForHelp(words) ? await withoutHelpOfUnknown(program, words) : words;
   const answered = canAsk()
-    ? await (await import('./ask-missing.ts')).askMissing(program, words)
-    : words;
+    ? await (await import('./ask-missing.ts')).askMissing(program, known)
+    : known;
   await program.parseAsync(answered, { from: 'user' });
+}
+
+const helpOptions = ['-h', '--help'];
+
+function asksForHelp(words: readonly string[]): boolean {
+  return words.some(word => helpOptions.includes(word));
+}
+
+/**
+ * Returns the words without the option of the help where they name no command: the program then
+ * says which word it does not know, in place of the help of another command.
+ */
+async function withoutHelpOfUnknown(
+  program: Command,
+  words: readonly string[],
+): Promise<readonly string[]> {
+  const { positionAfter } = await import('./position.ts');
+  const { command, operands } = positionAfter(program, words);
+  const isUnknown =
+    operands.length > 0 && command.commands.length > 0 && command.registeredArguments.length === 0;
+
+  return isUnknown ? words.filter(word => !helpOptions.includes(word)) : words;
 }
 
 /**
@@ -224,7 +249,7 @@ export async function createProgram(
     .usage('<command> [options]')
     .option('-V, --version', 'show the build')
     .helpOption('-h, --help', 'show the help of a command')
-    // `move list --json`: the option is that of `list`, although `move` has one, too
+    // `move settle --json`: the option is that of `settle`, although `move` has one, too
     .enablePositionalOptions()
     .configureHelp({ subcommandTerm })
     .addHelpText('after', examples);

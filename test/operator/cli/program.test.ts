@@ -57,6 +57,39 @@ describe('program of the command line', () => {
     expect(option.stdout).to.include('--password-stdin');
   });
 
+  it('the help of a command that does not exist is wrong usage, which names the word', async () => {
+    const program = join(root, 'bin/backoffice');
+    const asked = [
+      ['help', 'tenants'],
+      ['tenants', '--help'],
+      ['help', 'user', 'tenants'],
+      ['user', 'tenants', '-h'],
+    ];
+
+    const ended = await Promise.all(asked.map(args => run(program, args)));
+
+    for (const [at, { code, stdout, stderr }] of ended.entries()) {
+      expect(code, asked[at]?.join(' ')).to.equal(2);
+      expect(stdout, asked[at]?.join(' ')).to.equal('');
+      expect(stderr, asked[at]?.join(' ')).to.include("unknown command 'tenants'");
+    }
+  });
+
+  it('--json and another format at once are wrong usage, in either order', async () => {
+    const program = join(root, 'bin/backoffice');
+
+    const [yaml, name] = await Promise.all([
+      run(program, ['list', '--json', '-o', 'yaml']),
+      run(program, ['list', '--output=name', '--json']),
+    ]);
+
+    for (const { code, stdout, stderr } of [yaml, name]) {
+      expect(code).to.equal(2);
+      expect(stdout).to.equal('');
+      expect(JSON.parse(stderr).error.code).to.equal('usage');
+    }
+  });
+
   it('backoffice runs through a symbolic link from any folder, and ends without an error when its reader closes the pipe, also a command that repeats its output', async () => {
     const { stdout, stderr, code } = await run('bash', [
       '--norc',
