@@ -20,6 +20,7 @@ import { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { pascalCase } from '../../lib/runtime/casing.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
+import { changeSources } from '../events/change-sources.ts';
 
 /** The kinds of change of a record. */
 export const changeActions = ['create', 'update', 'delete'] as const;
@@ -86,8 +87,21 @@ const view = describeFields(
 ).meta({ title: 'AuditEntry' });
 
 const table = new TableStatements(AuditEntry, view);
-const name = text({ max: 255 }).optional();
-const query = z.object({ limit: limit(), resource: name, key: name, userId: queryId() });
+
+/** The resources whose records, and audit entries, are in the control database. */
+const controlResources = ['User', 'Role'];
+/** The resources whose changes have entries. An activity is no change of a record. */
+const auditedResources = [
+  ...[...changeSources.keys()].filter(name => name !== 'Activity'),
+  'Webhook',
+  ...controlResources,
+];
+const query = z.object({
+  limit: limit(),
+  resource: z.enum(auditedResources).optional(),
+  key: text({ max: 255 }).optional(),
+  userId: queryId(),
+});
 const list = listContract({
   view,
   query,
@@ -97,8 +111,6 @@ const list = listContract({
   includes: ['user'],
 });
 
-/** The resources whose records, and audit entries, are in the control database. */
-const controlResources = ['User', 'Role'];
 /**
  * The resources whose audit entries need a further permission: the one that their records need.
  */
