@@ -21,9 +21,19 @@ describe('failures that an operator can resolve', () => {
     expect({ code, stdout, stderr }).to.deep.equal({ code: 1, stdout: '', stderr: `${text}\n` });
   }
 
-  it('a command that only reads makes nothing in a DATA_DIR without data, and says where it has looked', async () => {
+  it('a command for what exists makes nothing in a DATA_DIR without data, and says where it has looked', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-empty-'));
-    for (const args of [['list'], ['doctor'], [...provision, '--dry-run']]) {
+    const commands = [
+      ['list'],
+      ['doctor'],
+      [...provision, '--dry-run'],
+      ['delete', 'acme', '--yes'],
+      ['suspend', 'acme', '--yes'],
+      ['user', 'add', 'acme', 'nora@acme.test'],
+      ['migrate', '--all'],
+    ];
+
+    for (const args of commands) {
       const text =
         `there are no data in ${folder}: set DATA_DIR or DATABASE_URL as for the service, or start the service ` +
         'first.';

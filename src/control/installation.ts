@@ -67,8 +67,8 @@ const firstConnections = { command: 1, service: 2 };
 export interface EmbeddedUse {
   /** The log. With a log, this process starts a killed server again, and logs that. */
   readonly log?: Logger;
-  /** True for work that only reads: a folder without data is refused, and stays empty. */
-  readonly isReading?: boolean;
+  /** True for work on data that exist: a folder without data is refused, and stays empty. */
+  readonly needsData?: boolean;
 }
 
 /**
@@ -126,12 +126,12 @@ export function openControl(
  */
 async function openAccess(
   config: Config,
-  { log, isReading }: EmbeddedUse = {},
+  { log, needsData }: EmbeddedUse = {},
 ): Promise<InstallationAccess> {
   if (config.databaseUrl && config.masterKey) {
     return assemble(config, config.databaseUrl, config.masterKey);
   }
-  if (isReading) await requireData(config.dataDir);
+  if (needsData) await requireData(config.dataDir);
   await requireWritableFolder(config.dataDir);
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
   const postgres = await startEmbeddedPostgres(config.dataDir, { log });

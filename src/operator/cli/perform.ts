@@ -54,12 +54,12 @@ export async function perform(call: Call, frontEnd: FrontEnd): Promise<void> {
 
 /** Opens the installation for an operation, if it uses one, and runs it. */
 async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<unknown> {
-  const { control } = call.operation.handling;
+  const { control, beginsData } = call.operation.handling;
   if (control === 'unused') return performOn(call, frontEnd, undefined);
 
-  const isReading = call.dryRun || call.operation.effect === 'reads';
+  const needsData = call.dryRun || (control !== 'made' && !beginsData);
   const { openInstallation } = await import('../../control/installation.ts');
-  const installation = await openInstallation(await readSettings(), 'command', { isReading });
+  const installation = await openInstallation(await readSettings(), 'command', { needsData });
   const work: Work = recordBirth => performOn(call, frontEnd, installation, recordBirth);
   try {
     return await (control === 'made' ? makingControl : onControlHead)(installation, call, work);

@@ -68,6 +68,11 @@ export interface Handling<F extends Fields = Fields> {
    */
   readonly control?: 'unused' | 'made' | 'rows';
   /**
+   * True if it can be the first command of an installation: it makes the folder of an embedded
+   * PostgreSQL that is missing. So does one with the control `made`.
+   */
+  readonly beginsData?: boolean;
+  /**
    * The result, if not one document or several: a `list`; a `url`, which `-o url` prints alone;
    * `text` without any document.
    */

@@ -63,6 +63,7 @@ const provisionTenant = defineOperation({
   },
   fields,
   effect: 'changes',
+  handling: { beginsData: true },
   async plan(values, { installation }) {
     const { planFolder, planProvision } = await import('./plan-provision.ts');
     const { readManifest } = await import('./manifest.ts');
