@@ -1,17 +1,15 @@
-import { cp, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { Clients } from '../deploy/engines/clients.ts';
+import { copyClone, ownHome } from '../deploy/engines/clone.ts';
 import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
 import { Northwind } from '../deploy/engines/northwind.ts';
 import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
-import { root } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 
 const compose = 'docker compose -f deploy/compose.yaml';
-/** The files that a clone lacks, because they are made in it. */
-const leftOut = /^(node_modules|\.git|\.data|deploy\/secrets)(\/|$)/;
 
 /**
  * The command `docker logs -f` of somebody who presses Ctrl-C when it has printed a URL: this
@@ -46,17 +44,14 @@ describe('drill: the lines for Compose in a real Docker', function () {
   before(async function () {
     const reason = whyLeftOut(['docker', 'version']);
     if (reason) {
-      console.log(`      ${reason}`);
+      console.log(`      the lines of the page: ${reason}`);
       this.skip();
     }
 
     lines = new PrintedLines(await readPage('deploy'), 'One machine, with Compose');
     clone = await mkdtemp(join(tmpdir(), 'backoffice-clone-'));
-    await cp(root, clone, {
-      recursive: true,
-      filter: path => !leftOut.test(path.slice(root.length)),
-    });
-    terminal = new Terminal(clone, `umask 077\nexport HOME=${clone}\n${watched}`);
+    await copyClone(clone);
+    terminal = new Terminal(clone, `${ownHome(clone)}${watched}`);
     await allowFewFiles();
     await terminal.type('chmod -R go= .');
     started = true;

@@ -1,14 +1,12 @@
-import { cp, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { expect } from 'chai';
+import { copyClone } from '../deploy/engines/clone.ts';
 import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
 import { Northwind, type Send } from '../deploy/engines/northwind.ts';
 import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
-import { root } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 
 const [folder, home] = ['/opt/backoffice', '/root/administrator'];
-/** The files that a clone lacks, because they are made in it. */
-const leftOut = /^(node_modules|\.git|\.data|deploy\/secrets)(\/|$)/;
 const secrets = [
   'master-key',
   'master-key-previous',
@@ -49,16 +47,13 @@ describe('drill: the lines for systemd on a real host', function () {
   before(async function () {
     const reason = whyLeftOut(['systemctl', 'list-units']);
     if (reason) {
-      console.log(`      ${reason}`);
+      console.log(`      the lines of the page: ${reason}`);
       this.skip();
     }
 
     lines = new PrintedLines(await readPage('deploy'), 'systemd');
     await new Terminal('/').try(`set +e\n${removal}`);
-    await cp(root, folder, {
-      recursive: true,
-      filter: path => !leftOut.test(path.slice(root.length)),
-    });
+    await copyClone(folder);
     terminal = new Terminal(
       folder,
       `umask 077\nexport EDITOR=true HOME=${home}\nmkdir -p ${home}\n`,
@@ -138,6 +133,22 @@ describe('drill: the lines for systemd on a real host', function () {
     }
     const timers = await terminal.type('systemctl list-timers --all --no-pager');
     expect(timers).to.include('backoffice-backup.timer').and.include('backoffice-databases.timer');
+  });
+
+  it('where the identity is, the units of the recovery host prove the archive and apply the retention', async () => {
+    await terminal.type(
+      'install -m 600 ~/identity.txt deploy/systemd/recovery.env /etc/backoffice/',
+    );
+
+    for (const unit of ['backoffice-drill', 'backoffice-retention']) {
+      await terminal.type(`systemctl start ${unit}.service`);
+    }
+    const log = await terminal.type('journalctl --unit backoffice-drill --output cat --no-pager');
+    expect(log).to.match(/^northwind: proved, \d+ rows restored and compared/m);
+
+    await terminal.type('rm /etc/backoffice/identity.txt');
+    const { code } = await terminal.try('systemctl start backoffice-drill.service');
+    expect(code, 'a host without the identity').to.not.equal(0);
   });
 
   it('the compiled code is stored for the service and for the commands, and a start uses it', async () => {

@@ -8,7 +8,7 @@ import type { ScriptResult } from '../../support/command-line.ts';
 const [variable, disposable] = ['DRILL_MACHINE', 'disposable'];
 
 /**
- * Returns why the lines of a page are left out here; undefined if they can be typed.
+ * Returns why what changes a machine is left out here; undefined if it can be done.
  * @param engine program that responds where the engine runs, and its arguments
  */
 export function whyLeftOut(
@@ -16,13 +16,13 @@ export function whyLeftOut(
 ): string | undefined {
   const [program, ...args] = engine;
   if (process.env[variable] !== disposable) {
-    return `the lines of the page change this machine: they are left out without ${variable}=${disposable}`;
+    return `left out, because it changes this machine, which is not ${variable}=${disposable}`;
   }
 
   const { status, stderr, error } = spawnSync(program, args, { encoding: 'utf8' });
   if (status === 0) return undefined;
 
-  return `the lines of the page are left out: ${[program, ...args].join(' ')} fails (${error ?? stderr.trim()})`;
+  return `left out: ${[program, ...args].join(' ')} fails (${error ?? stderr.trim()})`;
 }
 
 /**
