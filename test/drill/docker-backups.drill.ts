@@ -1,15 +1,14 @@
-import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { copyClone, ownHome } from '../deploy/engines/clone.ts';
 import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
+import { Northwind } from '../deploy/engines/northwind.ts';
 import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
-import { root } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 
 const compose = 'docker compose -f deploy/compose.yaml';
-/** The files that a clone lacks, because they are made in it. */
-const leftOut = /^(node_modules|\.git|\.data|deploy\/secrets)(\/|$)/;
 /** The line of cron for backups, as it runs in the folder of the clone. */
 const timer = `${compose} run --rm -T command scripts/backoffice.ts backup run --all`;
 
@@ -25,25 +24,20 @@ describe('drill: backups with Compose in a real Docker', function () {
   let lines: PrintedLines;
   let clone: string;
   let terminal: Terminal;
+  let password: string;
   let started = false;
 
   before(async function () {
     const reason = whyLeftOut(['docker', 'version']);
     if (reason) {
-      console.log(`      ${reason}`);
+      console.log(`      the lines of the page: ${reason}`);
       this.skip();
     }
 
     lines = new PrintedLines(await readPage('deploy'), 'One machine, with Compose');
     clone = await mkdtemp(join(tmpdir(), 'backoffice-clone-'));
-    await cp(root, clone, {
-      recursive: true,
-      filter: path => !leftOut.test(path.slice(root.length)),
-    });
-    terminal = new Terminal(
-      clone,
-      `umask 077\nexport HOME=${clone}\n${lines.block('backoffice() {')}`,
-    );
+    await copyClone(clone);
+    terminal = new Terminal(clone, `${ownHome(clone)}${lines.block('backoffice() {')}`);
     started = true;
 
     await terminal.type('chmod -R go= .');
@@ -53,7 +47,8 @@ describe('drill: backups with Compose in a real Docker', function () {
     // No process of the service has a part in it.
     await terminal.type(`${compose} up -d --wait postgres-1 postgres-2`);
     const [, add = ''] = /up -d\n([\s\S]*)/.exec(lines.block('server add second')) ?? [];
-    await terminal.type(add);
+    const printed = await terminal.type(add);
+    password = /^password +(\S+)$/m.exec(printed)?.[1] ?? '';
   });
 
   after(async () => {
@@ -77,6 +72,31 @@ describe('drill: backups with Compose in a real Docker', function () {
     terminal.type(
       `${compose} exec -T postgres-1 psql -XAt -U operator -d ${database} -c "${text}"`,
     );
+  const locksOf = async (table: string, database: string, which: string): Promise<number> =>
+    Number(
+      await query(
+        `select count(*) from pg_locks where relation = '${table}'::regclass and ${which}`,
+        database,
+      ),
+    );
+  /** Locks a table for everybody else, readers too, until it is released. */
+  const holdTable = async (table: string, database: string) => {
+    const held = query(
+      `lock table ${table} in access exclusive mode; select pg_sleep(600) as hold`,
+      database,
+    ).catch(() => 'ended');
+    await eventually(async () => (await locksOf(table, database, 'granted')) === 1, 60_000);
+
+    return {
+      release: async (): Promise<void> => {
+        await query(
+          `select pg_terminate_backend(pid) from pg_stat_activity
+           where query like 'lock table%' and pid <> pg_backend_pid()`,
+        );
+        await held;
+      },
+    };
+  };
   const databaseOf = async (slug: string): Promise<string> =>
     JSON.parse(await terminal.type(`backoffice show ${slug} --json`)).database;
 
@@ -113,24 +133,24 @@ describe('drill: backups with Compose in a real Docker', function () {
     expect(verified.stdout).to.include('opened and read to their end, 0 faulty');
   });
 
-  it('a container of the timer that is killed leaves nothing that the next one does not complete', async () => {
-    await query(
-      `insert into currencies (code, name) values ('SEK', 'Krona')`,
-      await databaseOf('northwind'),
-    );
+  it('a container of the timer that is killed while it archives leaves nothing that the next one does not complete', async () => {
+    const database = await databaseOf('northwind');
+    await query(`insert into currencies (code, name) values ('SEK', 'Krona')`, database);
+    const lock = await holdTable('currencies', database);
     const killed = terminal.try(timer.replace('run --rm', 'run --rm --name killed-backup'));
     await eventually(
-      async () =>
-        (await query(`select count(*) from backup_runs where state = 'running'`)) === '1\n',
-      60_000,
+      async () => (await locksOf('currencies', database, 'not granted')) === 1,
+      120_000,
     );
-    await terminal.try('docker kill killed-backup');
-    await killed;
 
+    await terminal.type('docker kill killed-backup');
+    await killed;
+    await lock.release();
     const { code, stdout, stderr } = await terminal.try(timer);
 
     expect(code, stdout + stderr).to.equal(0);
-    expect((await recover('backup verify --open')).code).to.equal(0);
+    const verified = await recover('backup verify --open');
+    expect(verified.code, verified.stdout + verified.stderr).to.equal(0);
   });
 
   it('after both servers are lost with their volumes, the archives and the master key bring the tenant back', async () => {
@@ -148,5 +168,27 @@ describe('drill: backups with Compose in a real Docker', function () {
     ).to.include('NOK\nSEK');
     const again = await terminal.try(timer);
     expect(again.code, again.stderr).to.equal(0);
+  });
+
+  it('the service gets a login of its own there, and the administrator logs in with the password of before', async () => {
+    const [login = ''] = /url=[\s\S]*/.exec(lines.block('migrate-control\nurl=')) ?? [];
+    await terminal.type(login);
+    await terminal.type(`${compose} up -d --no-deps --wait redis service-1`);
+    const address = await terminal.type(
+      `docker inspect -f '{{.NetworkSettings.Networks.deploy_frontend.IPAddress}}' deploy-service-1-1`,
+    );
+    const northwind = new Northwind(async (_client, { method, path, headers, text }) => {
+      const response = await fetch(`http://${address.trim()}:3000${path}`, {
+        method,
+        headers,
+        ...(text !== undefined && { body: text }),
+      });
+      return { status: response.status, body: await response.json() };
+    });
+
+    await northwind.login(password);
+
+    await northwind.add('after the loss');
+    expect(await northwind.titles()).to.include('after the loss');
   });
 });
