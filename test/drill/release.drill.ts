@@ -3,17 +3,22 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { whyLeftOut } from '../deploy/engines/machine.ts';
 import { root, startProgram } from '../support/command-line.ts';
 
 /**
- * The release of the last commit, without its image: that would replace one of this machine.
+ * The release of the last commit. Its image replaces one of this machine, so it is made where
+ * everything may be changed, and left out elsewhere.
  */
 describe('drill: a release', function () {
   this.timeout(900_000);
   let folder: string;
+  let withoutImage: string | undefined;
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'backoffice-release-drill-'));
+    withoutImage = whyLeftOut(['docker', 'version']);
+    if (withoutImage) console.log(`      the image: ${withoutImage}`);
   });
   after(async () => {
     await rm(folder, { recursive: true, force: true });
@@ -37,13 +42,17 @@ describe('drill: a release', function () {
     const { code, stdout, stderr } = await startProgram(
       'npm',
       ['--prefix', join(folder, 'clone'), 'run', '-s', 'release', '--', '--into', made],
-      { HOME: process.env.HOME ?? folder, DOCKER_HOST: 'unix:///nowhere' },
+      {
+        HOME: process.env.HOME ?? folder,
+        ...(withoutImage && { DOCKER_HOST: 'unix:///nowhere' }),
+      },
     ).ended;
 
     expect(code, `${stdout}${stderr}`).to.equal(0);
     expect(await readdir(made)).to.have.members([
       'RELEASE-NOTES.md',
       'SHA256SUMS',
+      ...(withoutImage ? [] : [`backoffice-${version}-image.tar.gz`]),
       `sales-back-office-${version}.cdx.json`,
       `sales-back-office-${version}.tar.gz`,
       `sales-back-office-client-${version}.tgz`,
@@ -54,5 +63,21 @@ describe('drill: a release', function () {
       expect(notes, name).to.include(`\n- \`${name}\`: `);
     }
     execFileSync('sha256sum', ['--check', '--quiet', 'SHA256SUMS'], { cwd: made });
+  });
+
+  it('the image of the release says of which version and commit it is', async function () {
+    if (withoutImage) this.skip();
+    const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+
+    const labels = execFileSync(
+      'docker',
+      ['image', 'inspect', '-f', '{{json .Config.Labels}}', `backoffice:${version}`],
+      { encoding: 'utf8' },
+    );
+
+    expect(JSON.parse(labels)).to.include({
+      'org.opencontainers.image.version': version,
+      'org.opencontainers.image.revision': git('rev-parse', 'HEAD').trim(),
+    });
   });
 });
