@@ -1,5 +1,4 @@
 #!/bin/sh
-# Not run in a container where it was written: only its calls are tested, with stand-ins.
 # For deploy/compose.yaml, beside a PostgreSQL server: makes a base backup with host-base-backup.sh when the newest one
 # is a day old. A new volume belongs to root: first, this gives it to the login of the server.
 # RECOVERY_SERVER is the name of the server; POSTGRES_USER and POSTGRES_PASSWORD_FILE are those of its container.

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { copyClone, ownHome } from '../deploy/engines/clone.ts';
 import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
-import { Northwind } from '../deploy/engines/northwind.ts';
+import { Northwind, sendTo } from '../deploy/engines/northwind.ts';
 import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
 import { eventually } from '../support/eventually.ts';
 
@@ -177,14 +177,7 @@ describe('drill: backups with Compose in a real Docker', function () {
     const address = await terminal.type(
       `docker inspect -f '{{.NetworkSettings.Networks.deploy_frontend.IPAddress}}' deploy-service-1-1`,
     );
-    const northwind = new Northwind(async (_client, { method, path, headers, text }) => {
-      const response = await fetch(`http://${address.trim()}:3000${path}`, {
-        method,
-        headers,
-        ...(text !== undefined && { body: text }),
-      });
-      return { status: response.status, body: await response.json() };
-    });
+    const northwind = new Northwind(sendTo(`http://${address.trim()}:3000`));
 
     await northwind.login(password);
 

@@ -310,6 +310,20 @@ describe('drill: the lines for Compose in a real Docker', function () {
     expect(failed.length, 'requests that were under way').to.be.at.most(2 * 10);
   });
 
+  it('after a cut of the power, under load, everything starts by itself, and has each acknowledged write', async () => {
+    const cut = async (): Promise<void> => {
+      await northwind.add('before the cut');
+      await terminal.type(
+        `kill -9 $(docker inspect -f '{{.State.Pid}}' $(${compose} ps --quiet --status running))`,
+      );
+      await eventually(async () => (await northwind.titles()).includes('before the cut'), 180_000);
+    };
+
+    const { acknowledged } = await northwind.load('power', cut());
+
+    expect(await northwind.titles()).to.include.members(acknowledged);
+  });
+
   it('a process that is stopped and started under load refuses no request', async () => {
     const drain = async (): Promise<void> => {
       for (const name of ['service-1', 'service-2']) {

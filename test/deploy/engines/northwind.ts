@@ -25,21 +25,39 @@ export type Send = (
   },
 ) => Promise<Answer>;
 
-/** The tenant that the page provisions, as its administrator uses it. */
+/**
+ * Sends the requests of all clients from the address of this machine.
+ * @param url of the service
+ */
+export function sendTo(url: string): Send {
+  return async (_client, { method, path, headers, text }) => {
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers,
+      ...(text !== undefined && { body: text }),
+    });
+
+    return { status: response.status, body: await response.json() };
+  };
+}
+
+/** A tenant that a page provisions, as its administrator uses it. */
 export class Northwind {
   readonly #send: Send;
+  readonly #slug: string;
   #token: string | undefined;
 
-  constructor(send: Send) {
+  constructor(send: Send, slug = 'northwind') {
     this.#send = send;
+    this.#slug = slug;
   }
 
   /** @param password the one that `provision` has printed */
   async login(password: string): Promise<void> {
     this.#token = undefined;
-    const body = { email: 'admin@northwind.test', password };
+    const body = { email: `admin@${this.#slug}.test`, password };
     const answer = await this.#request(0, 'POST', '/api/v1/auth/login', body, {
-      'X-Tenant': 'northwind',
+      'X-Tenant': this.#slug,
     });
 
     expect(answer.status, JSON.stringify(answer.body)).to.equal(200);
