@@ -108,7 +108,7 @@ describe('drill: a tenant attacks, and its neighbour is served', () => {
         5,
       );
     },
-    'large exports that nobody reads (A1)': async () => {
+    'exports of large records (A1)': async () => {
       const headers = { Accept: 'text/csv' };
       return repeat(async () => attacker.get('/api/v1/Activity?limit=200', headers));
     },
