@@ -35,6 +35,8 @@ export class S3Store {
   /** The oldest first. Undefined: the bucket keeps no versions. */
   versions: Version[] | undefined;
   conditions: ConditionSupport = 'heeded';
+  /** The bytes of objects for which it has room. */
+  capacity = Number.POSITIVE_INFINITY;
   /** True: the tags of its responses are weak, as behind a proxy that compresses. */
   weakensTags = false;
   /**
@@ -116,6 +118,10 @@ export class S3Store {
   readonly #sums = new Map<string, string>();
 
   #put(key: string, body: Buffer): S3Response {
+    const others = [...this.objects].filter(([other]) => other !== key);
+    const used = others.reduce((sum, [, bytes]) => sum + bytes.length, 0);
+    if (used + body.length > this.capacity) return refused([507, 'XMinioStorageFull']);
+
     this.objects.set(key, body);
     this.#sums.set(key, checksumOf(body));
     this.#modified.set(key, new Date());

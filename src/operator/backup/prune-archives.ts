@@ -4,9 +4,8 @@ import { withConnection } from '../../lib/postgres/connection.ts';
 import { copyListing, forgetProofs } from './archive-rows.ts';
 import { withBackupLock } from './backup-lock.ts';
 import { readListing } from './listing.ts';
-import { chooseUnneeded, type Unremoved } from './prune.ts';
-import { findLeftOfPurged } from './purged-archives.ts';
-import { removeOld } from './run-backup.ts';
+import type { Unremoved } from './prune.ts';
+import { findRemovable, removeOld } from './run-backup.ts';
 import type { Target } from './target/target.ts';
 import { claimTarget, requireWriter } from './writer.ts';
 
@@ -22,7 +21,9 @@ export async function pruneArchives(
   keep: Retention,
 ): Promise<{ removed: number; notRemoved: readonly Unremoved[] }> {
   return withBackupLock(controlUrl, 'archives', async control => {
-    const claim = await claimTarget(control, target);
+    const claim = await claimTarget(control, target, id =>
+      findRemovable(control, target, id, keep),
+    );
     const listing = await readListing(control, target, claim.installation);
 
     const result = await removeOld(control, target, listing, keep, claim);
@@ -30,7 +31,7 @@ export async function pruneArchives(
     await copyListing(control, listing, new Set());
     await claim.release();
 
-    return result;
+    return { ...result, removed: claim.madeRoom.length + result.removed };
   });
 }
 
@@ -41,10 +42,8 @@ export async function planPrune(
   keep: Retention,
 ): Promise<string[]> {
   return withConnection(controlUrl, async control => {
-    const listing = await readListing(control, target, await requireWriter(control, target));
-    const unneeded = await chooseUnneeded(control, listing, keep);
-    const purged = await findLeftOfPurged(control, listing);
+    const installation = await requireWriter(control, target);
 
-    return [...unneeded, ...purged.flatMap(({ guid }) => listing.of(guid))].map(({ name }) => name);
+    return findRemovable(control, target, installation, keep);
   });
 }

@@ -58,10 +58,12 @@ async function tryToErase(
 
   try {
     const erased = await tryWithBackupLock(controlUrl, 'archives', async control => {
-      const claim = await claimTarget(control, target);
+      const claim = await claimTarget(control, target, installation =>
+        Array.fromAsync(target.list(archiveFolder(installation, guid)), ({ name }) => name),
+      );
       const result = await target.erase(archiveFolder(claim.installation, guid));
       await claim.release();
-      return result;
+      return { ...result, removed: claim.madeRoom.length + result.removed };
     });
     if (erased) return erased.result;
 

@@ -20,7 +20,7 @@ import {
 } from './candidates.ts';
 import { type Listing, readControlTime, readListing, type StoredArchive } from './listing.ts';
 import { chooseUnneeded, type Removal, removeArchives, type Unremoved } from './prune.ts';
-import { removeLeftOfPurged } from './purged-archives.ts';
+import { findLeftOfPurged, removeLeftOfPurged } from './purged-archives.ts';
 import {
   type ArchiveName,
   createArchiveName,
@@ -117,7 +117,8 @@ export interface BackupReport {
  *      of the database names it, which is stored afterwards. Without that, the next run makes
  *      another.
  *   3. The control database is archived after all tenants, with the names of their archives.
- *   4. Removing comes last, after the newer archives are complete.
+ *   4. Removing comes last, after the newer archives are complete; before the claim, so far as a
+ *      full target has no room for it.
  *
  * @throws {OperatorError} when another run is in progress, the target cannot be used or another
  *   control database writes there, or a tenant does not exist
@@ -132,7 +133,9 @@ export async function runBackup(
   const startedAt = performance.now();
 
   return withBackupLock(installation.controlUrl, 'archives', async control => {
-    const claim = await claimTarget(control, target);
+    const claim = await claimTarget(control, target, id =>
+      findRemovable(control, target, id, request.keep),
+    );
     const id = await beginRun(control);
 
     await target.removeUnfinished(`${claim.installation}/`);
@@ -150,7 +153,9 @@ export async function runBackup(
     const lost = await run.archiveTenants();
     await run.archiveControl();
 
-    const { removed, notRemoved } = await removeOld(control, target, listing, request.keep, claim);
+    const old = await removeOld(control, target, listing, request.keep, claim);
+    const removed = claim.madeRoom.length + old.removed;
+    const { notRemoved } = old;
     await forgetProofs(control, listing);
     await copyListing(control, listing, run.covered);
     await endRun(control, id, run.counts, removed, notRemoved.length);
@@ -333,6 +338,25 @@ class BackupRun {
 
 interface WrittenArchive extends WrittenContents {
   readonly archive: StoredArchive;
+}
+
+/**
+ * Lists the target, and returns the names of the archives that `removeOld` would remove, the
+ * oldest first.
+ */
+export async function findRemovable(
+  control: Queryable,
+  target: Target,
+  installation: string,
+  keep: Retention,
+): Promise<string[]> {
+  const listing = await readListing(control, target, installation);
+  const unneeded = await chooseUnneeded(control, listing, keep);
+  const purged = await findLeftOfPurged(control, listing);
+
+  return [...unneeded, ...purged.flatMap(({ guid }) => listing.of(guid))]
+    .sort((one, other) => one.time.getTime() - other.time.getTime())
+    .map(({ name }) => name);
 }
 
 /** Removes what `BACKUP_KEEP` does not keep, and what is left of purged tenants. */

@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
-import type { Target, WriteConditions } from './target/target.ts';
+import { countText } from '../command/texts.ts';
+import { FullTargetError, type Target, type WriteConditions } from './target/target.ts';
 
 /*
  * One control database of an installation writes to its target. A clone of the machine has the
@@ -17,7 +18,18 @@ import type { Target, WriteConditions } from './target/target.ts';
  * that did, from after its W1. Of these, the next one to claim leaves the others behind: they
  * do not know its id. A process that is killed after W1 or W2 leaves the file with one of the
  * two ids that its control database knows.
+ *
+ * A full target has no room for W2. Room is made for it first: of the unfinished objects, then of
+ * archives that the work would remove in any case, one at a time, each while the file has an id
+ * of this control database. So a copy that knows the same id can remove such archives, too, until
+ * one of the two has claimed: `maxUnclaimed` in each command.
  */
+
+/**
+ * Archives that a command removes before its claim, at most. A store can count its room late, and
+ * a disk can have others who fill it.
+ */
+const maxUnclaimed = 16;
 
 const contract = z.object({ id: z.uuid() });
 
@@ -40,6 +52,8 @@ interface KnownWriter {
 export interface Claim {
   /** The id of the installation. */
   readonly installation: string;
+  /** Names of the archives that were removed, because the target was full. */
+  readonly madeRoom: readonly string[];
   /**
    * Checks that this process still has it, before something is removed for good.
    * @throws when the lock is lost with its connection, or another control database has taken
@@ -53,9 +67,16 @@ export interface Claim {
 /**
  * Claims the target for this control database, before anything is written or removed. The
  * caller has the lock `archives`.
+ * @param findRemovable returns the names of the archives that the caller is to remove, the first
+ *   one first: some go before the claim when the target is full
+ * @throws {FullTargetError} when the target is full, and stays so
  * @throws {OperatorError} when another control database writes there, or it is no target yet
  */
-export async function claimTarget(control: Queryable, target: Target): Promise<Claim> {
+export async function claimTarget(
+  control: Queryable,
+  target: Target,
+  findRemovable: (installation: string) => Promise<readonly string[]>,
+): Promise<Claim> {
   await target.check();
   const known = await readKnownWriter(control);
   const { installation } = known;
@@ -67,10 +88,16 @@ export async function claimTarget(control: Queryable, target: Target): Promise<C
     present,
     next,
   ]);
-  await writeWriter(target, installation, next, version);
+  const madeRoom = await withRoom(target, {
+    write: () => writeWriter(target, installation, next, version),
+    confirm: () => readWriter(target, { installation, present, next: null }),
+    installation,
+    findRemovable,
+  });
 
   return {
     installation,
+    madeRoom,
     confirm: async () => {
       // This fails once the connection is lost, and the lock with it.
       await control.query('select 1');
@@ -181,6 +208,60 @@ async function readWriter(
   if (id === undefined || !isKnown(known, id)) throw otherWriter(target);
 
   return { id, version: document.version };
+}
+
+/**
+ * Writes the file of the writer, and makes room for it in a full target.
+ * @returns the names of the archives that were removed
+ * @throws {FullTargetError} when that is not enough
+ */
+async function withRoom(
+  target: Target,
+  {
+    write,
+    confirm,
+    installation,
+    findRemovable,
+  }: {
+    readonly write: () => Promise<void>;
+    readonly confirm: () => Promise<unknown>;
+    readonly installation: string;
+    readonly findRemovable: (installation: string) => Promise<readonly string[]>;
+  },
+): Promise<string[]> {
+  if (await hasRoom(write)) return [];
+
+  await confirm();
+  await target.removeUnfinished(`${installation}/`);
+  const removed: string[] = [];
+
+  for (const name of (await findRemovable(installation)).slice(0, maxUnclaimed)) {
+    if (await hasRoom(write)) return removed;
+
+    await confirm();
+    await target.remove(name);
+    removed.push(name);
+  }
+
+  if (await hasRoom(write)) return removed;
+
+  throw new FullTargetError(
+    removed.length > 0
+      ? `${target.description} is still full: ${countText(removed.length, 'archive')} had to go and made no room for ` +
+          `${writerFile(installation)}. Make room, then try again; a store that counts its room late needs some minutes`
+      : `${target.description} is full, and has no archive that is to go. Make room there, or set a shorter BACKUP_KEEP`,
+  );
+}
+
+/** @returns false when the target was full for what `write` writes */
+async function hasRoom(write: () => Promise<void>): Promise<boolean> {
+  try {
+    await write();
+    return true;
+  } catch (error) {
+    if (error instanceof FullTargetError) return false;
+    throw error;
+  }
 }
 
 async function writeWriter(

@@ -16,6 +16,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import {
   type Erased,
+  FullTargetError,
   MissingObjectError,
   type StoredDocument,
   type StoredObject,
@@ -48,7 +49,8 @@ const lockPauseMs = 200;
 /**
  * Stores archives in a folder, such as a mounted disk. A file is written under another name,
  * flushed to the disk and then renamed, so that a file with its final name is complete also
- * after a power failure. An operation that hangs, as on a mount whose server is away, fails its
+ * after a power failure; its name may be lost in one where folders cannot be flushed. An
+ * operation that hangs, as on a mount whose server is away, fails its
  * call. It keeps the process until it ends, or the process is killed.
  */
 export class FolderTarget implements Target {
@@ -440,10 +442,23 @@ function changedFolders(path: string, made: string | undefined): string[] {
   return folders;
 }
 
-/** Writes the names in a folder to the disk. */
+/**
+ * Answers of a file system that cannot flush a folder: some that are on a network or in a
+ * program (FUSE), which write names by themselves. PostgreSQL goes on after them, too
+ * (`fsync_fname_ext`).
+ */
+const unflushable = ['EINVAL', 'EBADF', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP'];
+
+/** Writes the names in a folder to the disk, where the file system can do so. */
 async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r');
-  await folder.sync().finally(() => folder.close());
+  try {
+    await folder.sync();
+  } catch (error) {
+    if (!unflushable.includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+  } finally {
+    await folder.close();
+  }
 }
 
 function versionOf(text: string): string {
@@ -459,12 +474,17 @@ function explainFailure(description: string, call: string, cause: NodeJS.ErrnoEx
   const { code } = cause;
   if (code === undefined || cause instanceof OperatorError) return cause;
 
+  if (code === 'ENOSPC' || code === 'EDQUOT') {
+    return new FullTargetError(
+      `${description} is full: ${call} (${code}). Make room, then try again`,
+      { cause },
+    );
+  }
+
   const what: Readonly<Record<string, string>> = {
     EISDIR: `has a folder in the place of a file: ${call} (${code}). Move it away, then try again`,
     ENOTDIR: `has a file in the place of a folder: ${call} (${code}). Move it away, then try again`,
-    ENOSPC: `is full: ${call} (${code}). Make room, then try again`,
     EROFS: `is mounted to be read only: ${call} (${code}). Mount it to be written`,
-    EDQUOT: `is full: ${call} (${code}). Make room, then try again`,
   };
   const otherwise = `cannot be used: ${call} (${code}). Check its mount and the rights of this login, then try again`;
 

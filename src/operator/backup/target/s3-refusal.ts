@@ -1,9 +1,15 @@
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import type { ErrorCause } from '../../../lib/log/postgres-causes.ts';
+import { FullTargetError } from './target.ts';
 
 const loginRemedy =
   'Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or their _FILE; or give this machine a role or a profile';
 const busyRemedy = 'Wait, and run it again; what it has written so far counts';
+
+/** The status by which some stores say that they are full, whatever the code is (RFC 4918). */
+const insufficientStorage = 507;
+/** The codes of a store that takes no object before others are removed. */
+const fullCodes = ['QuotaExceeded', 'XMinioStorageFull', 'XMinioAdminBucketQuotaExceeded'];
 
 /** Why a store refuses a request, by the codes of S3 and of stores with its protocol. */
 export const storeCauses: readonly ErrorCause[] = [
@@ -79,7 +85,7 @@ export const storeCauses: readonly ErrorCause[] = [
     step: busyRemedy,
   },
   {
-    codes: ['QuotaExceeded', 'XMinioStorageFull', 'EntityTooLarge', 'TooManyBuckets'],
+    codes: [...fullCodes, 'EntityTooLarge', 'TooManyBuckets'],
     cause: 'the store has no room left, or a quota is used up',
     step: 'Enlarge the store or its quota; BACKUP_KEEP says which archives a run removes',
   },
@@ -150,7 +156,9 @@ export function explainStoreError(description: string, call: string, error: unkn
   }
   if (status !== undefined && status >= 300) {
     const refusal = refusalCode(error);
-    return new OperatorError(
+    const isFull = status === insufficientStorage || fullCodes.includes(refusal);
+    const Refusal = isFull ? FullTargetError : OperatorError;
+    return new Refusal(
       `${description} refused a request: ${call}: ${status} ${refusal}. ${remedyOf(refusal) ?? unknownRemedy}`,
       { cause: error },
     );

@@ -78,6 +78,7 @@ export interface Target {
    * Writes an object, which appears whole or not at all. Holds a few MiB in memory. If `body`
    * fails, so does this, and nothing is left of the object.
    * @returns its size in bytes
+   * @throws {FullTargetError} when there is no room for it
    */
   write(name: string, body: Readable): Promise<{ readonly size: number }>;
 
@@ -106,11 +107,17 @@ export interface Target {
    * Writes a small object, if it still has the version that was read.
    * @param former undefined: if there is none
    * @returns false when it has another version now: then nothing was written
+   * @throws {FullTargetError} when there is no room for it; it keeps its version
    */
   replaceDocument(name: string, text: string, former: string | undefined): Promise<boolean>;
 
   /** Tries what the store does with conditions: writes the present text of the object again. */
   tryConditions(name: string): Promise<WriteConditions>;
+}
+
+/** A target has no room for what is to be written: its disk is full, or a quota is used up. */
+export class FullTargetError extends OperatorError {
+  override name = 'FullTargetError';
 }
 
 /** A target has no object of a name. */
