@@ -19,15 +19,15 @@ import { FullTargetError, type Target, type WriteConditions } from './target/tar
  * do not know its id. A process that is killed after W1 or W2 leaves the file with one of the
  * two ids that its control database knows.
  *
- * A full target has no room for W2. Room is made for it first: of the unfinished objects, then of
- * archives that the work would remove in any case, one at a time, each while the file has an id
- * of this control database. So a copy that knows the same id can remove such archives, too, until
- * one of the two has claimed: `maxUnclaimed` in each command.
+ * A full target has no room for W2. Room is made for it first: of the unfinished objects, then
+ * of archives that the work would remove in any case, one at a time, each while the file has an
+ * id of this control database. So a copy that knows the same id can remove such archives, too,
+ * until one of the two has claimed: `maxUnclaimed` in each command.
  */
 
 /**
- * Archives that a command removes before its claim, at most. A store can count its room late, and
- * a disk can have others who fill it.
+ * Archives that a command removes before its claim, at most. A store can count its room late,
+ * and a disk can have others who fill it.
  */
 const maxUnclaimed = 16;
 
