@@ -46,9 +46,9 @@ const goalsOfLost: readonly DatabaseGoal[] = ['replace', 'replace', 'place', 're
  * place, move, switch, replace, upgrade and drop; their runs and the processes are killed,
  * paused over any step, and cut off from the control database, which goes away, as servers do;
  * a server loses the database of the tenant, and finds it again; the control database loses its
- * last exchange, and an operator puts the newer database in place. Then a run retreats while only
- * the server is there that the tenant needs, and each command runs once without faults. The
- * same seed gives the same run.
+ * last exchange, and an operator puts the newer database in place. Then a run retreats while
+ * only the server is there that the tenant needs, and each command runs once without faults.
+ * The same seed gives the same run.
  * @throws {Violation} when an invariant is broken
  */
 export function simulateDatabases(options: SimulationOptions): void {
