@@ -19,25 +19,29 @@ const remedies: { readonly [reason in UnreadyReason]?: string } = {
 
 interface ManagementParts {
   /** Returns why the process is not ready; undefined when it is. */
-  unreadyReason: () => UnreadyReason | undefined | Promise<UnreadyReason | undefined>;
-  metrics: { render(): Promise<string>; readonly contentType: string };
+  unreadyReason(): UnreadyReason | undefined | Promise<UnreadyReason | undefined>;
+  readonly metrics: { render(): Promise<string>; readonly contentType: string };
 }
 
 /**
  * Creates the server for `/health/live`, `/health/ready` and `/metrics`, on a port that is not
  * public.
  */
-export function createManagementServer({ unreadyReason, metrics }: ManagementParts): Server {
+export function createManagementServer(parts: ManagementParts): Server {
+  const { metrics } = parts;
+
   return createServer(async (request, response) => {
     const [path] = (request.url ?? '').split('?');
+
     if (path === '/metrics') {
       const body = await metrics.render().catch(() => undefined);
       const headers = { 'Content-Type': metrics.contentType, 'Cache-Control': 'no-store' };
       response.writeHead(body === undefined ? 500 : 200, headers).end(body);
       return;
     }
+
     const isKnown = path === '/health/live' || path === '/health/ready';
-    const reason = path === '/health/ready' ? await unreadyReason() : undefined;
+    const reason = path === '/health/ready' ? await parts.unreadyReason() : undefined;
     const status = !isKnown ? 404 : reason ? 503 : 200;
     const remedy = reason && remedies[reason];
     const body = JSON.stringify({
@@ -45,6 +49,7 @@ export function createManagementServer({ unreadyReason, metrics }: ManagementPar
       reason,
       remedy,
     });
+
     response
       .writeHead(status, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' })
       .end(body);

@@ -13,7 +13,10 @@ export type ToWorker =
   | { readonly type: 'read_metrics'; readonly id: number; readonly withFleet: boolean };
 
 /** Messages of a worker to the primary process. */
-export type ToPrimary =
+export type ToPrimary = WorkerMessage | Reply;
+
+/** Messages that a worker sends by itself. */
+export type WorkerMessage =
   /** The worker listens, and is ready. */
   | { readonly type: 'started'; readonly port: number }
   /** The worker cannot start. The text is for the operator. */
@@ -22,7 +25,10 @@ export type ToPrimary =
    * The worker accepts no more connections because of a fault, and ends when its requests have
    * ended.
    */
-  | { readonly type: 'leaving' }
+  | { readonly type: 'leaving' };
+
+/** Replies of a worker to requests, by the id of the request. */
+export type Reply =
   /** With the reason why the worker is not ready. */
   | { readonly type: 'ready'; readonly id: number; readonly reason?: UnreadyReason | undefined }
   | { readonly type: 'metrics'; readonly id: number; readonly values: MetricValues[] };

@@ -14,8 +14,8 @@ import { type RunOptions, reportListening } from '../process/run-service.ts';
 import { type RunningApi, startApi } from '../server.ts';
 import { readMessage, type ToPrimary, type ToWorker } from './messages.ts';
 import type { RestartSignal } from './restart-signal.ts';
-import { unrequested } from './worker-process.ts';
-import { startWorkers, type Workers } from './workers.ts';
+import { killWorkers, unrequested } from './worker-process.ts';
+import { startWorkers } from './workers.ts';
 
 /**
  * The time for which open connections may send a further request before a restarted worker
@@ -130,8 +130,9 @@ export async function runWorkers(
     await workers.ended;
     throw error;
   }
+
   ignoreEarlySignals();
-  const stopped = primaryEnd(log, workers, restarts);
+  const stopped = primaryEnd(log, restarts);
   restarts.onRestart(() => workers.restart());
   reportListening({
     config,
@@ -146,19 +147,16 @@ export async function runWorkers(
   workers.stop(reason === 'SIGTERM' ? config.shutdownDelayMs : 0, reason === 'fault');
   const exitCode = await workers.ended;
   if (exitCode !== 0) process.exitCode = exitCode;
+
   management.closeAllConnections();
   await new Promise(resolve => management.close(resolve));
 }
 
 /** Resolves when the process must end: on a signal, or on an error that nothing handled. */
-function primaryEnd(
-  log: Logger,
-  workers: Workers,
-  { stopSignals }: RestartSignal,
-): Promise<StopSignal | 'fault'> {
+function primaryEnd(log: Logger, { stopSignals }: RestartSignal): Promise<StopSignal | 'fault'> {
   return new Promise(resolve => {
     const abort = (): void => {
-      workers.kill();
+      killWorkers();
       process.exit(1);
     };
     onStopSignal(stopSignals, resolve, abort);

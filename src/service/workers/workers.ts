@@ -3,34 +3,11 @@ import type { UnreadyReason } from '../../lib/http/management.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { WorkerMetrics } from '../metrics/worker-metrics.ts';
 import { logReport } from './log-report.ts';
+import type { WorkerMessage } from './messages.ts';
 import { Pings } from './pings.ts';
 import { Supervision } from './supervision.ts';
-import type { WorkerAction } from './supervision-actions.ts';
-import { forkWorker, killWorkers, type WorkerProcess } from './worker-process.ts';
-
-/** The worker processes of this process. */
-export interface Workers {
-  /** The port that the workers listen on. */
-  readonly port: number;
-  readonly serving: number;
-  /**
-   * Resolves to why no worker is ready; undefined while at least one is. One that hangs is
-   * replaced.
-   */
-  unreadyReason(): Promise<UnreadyReason | undefined>;
-  readonly metrics: { render(): Promise<string>; readonly contentType: string };
-  /** Replaces all workers, one after the other. */
-  restart(): void;
-  /**
-   * Asks all workers to end.
-   * @param isFault makes the exit code 1
-   */
-  stop(delayMs: number, isFault: boolean): void;
-  /** Ends all workers at once. */
-  kill(): void;
-  /** Resolves with the exit code when all workers have ended. */
-  readonly ended: Promise<0 | 1>;
-}
+import type { WorkerAction, WorkerReport } from './supervision-actions.ts';
+import { WorkerProcess } from './worker-process.ts';
 
 const pingMs = 1_000;
 
@@ -48,138 +25,201 @@ interface WorkerOptions {
  * Starts workers, and keeps them running. Resolves when all of them serve requests.
  * @throws {OperatorError} with the text of the first one that cannot start; none is left then
  */
-export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Promise<Workers> {
-  const supervision = new Supervision(processes);
-  const running = new Map<number, WorkerProcess>();
-  const pings = new Pings();
+export async function startWorkers(options: WorkerOptions): Promise<Workers> {
+  const workers = new Workers(options);
+  await workers.start();
+  return workers;
+}
 
-  const serving = () => supervision.serving.flatMap(number => running.get(number) ?? []);
-  const metrics = new WorkerMetrics(() => ({
-    serving: supervision.serving.length,
-    died: supervision.died,
+/** The worker processes of this process: takes the actions that `Supervision` decides on. */
+export class Workers {
+  readonly #supervision: Supervision;
+  readonly #databaseUrl: string | undefined;
+  readonly #log: Logger;
+  readonly #running = new Map<number, WorkerProcess>();
+  readonly #pings = new Pings();
+  readonly #metrics = new WorkerMetrics(() => ({
+    serving: this.#supervision.serving.length,
+    died: this.#supervision.died,
   }));
+  readonly #started = Promise.withResolvers<void>();
+  readonly #ended = Promise.withResolvers<0 | 1>();
+  #port = 0;
+  #stopDelayMs = 0;
+  /** Runs until `nextAt` of the supervision. */
+  #timer: NodeJS.Timeout | undefined;
 
-  const started = Promise.withResolvers<Workers>();
-  const ended = Promise.withResolvers<0 | 1>();
-  let port = 0;
-  let stopDelayMs = 0;
-  let timer: NodeJS.Timeout | undefined;
+  constructor({ processes, databaseUrl, log }: WorkerOptions) {
+    this.#supervision = new Supervision(processes);
+    this.#databaseUrl = databaseUrl;
+    this.#log = log;
+  }
 
-  const fork = (number: number): void => {
-    const worker = forkWorker({
-      onHeard: () => pings.hear(number),
-      onMessage: message => {
-        if (message.type === 'started') {
-          port = message.port;
-          run(supervision.onStarted(number, performance.now()));
-        } else if (message.type === 'failed') {
-          supervision.onFailed(number, message.text);
-        } else if (message.type === 'leaving') {
-          run(supervision.onLeaving(number, performance.now()));
-        }
-      },
-      onLastMetrics: values => metrics.record(number, values),
-      onEnded: end => {
-        run(supervision.onEnded(number, end, performance.now()));
-        running.delete(number);
-      },
-      onClosed: () => metrics.end(number),
+  /** The port that the workers listen on. */
+  get port(): number {
+    return this.#port;
+  }
+
+  /** The number of workers that serve requests. */
+  get serving(): number {
+    return this.#supervision.serving.length;
+  }
+
+  /** Resolves with the exit code when all workers have ended. */
+  get ended(): Promise<0 | 1> {
+    return this.#ended.promise;
+  }
+
+  get metrics(): { render(): Promise<string>; readonly contentType: string } {
+    return {
+      render: () => this.#renderMetrics(),
+      contentType: this.#metrics.contentType,
+    };
+  }
+
+  /**
+   * Resolves when all workers serve requests.
+   * @throws {OperatorError} with the text of the first one that cannot start; none is left then
+   */
+  start(): Promise<void> {
+    this.#perform(this.#supervision.start(performance.now()));
+    const pinging = setInterval(() => this.#ping(), pingMs);
+    void this.ended.then(() => clearInterval(pinging));
+
+    return this.#started.promise;
+  }
+
+  /** Replaces all workers, one after the other. */
+  restart(): void {
+    this.#perform(this.#supervision.restart(performance.now()));
+  }
+
+  /**
+   * Asks all workers to end.
+   * @param isFault makes the exit code 1
+   */
+  stop(delayMs: number, isFault: boolean): void {
+    this.#stopDelayMs = delayMs;
+    this.#perform(this.#supervision.stop(performance.now(), isFault ? 1 : 0));
+  }
+
+  /**
+   * Resolves to the reason why no worker is ready; undefined while at least one is. A worker
+   * that hangs is replaced.
+   */
+  async unreadyReason(): Promise<UnreadyReason | undefined> {
+    const reasons: UnreadyReason[] = [];
+    const ready = this.#serving.map(async worker => {
+      const reason = await worker.unreadyReason();
+      if (reason === undefined) return undefined;
+      reasons.push(reason);
+      throw new Error(reason);
     });
 
-    running.set(number, worker);
-    worker.send({ type: 'start', databaseUrl });
-  };
+    return Promise.any(ready).catch(() => reasons[0] ?? 'starting');
+  }
 
-  const perform = (action: WorkerAction): void => {
+  /** The processes of the workers that serve requests. */
+  get #serving(): WorkerProcess[] {
+    return this.#supervision.serving.flatMap(number => this.#running.get(number) ?? []);
+  }
+
+  /** Takes the actions, and sets the timer of the next ones. */
+  #perform(actions: readonly WorkerAction[]): void {
+    for (const action of actions) this.#take(action);
+
+    clearTimeout(this.#timer);
+    const { nextAt } = this.#supervision;
+    if (nextAt === Number.POSITIVE_INFINITY) return;
+
+    const delayMs = Math.max(0, Math.ceil(nextAt - performance.now()));
+    const tick = (): void => this.#perform(this.#supervision.tick(performance.now()));
+    this.#timer = setTimeout(tick, delayMs);
+  }
+
+  #take(action: WorkerAction): void {
     switch (action.kind) {
       case 'fork':
-        fork(action.worker);
+        this.#fork(action.worker);
         break;
       case 'hand_over':
-        running.get(action.worker)?.send({ type: 'hand_over' });
+        this.#running.get(action.worker)?.send({ type: 'hand_over' });
         break;
       case 'stop':
-        running.get(action.worker)?.send({ type: 'stop', delayMs: stopDelayMs });
+        this.#running.get(action.worker)?.send({ type: 'stop', delayMs: this.#stopDelayMs });
         break;
       case 'kill':
-        running.get(action.worker)?.kill();
+        this.#running.get(action.worker)?.kill();
         break;
       case 'report':
-        logReport(log, action.report, number => running.get(number)?.pid);
+        this.#report(action.report);
         break;
       case 'serving':
-        started.resolve(workers);
+        this.#started.resolve();
         break;
       case 'ended':
-        if (action.failure !== undefined) started.reject(new OperatorError(action.failure));
-        ended.resolve(action.exitCode);
+        if (action.failure !== undefined) {
+          this.#started.reject(new OperatorError(action.failure));
+        }
+        this.#ended.resolve(action.exitCode);
         break;
     }
-  };
+  }
 
-  const run = (actions: WorkerAction[]): void => {
-    for (const action of actions) perform(action);
+  #fork(number: number): void {
+    const worker = new WorkerProcess({
+      onHeard: () => this.#pings.hear(number),
+      onMessage: message => this.#receive(number, message),
+      onLastMetrics: values => this.#metrics.record(number, values),
+      onEnded: end => {
+        this.#perform(this.#supervision.onEnded(number, end, performance.now()));
+        this.#running.delete(number);
+      },
+      onClosed: () => this.#metrics.end(number),
+    });
 
-    clearTimeout(timer);
-    const { nextAt } = supervision;
-    if (nextAt === Number.POSITIVE_INFINITY) return;
-    const delayMs = Math.max(0, Math.ceil(nextAt - performance.now()));
-    timer = setTimeout(() => run(supervision.tick(performance.now())), delayMs);
-  };
+    this.#running.set(number, worker);
+    worker.send({ type: 'start', databaseUrl: this.#databaseUrl });
+  }
 
-  const pingAll = (): void => {
-    for (const worker of pings.count(supervision.serving)) {
-      logReport(log, { what: 'hung', worker }, number => running.get(number)?.pid);
-      running.get(worker)?.kill(); // the end of the worker follows
+  #receive(number: number, message: WorkerMessage): void {
+    switch (message.type) {
+      case 'started':
+        this.#port = message.port;
+        this.#perform(this.#supervision.onStarted(number, performance.now()));
+        break;
+      case 'failed':
+        this.#supervision.onFailed(number, message.text);
+        break;
+      case 'leaving':
+        this.#perform(this.#supervision.onLeaving(number, performance.now()));
+        break;
+    }
+  }
+
+  /** Sends a ping to each worker that serves, and kills those that have answered none for 10 s. */
+  #ping(): void {
+    for (const worker of this.#pings.count(this.#supervision.serving)) {
+      this.#report({ what: 'hung', worker });
+      this.#running.get(worker)?.kill(); // the end of the worker follows
     }
 
-    for (const worker of serving()) worker.ping();
-  };
+    for (const worker of this.#serving) worker.ping();
+  }
 
-  const readMetrics = async (): Promise<void> => {
-    const [first] = supervision.serving;
+  async #renderMetrics(): Promise<string> {
+    const [first] = this.#supervision.serving;
     await Promise.all(
-      [...running].map(async ([number, worker]) => {
+      [...this.#running].map(async ([number, worker]) => {
         const values = await worker.readMetrics(number === first);
-        if (values && running.has(number)) metrics.record(number, values);
+        if (values && this.#running.has(number)) this.#metrics.record(number, values);
       }),
     );
-  };
 
-  const workers: Workers = {
-    get port() {
-      return port;
-    },
-    get serving() {
-      return supervision.serving.length;
-    },
-    unreadyReason: async () => {
-      const reasons: UnreadyReason[] = [];
-      const ready = serving().map(async worker => {
-        const reason = await worker.unreadyReason();
-        if (reason === undefined) return undefined;
-        reasons.push(reason);
-        throw new Error(reason);
-      });
+    return this.#metrics.render();
+  }
 
-      return Promise.any(ready).catch(() => reasons[0] ?? 'starting');
-    },
-    metrics: {
-      render: () => readMetrics().then(() => metrics.render()),
-      contentType: metrics.contentType,
-    },
-    restart: () => run(supervision.restart(performance.now())),
-    stop: (delayMs, isFault) => {
-      stopDelayMs = delayMs;
-      run(supervision.stop(performance.now(), isFault ? 1 : 0));
-    },
-    kill: killWorkers,
-    ended: ended.promise,
-  };
-
-  run(supervision.start(performance.now()));
-  const pinging = setInterval(pingAll, pingMs);
-  void ended.promise.then(() => clearInterval(pinging));
-
-  return started.promise;
+  #report(report: WorkerReport): void {
+    logReport(this.#log, report, number => this.#running.get(number)?.pid);
+  }
 }
