@@ -20,7 +20,7 @@ import { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { pascalCase } from '../../lib/runtime/casing.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
-import { changeSources } from '../events/change-sources.ts';
+import { resources } from '../resources/index.ts';
 
 /** The kinds of change of a record. */
 export const changeActions = ['create', 'update', 'delete'] as const;
@@ -90,9 +90,10 @@ const table = new TableStatements(AuditEntry, view);
 
 /** The resources whose records, and audit entries, are in the control database. */
 const controlResources = ['User', 'Role'];
-/** The resources whose changes have entries. An activity is no change of a record. */
+/** The resources whose changes have entries. */
 const auditedResources = [
-  ...[...changeSources.keys()].filter(name => name !== 'Activity'),
+  ...resources.map(({ definition }) => definition.name),
+  'PromotionUse',
   'Webhook',
   ...controlResources,
 ];
