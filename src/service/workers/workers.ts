@@ -197,7 +197,7 @@ export class Workers {
     }
   }
 
-  /** Sends a ping to each worker that serves, and kills those that have answered none for 10 s. */
+  /** Pings each worker that serves, and kills those that have answered no ping for 10 s. */
   #ping(): void {
     for (const worker of this.#pings.count(this.#supervision.serving)) {
       this.#report({ what: 'hung', worker });
