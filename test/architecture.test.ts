@@ -287,6 +287,21 @@ describe('architecture', () => {
     expect(names.filter((name, at) => names.indexOf(name) !== at)).to.deep.equal([]);
   });
 
+  it('an exported name stands once in src, unless both files mean the same by it', () => {
+    // The operations of a command's file, and a field that is true or false.
+    const sameMeaning = ['flag', 'operations'];
+
+    const names = src.flatMap(({ code }) => {
+      const found = code.matchAll(
+        /^export (?:async )?(?:function\*?|class|const|interface|type) (\w+)/gm,
+      );
+      return [...new Set([...found].map(([, name = '']) => name))];
+    });
+
+    const unshared = names.filter(name => !sameMeaning.includes(name));
+    expect(unshared.filter((name, at) => unshared.indexOf(name) !== at)).to.deep.equal([]);
+  });
+
   it('the HTTP layer imports nothing of a database', () => {
     for (const { path, code } of src.filter(file => file.path.startsWith('src/lib/http/'))) {
       expect(code, path).not.to.match(/mikro-orm|from 'pg'/);

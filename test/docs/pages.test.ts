@@ -2,11 +2,11 @@ import { Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { expect } from 'chai';
 import { problems } from '../../src/lib/errors.ts';
 import { documents } from '../../src/service/pages/document-page.ts';
-import { pageOf } from '../../src/service/pages/reference.ts';
+import { referencePath } from '../../src/service/pages/reference.ts';
 import { document, routes } from '../support/contract.ts';
 import { useLogin, useWorld } from '../support/world.ts';
 
-const referencePages = [...new Set(routes.map(({ tag }) => pageOf(tag)))];
+const referencePages = [...new Set(routes.map(({ tag }) => referencePath(tag)))];
 const htmlPaths = [
   ...documents.map(({ path }) => path),
   '/docs/reference',
@@ -278,7 +278,7 @@ describe('documentation pages', () => {
 
     for (const operations of Object.values(document.paths)) {
       for (const { operationId, tags } of Object.values(operations)) {
-        expect(found).to.include(`${pageOf(tags[0] ?? '')}#${operationId}`);
+        expect(found).to.include(`${referencePath(tags[0] ?? '')}#${operationId}`);
       }
     }
 

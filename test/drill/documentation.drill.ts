@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { clientSample, sampleValues } from '../../src/service/pages/code-samples.ts';
 import { documents } from '../../src/service/pages/document-page.ts';
-import { endpointGroups, pageOf } from '../../src/service/pages/reference.ts';
+import { endpointGroups, referencePath } from '../../src/service/pages/reference.ts';
 import { compileProgram, withBuiltClient } from '../clients/built-client.ts';
 import {
   describeInBrowser,
@@ -17,7 +17,7 @@ import { document, routes } from '../support/contract.ts';
 const paths = [
   ...documents.map(({ path }) => path),
   '/docs/reference',
-  ...new Set(routes.map(({ tag }) => pageOf(tag))),
+  ...new Set(routes.map(({ tag }) => referencePath(tag))),
   '/docs/errors',
   '/docs/nothing',
 ];

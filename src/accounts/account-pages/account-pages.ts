@@ -11,7 +11,7 @@ import type { ContextServices, RequestContext } from '../../tenancy/request-cont
 import type { AuthServices } from '../auth/auth-services.ts';
 import { confirmRegistration } from '../auth/confirm-registration.ts';
 import { hashRequester } from '../auth/hash-queue.ts';
-import { requestReset, setPassword } from '../auth/reset-password.ts';
+import { requestReset, setPasswordByLink } from '../auth/reset-password.ts';
 import type { AccountAction } from '../mails/account-link.ts';
 import type { LinkKind } from '../mails/mail-link.ts';
 import { findLink, type SentLink } from '../mails/use-link.ts';
@@ -121,7 +121,8 @@ async function act(
   if (Object.keys(errors).length > 0) return show(ctx, action, form, services, errors);
 
   const isSet =
-    link.state === 'good' && (await setPassword(services, ctx.state.context, token, password));
+    link.state === 'good' &&
+    (await setPasswordByLink(services, ctx.state.context, token, password));
   const now = isSet
     ? link
     : await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token);

@@ -66,7 +66,9 @@ export function resetPassword(services: AuthServices): TenantRoute {
       if (token === undefined) throw fieldProblem('token', 'is required', 'required');
       if (newPassword === undefined) throw fieldProblem('newPassword', 'is required', 'required');
 
-      if (!(await setPassword(services, context, token, newPassword))) throw invalidMailToken();
+      const isSet = await setPasswordByLink(services, context, token, newPassword);
+      if (!isSet) throw invalidMailToken();
+
       return undefined;
     },
   });
@@ -89,7 +91,7 @@ export async function requestReset(
  * Sets the password that the token of a reset or of an invitation permits to set.
  * @returns false when the token is not valid
  */
-export async function setPassword(
+export async function setPasswordByLink(
   services: AuthServices,
   context: RequestContext,
   token: string,

@@ -5,7 +5,7 @@ import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
-import { setDisabled } from '../auth/set-disabled.ts';
+import { setUserDisabled } from '../auth/set-user-disabled.ts';
 import { addInvitationMail } from '../mails/mail-requests.ts';
 import { changePeople, type PeopleTransaction, rateLimited } from './change-people.ts';
 import { inviteUser } from './invite-user.ts';
@@ -73,7 +73,7 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       takesIdempotencyKey: true,
       handler: (input, context) =>
         changeUser(input, context, ({ query }, { id }) =>
-          setDisabled(query, id, action === 'disable'),
+          setUserDisabled(query, id, action === 'disable'),
         ),
     });
   return [

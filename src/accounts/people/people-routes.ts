@@ -22,10 +22,10 @@ import {
   roleView,
   type UserView,
   userById,
+  usersVisibleTo,
   userTable,
   userView,
   viewOf,
-  visibleTo,
   volatileUserFields,
 } from './user-statements.ts';
 
@@ -59,7 +59,7 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
       handler: async ({ query: { limit, after }, list }, context) => {
         const { caller, tenant } = context;
         const reads = controlReads(services.control, context);
-        const conditions: Condition[] = visibleTo(tenant.id, caller);
+        const conditions: Condition[] = usersVisibleTo(tenant.id, caller);
         if (after !== undefined) conditions.push(['id > ?', after]);
 
         return readList(
@@ -84,7 +84,7 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
         const user =
           id &&
           viewOf<UserView>(
-            await queryStatement(services.control, userById(visibleTo(tenant.id, caller), id)),
+            await queryStatement(services.control, userById(usersVisibleTo(tenant.id, caller), id)),
           );
         if (!user) throw problem('not_found');
         return user;

@@ -113,7 +113,7 @@ export const userTable = new TableStatements(Person, userView);
  * The condition for the users that a caller may see: those of the own entity for scope Self;
  * without one, nobody.
  */
-export function visibleTo(tenantId: number, { scope, entityId }: Caller): Condition[] {
+export function usersVisibleTo(tenantId: number, { scope, entityId }: Caller): Condition[] {
   const ofTenant: Condition = ['tenant_id = ?', tenantId];
   return scope === 'Self' ? [ofTenant, ['entity_id = ?', entityId ?? 0]] : [ofTenant];
 }

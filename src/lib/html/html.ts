@@ -41,7 +41,7 @@ export function codeBlock(text: string, label: string): Html {
  * A table that scrolls by itself. On a narrow screen, the style sheet shows the column names
  * from `data-label`.
  */
-export function table(columns: readonly string[], rows: readonly (readonly Html[])[]): Html {
+export function htmlTable(columns: readonly string[], rows: readonly (readonly Html[])[]): Html {
   const cell = (content: Html, index: number): Html =>
     html`<td data-label="${columns[index]}">${content}</td>`;
   const head = html`<thead><tr>${columns.map(name => html`<th>${name}</th>`)}</tr></thead>`;

@@ -3,7 +3,7 @@ import { chosenSlugs } from '../command/chosen-slugs.ts';
 import { defineOperation } from '../command/operation.ts';
 import { amount, argumentList, flag } from '../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
-import { outcomeText, planText, reportText } from './backup-text.ts';
+import { backupText, outcomeText, planText } from './backup-text.ts';
 import type { BackupOutcome } from './run-backup.ts';
 
 export const runOperation = defineOperation({
@@ -69,7 +69,7 @@ Run it again after an interruption of any kind. Only one run is in progress at a
       observers => runBackup(installation, target, request, write, observers),
     );
     output.part({ ...report, target: target.description }, () =>
-      reportText(report, target.description),
+      backupText(report, target.description),
     );
 
     return report.failed === 0 && report.notRemoved.length === 0;

@@ -40,7 +40,7 @@ export function planText(planned: readonly PlannedBackup[]): string {
 }
 
 /** Formats the end of a run. */
-export function reportText(report: BackupReport, target: string): string {
+export function backupText(report: BackupReport, target: string): string {
   const { archived, unchanged, failed, bytes, removed, notRemoved, lost, ms } = report;
   const counts = [
     `${archived} archived (${sizeText(bytes)})`,

@@ -49,9 +49,9 @@ const prune = defineOperation({
   effect: 'changes',
   handling: { isRoutine: true },
   async plan(_, { installation }) {
-    const { planPrune } = await import('./prune-archives.ts');
+    const { planPruneArchives } = await import('./prune-archives.ts');
     const { readConfig } = await import('../../lib/config/config.ts');
-    const removed = await planPrune(
+    const removed = await planPruneArchives(
       installation,
       await openBackupTarget(),
       readConfig().backup.keep,

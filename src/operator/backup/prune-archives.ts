@@ -36,7 +36,7 @@ export async function pruneArchives(
 }
 
 /** Returns the names of the archives that `pruneArchives` would remove, and changes nothing. */
-export async function planPrune(
+export async function planPruneArchives(
   { controlUrl }: Pick<Installation, 'controlUrl'>,
   target: Target,
   keep: Retention,

@@ -53,8 +53,8 @@ function ask(field: Argument | Option, slug: string | undefined): Promise<string
     (made && storedKindOf(made) ? 'Tab shows what there is' : field.description);
   const label = fieldLabel(name, made);
   return readAnswer(hint ? `${label} (${hint})` : label, async start => {
-    const { valuesOf } = await import('./complete.ts');
-    const values = await valuesOf(field, slug === undefined ? [] : [slug], start);
+    const { candidatesFor } = await import('./complete.ts');
+    const values = await candidatesFor(field, slug === undefined ? [] : [slug], start);
     return values.map(({ value }) => value).filter(value => value.startsWith(start));
   });
 }

@@ -27,12 +27,12 @@ async function candidatesAt(
   before: readonly string[],
   start: string,
 ): Promise<Candidate[]> {
-  if (option) return valuesOf(option, operands, start);
+  if (option) return candidatesFor(option, operands, start);
   if (start.startsWith('-')) return optionsOf(command, before);
   const { registeredArguments } = command;
   const last = registeredArguments.at(-1);
   const argument = registeredArguments[operands.length] ?? (last?.variadic ? last : undefined);
-  const values = argument ? await valuesOf(argument, operands, start) : [];
+  const values = argument ? await candidatesFor(argument, operands, start) : [];
   const commands = operands.length === 0 ? command.commands : [];
   return [
     ...commands.map(each => ({
@@ -55,7 +55,7 @@ function optionsOf(command: Command, before: readonly string[]): Candidate[] {
  * Returns the candidates for an argument or option.
  * @param operands the arguments before it
  */
-export async function valuesOf(
+export async function candidatesFor(
   made: Argument | Option,
   operands: readonly string[],
   start: string,

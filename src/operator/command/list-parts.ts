@@ -24,7 +24,7 @@ export function pageFields<const Limit extends number>(items: string, limit: Lim
  * Makes a page of the rows that a query has returned, of which each says how many there are.
  * @param rows at most one more than `limit`
  */
-export function pageOf<Item extends { readonly id: number }>(
+export function pageOfList<Item extends { readonly id: number }>(
   rows: readonly Item[],
   limit: number,
   counts: { readonly total: number; readonly newer: number },

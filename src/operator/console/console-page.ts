@@ -118,7 +118,7 @@ function withoutDeadButtons({ html: text }: Html, { runs }: Shell): Html {
 }
 
 /** Lets the browser load another page. */
-export const refresh = (seconds: number, to: string): Html =>
+export const reloadAfter = (seconds: number, to: string): Html =>
   html`<meta http-equiv="refresh" content="${seconds}; url=${to}">`;
 
 function bar({ path, query, state: { shell, visitor } }: Ctx): Html {

@@ -54,7 +54,7 @@ export function checkForm({ operation: { fields }, texts }: FilledForm): FormErr
 }
 
 /** Returns the values of a form that `checkForm` found right, by the names of their fields. */
-export function valuesOf({ operation: { fields }, texts }: FilledForm): Record<string, unknown> {
+export function formValues({ operation: { fields }, texts }: FilledForm): Record<string, unknown> {
   const given = Object.entries(fields).flatMap(([name, { kind, isList, isNames, parse }]) => {
     const given = texts[name] ?? [];
     const values = (isNames ? [given.join(',')] : given).map(text =>

@@ -88,11 +88,11 @@ export function size(bytes: number | null | undefined): string | undefined {
   return typeof bytes === 'number' ? sizeText(bytes) : undefined;
 }
 
-export function code(text: string | null | undefined): Html {
+export function inlineCode(text: string | null | undefined): Html {
   return text ? html`<code>${text}</code>` : none;
 }
 
-const version = (name: string): Html => code(name.slice(0, 4));
+const version = (name: string): Html => inlineCode(name.slice(0, 4));
 
 /**
  * The formats of the values of properties, by the name of the property. A name that ends in
@@ -105,9 +105,9 @@ export const valueFormats: Readonly<Record<string, (value: never) => Cell>> = {
   bytes: size,
   ms: durationText,
   error: shorten,
-  database: code,
-  kid: code,
-  build: code,
+  database: inlineCode,
+  kid: inlineCode,
+  build: inlineCode,
   version,
   schemaVersion: version,
   tenantHead: version,

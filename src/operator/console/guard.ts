@@ -4,7 +4,7 @@ import { contentSecurityPolicy } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
 import { fixedHeaders } from '../../lib/http/security-headers.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
-import { refresh, sendPage } from './console-page.ts';
+import { reloadAfter, sendPage } from './console-page.ts';
 import { type Entrance, isEqual } from './entrance.ts';
 
 const headers = {
@@ -90,7 +90,7 @@ function refuse(ctx: Context, text: string): void {
 function start(ctx: Context, cookie: string): void {
   ctx.set('Set-Cookie', cookie);
   const main = html`<p><a href="/">Go on to the fleet</a></p>`;
-  sendPage(ctx, { title: 'The console is open', main, head: refresh(0, '/') });
+  sendPage(ctx, { title: 'The console is open', main, head: reloadAfter(0, '/') });
 }
 
 /**

@@ -1,6 +1,6 @@
 import { readConfig } from '../../lib/config/config.ts';
 import type { FilledForm } from './command-line.ts';
-import { valuesOf } from './form-values.ts';
+import { formValues } from './form-values.ts';
 
 /** Says where a command that opens archives is run, on a host that opens none. */
 export const recoveryHostText =
@@ -15,5 +15,5 @@ export function needsRecoveryHost({ operation, texts }: FilledForm): boolean {
   const { opensArchives } = operation.handling;
   if (!opensArchives || readConfig().backup.identityFile !== undefined) return false;
 
-  return opensArchives(valuesOf({ operation, texts }));
+  return opensArchives(formValues({ operation, texts }));
 }

@@ -1,6 +1,6 @@
 import { type Html, html } from '../../lib/html/html.ts';
 import { type FilledForm, linkCommands } from './command-line.ts';
-import { type ConsolePage, type PageRequest, refresh } from './console-page.ts';
+import { type ConsolePage, type PageRequest, reloadAfter } from './console-page.ts';
 import type { FormError } from './form-values.ts';
 import { commandView, errorSummary, fieldView, tenantsAbove } from './form-view.ts';
 import { inWords } from './form-words.ts';
@@ -57,7 +57,7 @@ ${commandView(form)}`,
     // to the fragment.
     head: isEnded
       ? undefined
-      : html`<noscript>${refresh(10, `${runPath(run)}?at=${Date.now()}#run`)}</noscript>`,
+      : html`<noscript>${reloadAfter(10, `${runPath(run)}?at=${Date.now()}#run`)}</noscript>`,
   };
 }
 

@@ -3,7 +3,7 @@ import type { Installation } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { holdImports } from '../../sales/imports/import-lock.ts';
 import { endOtherSessions, sessionsLeft } from '../schema/other-sessions.ts';
-import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
+import { becomeMember, endSessionsOf } from '../schema/tenant-sessions.ts';
 import { createDatabase, NameTakenError, reserveDatabase } from './create-database.ts';
 import type { DatabaseStep } from './database-protocol.ts';
 import {
@@ -158,7 +158,7 @@ export class DatabaseRun implements Steps {
     const client = await this.#connect(target);
     // an earlier control database may not know that it is open
     await closeDatabase(client, this.#run, target.role);
-    await endSessions(client, target.role);
+    await endSessionsOf(client, target.role);
 
     const { epoch } = this.#run;
     await upgradeDatabase(this.#installation, this.#control, client, { target, epoch });
@@ -193,7 +193,7 @@ export class DatabaseRun implements Steps {
 
   async 'end sessions'(): Promise<void> {
     await this.#inCurrent(async (client, role) => {
-      await endSessions(client, role);
+      await endSessionsOf(client, role);
       if (this.#plan.endSessions) await endOtherSessions(client, this.#present().database);
     });
   }

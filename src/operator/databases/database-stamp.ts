@@ -120,7 +120,7 @@ export async function changeInEpoch<T>(
 /**
  * Closes a tenant database in one transaction: its stamp names no tenant any more, and its role
  * may not log in. A connection that was verified before the commit is among the sessions of the
- * role (`endSessions`) afterwards; every later one is refused.
+ * role (`endSessionsOf`) afterwards; every later one is refused.
  * @throws {OperatorError} when the database belongs to somebody else
  */
 export async function closeDatabase(client: pg.Client, run: RunEpoch, role: string): Promise<void> {

@@ -48,10 +48,10 @@ const prune = defineChange({
   effect: 'changes',
   handling: { isRoutine: true },
   async change({ slug, leaveSchemas }, context, isDryRun) {
-    const { planPrune, pruneDatabases } = await import('./prune-databases.ts');
+    const { planPruneDatabases, pruneDatabases } = await import('./prune-databases.ts');
     const { installation } = context;
     const document = isDryRun
-      ? await planPrune(installation, slug, leaveSchemas)
+      ? await planPruneDatabases(installation, slug, leaveSchemas)
       : await pruneDatabases(installation, slug, observeRun(context), { leaveSchemas });
     const text = prunedText(
       document,

@@ -73,7 +73,7 @@ function isComplete({ state }: Pick<StoredDatabase, 'state'>): boolean {
  * Returns the databases that `pruneDatabases` drops and those that serve their tenants again,
  * and changes nothing.
  */
-export async function planPrune(
+export async function planPruneDatabases(
   installation: Installation,
   slug: string | undefined,
   leaveSchemas: boolean,

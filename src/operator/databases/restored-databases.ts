@@ -48,7 +48,7 @@ export async function restoreDatabase(
   return withTenant(installation, slug, async (control, tenant) => {
     const found = await findTenant(installation, slug);
     await requireNoneNewer({ installation, control, tenant });
-    await requireRestorable(installation, found, goal);
+    await requireRestorableTenant(installation, found, goal);
     const placement = {
       server: found.server,
       origin: data.description,
@@ -66,7 +66,7 @@ export async function restoreDatabase(
  * @throws {OperatorError} when a tenant is provisioned or purged, or has the database that is
  *   to be replaced, or another one than the control database says
  */
-export async function requireRestorable(
+export async function requireRestorableTenant(
   installation: Installation,
   { id, guid, slug, status, server, databaseName: database, roleName: role }: Tenant,
   goal: 'place' | 'replace',

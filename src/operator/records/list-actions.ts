@@ -1,6 +1,6 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
-import { pageOf } from '../command/list-parts.ts';
+import { pageOfList } from '../command/list-parts.ts';
 import type { ListPage } from '../command/operation.ts';
 import type { Action } from './record-action.ts';
 
@@ -66,7 +66,7 @@ export async function pageActions(
     [before ?? null, ...values],
   );
 
-  return pageOf(rows, limit, counts);
+  return pageOfList(rows, limit, counts);
 }
 
 /** Returns the condition of a filter in SQL, with its values. */

@@ -3,7 +3,7 @@ import type { EntityManager } from '@mikro-orm/postgresql';
 import { passwordError } from '../../accounts/auth/new-password.ts';
 import type { Passwords } from '../../accounts/auth/passwords.ts';
 import { revokeSessionsOf, setPasswordHash, unexpired } from '../../accounts/auth/sessions.ts';
-import { setDisabled as setUserDisabled } from '../../accounts/auth/set-disabled.ts';
+import { setUserDisabled } from '../../accounts/auth/set-user-disabled.ts';
 import type { PeopleTransaction } from '../../accounts/people/change-people.ts';
 import { Role, type Tenant, User } from '../../control/control-entities.ts';
 import { type QueryControl, transactControl } from '../../control/database.ts';

@@ -1,7 +1,7 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
-import { pageOf } from '../command/list-parts.ts';
+import { pageOfList } from '../command/list-parts.ts';
 import type { ListPage } from '../command/operation.ts';
 import type { MigrationFailure } from './migration-failure.ts';
 
@@ -63,7 +63,7 @@ export async function pageRuns(
     [before ?? null],
   );
 
-  return pageOf(rows, limit, counts);
+  return pageOfList(rows, limit, counts);
 }
 
 /**

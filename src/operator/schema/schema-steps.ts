@@ -5,7 +5,7 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { type RecordedMigrations, recordedMigrations } from '../../lib/postgres/migration-names.ts';
 import { loadMigrations } from '../../lib/postgres/migration-steps.ts';
 import { quoteLiteral } from '../../lib/postgres/quote.ts';
-import { endSessions } from './tenant-sessions.ts';
+import { endSessionsOf } from './tenant-sessions.ts';
 
 /** One migration as the SQL statements of both directions. */
 export interface SchemaStep {
@@ -146,7 +146,7 @@ export async function changeSchema(
   { role, state, change, check, compatible = false }: SchemaChange,
 ): Promise<SchemaState | undefined> {
   const end = async (): Promise<void> => {
-    if (!compatible) await endSessions(client, role);
+    if (!compatible) await endSessionsOf(client, role);
   };
   try {
     const found = await beginChange(client, compatible);

@@ -33,7 +33,7 @@ export async function countSessions(
  * when they are gone.
  * @throws {OperatorError} when one of them is still there after 5 s
  */
-export async function endSessions(database: pg.Client, role: string): Promise<void> {
+export async function endSessionsOf(database: pg.Client, role: string): Promise<void> {
   // Until the snapshot is cleared, a transaction sees the sessions that its first query
   // returned.
   const text = `select pg_stat_clear_snapshot(); select pg_terminate_backend(pid) from ${sessionsOf(role)}`;

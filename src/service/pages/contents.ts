@@ -17,7 +17,7 @@ import { errorsPage, meanings } from './errors-page.ts';
 import { textSections } from './markdown.ts';
 import { openApiDocument, openApiText } from './openapi-document.ts';
 import { header, type Site } from './page.ts';
-import { type EndpointGroup, endpointGroups, pageOf } from './reference.ts';
+import { type EndpointGroup, endpointGroups, referencePath } from './reference.ts';
 import { groupPage, referenceChain, referencePage } from './reference-page.ts';
 
 const ownFile = (name: string): Promise<string> => readFile(new URL(name, import.meta.url), 'utf8');
@@ -47,7 +47,7 @@ export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<
     ...(site.hasHandbook ? pictures.map((path): [string, Content] => [path, picture(path)]) : []),
     ['/docs/reference', htmlPage(() => referencePage(groups(), site))],
     ...tags.map((tag): [string, Content] => [
-      pageOf(tag),
+      referencePath(tag),
       htmlPage(() => groupPage(tag, groups(), site)),
     ]),
     ['/docs/errors', htmlPage(() => errorsPage(referenceChain(groups()), site))],

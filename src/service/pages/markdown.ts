@@ -1,5 +1,5 @@
 import { Marked, type RendererObject, type Tokens } from 'marked';
-import { codeBlock, escapeHtml, type Html, table } from '../../lib/html/html.ts';
+import { codeBlock, escapeHtml, type Html, htmlTable } from '../../lib/html/html.ts';
 import type { Section } from './page.ts';
 
 /** A rendered Markdown document with its headings of level 2, and of level 3 in them. */
@@ -53,7 +53,7 @@ export function renderDocument(
 
       const columns = header.map(({ text }) => text);
       const cells = rows.map(row => row.map(inline));
-      return `${table(columns, cells).html}\n`;
+      return `${htmlTable(columns, cells).html}\n`;
     },
 
     image: ({ href, text }) =>

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import { codeBlock, type Html, html, table } from '../../lib/html/html.ts';
+import { codeBlock, type Html, html, htmlTable } from '../../lib/html/html.ts';
 import { clientSample, curlSample, type SampleValues, sampleValues } from './code-samples.ts';
 import { renderFragment, renderInline } from './markdown.ts';
 import { isJson } from './media-types.ts';
@@ -83,7 +83,7 @@ function sample(title: string, code: string, endpoint: string): Html {
 
 /** Name, place and type, and description of each parameter. */
 function parameterTable(parameters: readonly Parameter[]): Html {
-  return table(
+  return htmlTable(
     ['Parameter', 'Type', 'Meaning'],
     parameters.map(({ name, in: place, required, description = '', schema }) =>
       row(name, schema, { place, required, description: [description, limitText(schema)] }),
@@ -96,7 +96,7 @@ function parameterTable(parameters: readonly Parameter[]): Html {
  * required and its limits.
  */
 function propertyTable(schema: Schema, { isInput }: { isInput: boolean }): Html {
-  return table(['Field', 'Type', 'Meaning'], propertyRows(schema, isInput, ''));
+  return htmlTable(['Field', 'Type', 'Meaning'], propertyRows(schema, isInput, ''));
 }
 
 /** The properties of objects in a list come after the list, with its name before theirs. */

@@ -98,7 +98,7 @@ export function endpointGroups(openApi: object): EndpointGroup[] {
   const document = openApi as Document;
   return document.tags.map(({ name, description }) => ({
     name,
-    page: pageOf(name),
+    page: referencePath(name),
     description,
     endpoints: Object.entries(document.paths).flatMap(([path, operations]) =>
       Object.entries(operations)
@@ -109,7 +109,7 @@ export function endpointGroups(openApi: object): EndpointGroup[] {
 }
 
 /** The path of the page of a tag: `TaxCode` → `/docs/reference/tax-code`. */
-export function pageOf(tag: string): string {
+export function referencePath(tag: string): string {
   return `/docs/reference/${tag.replace(/(?<=[a-z])(?=[A-Z])/g, '-').toLowerCase()}`;
 }
 

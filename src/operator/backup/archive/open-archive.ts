@@ -74,7 +74,7 @@ export async function checkArchive(
       seen.push({ name, ...digestOf(bytes) });
     } else if (name === manifestName) {
       const bytes = await collect(content, maxDocumentBytes);
-      manifest = checkManifest(bytes, keys.macKeys);
+      manifest = parseManifest(bytes, keys.macKeys);
     } else {
       seen.push({ name, ...(await digestContent(content)) });
     }
@@ -232,7 +232,7 @@ function rankOf(name: string): number {
   return name.startsWith('schema/') ? 2 : 3;
 }
 
-function checkManifest(bytes: Buffer, macKeys: readonly Buffer[] | undefined): ArchiveManifest {
+function parseManifest(bytes: Buffer, macKeys: readonly Buffer[] | undefined): ArchiveManifest {
   if (macKeys !== undefined && !isSignedBy(bytes.toString(), macKeys)) {
     throw new ArchiveFault(
       'forged',

@@ -4,7 +4,7 @@ import { readFindings, type StoredFinding } from '../../doctor/read-findings.ts'
 import { listActions } from '../../records/list-actions.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
-import { code, fault, state, time } from '../format.ts';
+import { fault, inlineCode, state, time } from '../format.ts';
 import { checkNowButton, severity } from '../health-view.ts';
 import { actions, hiddenInputs, operationPath, tenantLink, withQuery } from '../links.ts';
 import type { Offer } from '../offered.ts';
@@ -82,7 +82,7 @@ const repairForm = html`<form action="${operationPath('doctor')}" id="repair" cl
 <button>Repair what is selected</button> <span class="hint">Without a selection, all whose repair has no risk. The plan comes first.</span></form>`;
 
 function otherBuildNote(build: string | undefined): Html {
-  return html`<p class="note"><strong>Another build has looked${build === undefined ? '' : html` (${code(build)})`}.</strong> What it would repair, this one cannot judge: check again before you repair anything.</p>`;
+  return html`<p class="note"><strong>Another build has looked${build === undefined ? '' : html` (${inlineCode(build)})`}.</strong> What it would repair, this one cannot judge: check again before you repair anything.</p>`;
 }
 
 /** @param isSelected true for a finding that somebody has picked already */

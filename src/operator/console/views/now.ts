@@ -10,7 +10,7 @@ import { countFleet } from '../../schema/fleet-status.ts';
 import { tenantHead } from '../../schema/tenant-head.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
-import { code, numberText, shorten, state, time } from '../format.ts';
+import { inlineCode, numberText, shorten, state, time } from '../format.ts';
 import { checkNowButton, severity } from '../health-view.ts';
 import { actions, operationLink, tenantLink, tenantPath, withQuery } from '../links.ts';
 import type { Offer } from '../offered.ts';
@@ -78,11 +78,11 @@ ${table(
   ],
 )}
 ${table(
-  html`The fleet by version and state. This build has ${code(head)}`,
+  html`The fleet by version and state. This build has ${inlineCode(head)}`,
   fleet,
   'There is no tenant.',
   [
-    ['Schema version', ({ schemaVersion }) => code(schemaVersion ?? 'between versions')],
+    ['Schema version', ({ schemaVersion }) => inlineCode(schemaVersion ?? 'between versions')],
     ['State', 'status'],
     [
       'Tenants',

@@ -12,7 +12,7 @@ import {
 } from '../../schema/list-runs.ts';
 import { logText, type MigrationFailure } from '../../schema/migration-failure.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
-import { code, durationText, numberText, state, states, textBlock, time } from '../format.ts';
+import { durationText, inlineCode, numberText, state, states, textBlock, time } from '../format.ts';
 import {
   actions,
   olderLinks,
@@ -97,7 +97,7 @@ export async function rolloutPage({
 
   const main = html`${facts(
     ['State', state(run.state)],
-    ['To version', code(run.head)],
+    ['To version', inlineCode(run.head)],
     ['By', run.requestedBy],
     ['Started', time(run.startedAt)],
     ['Took', took(run)],
@@ -184,8 +184,8 @@ function failureView(
   ]);
   const where = facts(
     ['Tenant', tenantLink(slug)],
-    ['SQLSTATE', code(sqlState)],
-    ['Migration', code(migration)],
+    ['SQLSTATE', inlineCode(sqlState)],
+    ['Migration', inlineCode(migration)],
     ['More', log === null ? null : logText(log)],
   );
 

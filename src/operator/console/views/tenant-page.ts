@@ -15,7 +15,7 @@ import { listClients, listUsers, type UserSummary } from '../../records/read-use
 import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
-import { code, hour, shorten, size, state, time } from '../format.ts';
+import { hour, inlineCode, shorten, size, state, time } from '../format.ts';
 import { checkNowButton, decided, destructiveVerbs, reasonView, verbs } from '../health-view.ts';
 import { actions, operationLink, recoveryPath, tenantPath, withQuery } from '../links.ts';
 import type { Offer } from '../offered.ts';
@@ -53,11 +53,11 @@ export async function tenantPage(request: PageRequest): Promise<ConsolePage> {
   const at = { slug };
   const main = html`${stateView(request, tenant)}
 ${facts(
-  ['Slug', code(slug)],
-  ['Guid', code(tenant.guid)],
+  ['Slug', inlineCode(slug)],
+  ['Guid', inlineCode(tenant.guid)],
   ['Server', html`<a href="/capacity">${tenant.server}</a>`],
-  ['Database', code(tenant.database)],
-  ['Schema version', code(tenant.schemaVersion ?? 'between versions')],
+  ['Database', inlineCode(tenant.database)],
+  ['Schema version', inlineCode(tenant.schemaVersion ?? 'between versions')],
   ['Size', size(measured?.databaseBytes)],
   ['Measured', hour(measured?.databaseMeasuredAt)],
   ['Features', tenant.features.join(', ')],

@@ -62,9 +62,9 @@ it continues. Start the service afterwards, with the same MASTER_KEY.`,
   handling: { control: 'made' },
   async plan({ all, ...chosen }, context) {
     const { installation } = context;
-    const { requireRestorable } = await import('./restoring-database.ts');
+    const { requireRestorableControl } = await import('./restoring-database.ts');
     const { source, later, refused } = await choose(installation, chosen);
-    await requireRestorable(installation.controlUrl, source);
+    await requireRestorableControl(installation.controlUrl, source);
 
     const tenants = all ? ', and then every tenant whose database is missing' : '';
     const lines = [

@@ -15,7 +15,7 @@ import {
   markReady,
   onServer,
   putInPlace,
-  requireRestorable,
+  requireRestorableControl,
   restoringName,
 } from './restoring-database.ts';
 
@@ -78,7 +78,8 @@ export async function restoreControl(
 
   return onServer(controlUrl, async lock => {
     await acquireLock(lock, lockSpaces.control, lockKey(name));
-    const isInPlace = (await requireRestorable(controlUrl, source))?.restoredFrom !== undefined;
+    const isInPlace =
+      (await requireRestorableControl(controlUrl, source))?.restoredFrom !== undefined;
 
     const report = isInPlace ? undefined : await restoreAside(installation, sources, onStep);
     if (!isInPlace) {

@@ -102,7 +102,7 @@ export async function readState(url: string): Promise<ControlState | undefined> 
  * @throws {OperatorError} when it is in use or somebody else's, or when its restore from
  *   another source has not ended
  */
-export async function requireRestorable(
+export async function requireRestorableControl(
   controlUrl: string,
   source: ControlSource,
 ): Promise<ControlState | undefined> {

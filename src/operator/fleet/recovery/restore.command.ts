@@ -177,9 +177,9 @@ async function undelete(slug: string, { installation, output }: Context): Promis
 const goalOf = ({ lost }: Pick<RestoreFields, 'lost'>) => (lost ? 'replace' : 'place');
 
 async function planOne({ slug, ...moment }: OneTenant, installation: Installation): Promise<Plan> {
-  const { requireRestorable } = await import('../../databases/restored-databases.ts');
+  const { requireRestorableTenant } = await import('../../databases/restored-databases.ts');
   const source = await findTenant(installation, slug);
-  await requireRestorable(installation, source, goalOf(moment));
+  await requireRestorableTenant(installation, source, goalOf(moment));
   const { description: restoredFrom } = await chooseData(installation, source, moment, {
     onStep: () => {},
     warn: () => {},
@@ -193,11 +193,11 @@ async function planOne({ slug, ...moment }: OneTenant, installation: Installatio
 
 async function restoreOne({ slug, ...values }: OneTenant, context: Context) {
   const { installation, output, progress } = context;
-  const { requireRestorable, restoreDatabase } = await import(
+  const { requireRestorableTenant, restoreDatabase } = await import(
     '../../databases/restored-databases.ts'
   );
   const source = await findTenant(installation, slug);
-  await requireRestorable(installation, source, goalOf(values));
+  await requireRestorableTenant(installation, source, goalOf(values));
   const { restored, ...facts } = await restoreData(
     installation,
     source,

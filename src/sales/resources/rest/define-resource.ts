@@ -11,8 +11,8 @@ import { listRoute, readRoutes } from './read-routes.ts';
 import {
   keyCondition,
   lockRecord,
+  recordsVisibleTo,
   updateRecord,
-  visibleTo,
   writeRecord,
 } from './resource-access.ts';
 import {
@@ -181,7 +181,7 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
 
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);
-      const conditions = [condition, ...visibleTo(resource, context.caller)];
+      const conditions = [condition, ...recordsVisibleTo(resource, context.caller)];
 
       await writeRecord(resource, context, async transaction => {
         const record = await lockRecord(resource, transaction, conditions, precondition);

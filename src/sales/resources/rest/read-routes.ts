@@ -8,7 +8,7 @@ import { camelCase } from '../../../lib/runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import { readPage } from '../../../tenancy/lists/read-page.ts';
 import { codeCondition } from '../record.ts';
-import { keyCondition, type PathParams, respondWith, visibleTo } from './resource-access.ts';
+import { keyCondition, type PathParams, recordsVisibleTo, respondWith } from './resource-access.ts';
 import { documentation, type ResourceDefinition } from './resource-definition.ts';
 
 /** GET of the collection: a page of records, or all of them. */
@@ -28,7 +28,7 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
     response: z.array(view),
     handler: async ({ query, list }, context) => {
       if (list) {
-        const conditions = visibleTo(resource, context.caller, query);
+        const conditions = recordsVisibleTo(resource, context.caller, query);
         return readPage(list, { table, conditions, reads: context });
       }
 
@@ -36,7 +36,7 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
       const after: Condition | undefined =
         page.after === undefined ? undefined : ['id > ?', page.after];
       const select = () =>
-        table.selectJson([...visibleTo(resource, context.caller, page), after], {
+        table.selectJson([...recordsVisibleTo(resource, context.caller, page), after], {
           orderBy,
           limit: page.limit,
         });
@@ -108,7 +108,7 @@ function readRoute(
       const condition = find(params);
       if (!condition) throw problem('not_found');
       const select = () =>
-        table.selectRecord([condition, ...visibleTo(resource, context.caller, query)]);
+        table.selectRecord([condition, ...recordsVisibleTo(resource, context.caller, query)]);
       const cacheKey = `${query.includeDeleted ? 'any ' : ''}${condition.join(' ')}`;
       return respondWith(resource, context, cacheKey, select, ([row]) => {
         if (!row) throw problem('not_found');

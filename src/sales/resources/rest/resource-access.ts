@@ -17,7 +17,7 @@ export type PathParams = RouteInput<never>['params'];
  * Conditions for the records that a caller may see, without deleted ones unless the query
  * includes them.
  */
-export function visibleTo(
+export function recordsVisibleTo(
   { softDelete, scopedBy }: ResourceDefinition,
   caller: Caller,
   query: { includeDeleted?: boolean } = {},
@@ -151,7 +151,7 @@ export async function updateRecord(
     async transaction => {
       const condition = keyCondition(resource, params, body);
       if (!condition) throw problem(onMissing);
-      const conditions = [condition, ...visibleTo(resource, context.caller)];
+      const conditions = [condition, ...recordsVisibleTo(resource, context.caller)];
       const before = await lockRecord(resource, transaction, conditions, precondition);
       const row = { ...before, ...changes };
       await validate?.(row, transaction.em, before);

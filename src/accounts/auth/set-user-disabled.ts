@@ -11,7 +11,7 @@ const setDisabledAt = `
  * the user has received by mail: invitation, reset and confirmation. The user is changed before
  * the links, in the order of `useLink`.
  */
-export async function setDisabled(
+export async function setUserDisabled(
   query: QueryControl,
   userId: number,
   isDisabled: boolean,
