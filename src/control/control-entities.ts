@@ -30,6 +30,8 @@ const ServerSchema = defineEntity({
   },
 });
 export class Server extends ServerSchema.class {}
+/** A server, for the names of its databases and roles: each begins with the prefix. */
+export type Prefixed = Pick<Server, 'prefix'>;
 ServerSchema.setClass(Server);
 
 const tenantStatuses = ['provisioning', 'active', 'suspended', 'deleted'] as const;

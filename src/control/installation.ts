@@ -15,21 +15,30 @@ import { type BudgetMember, newProcess, type ProcessIdentity } from './process-i
 import { SecretBox } from './secret-box.ts';
 import { createServerUrls, type ServerUrls } from './server-urls.ts';
 
-/**
- * The means to open the databases of an installation: the URL of the control database, and the
- * keys.
- */
-export interface InstallationAccess {
+/** Opens connections of its own to the control database. */
+export interface ControlAccess {
   /** The URL of the control database. */
   readonly controlUrl: string;
+}
+
+/** Opens connections to the servers of the tenants. */
+export interface ServerAccess {
+  readonly servers: ServerUrls;
+}
+
+/** Seals and opens secrets. */
+export interface KeyAccess {
+  readonly secrets: SecretBox;
+}
+
+/** The means to open the databases of an installation, and its secrets. */
+export interface InstallationAccess extends ControlAccess, ServerAccess, KeyAccess {
   /**
    * True if this process uses the embedded PostgreSQL and the master key under the data folder.
    */
   readonly embedded: boolean;
   /** The data folder with that PostgreSQL; undefined if the databases are configured. */
   readonly dataFolder: string | undefined;
-  readonly secrets: SecretBox;
-  readonly servers: ServerUrls;
   /** Leaves the embedded PostgreSQL. */
   close(): Promise<void>;
 }

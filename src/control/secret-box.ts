@@ -13,6 +13,15 @@ const tagBytes = 16;
 /** Characters of base64url, for 16 bytes. */
 const fingerprintLength = 22;
 
+/** Verifies the codes that the installation has computed. */
+export interface MacVerifier {
+  /**
+   * Checks, in constant time, that a code was computed by either key, for this purpose and
+   * these parts.
+   */
+  verifyMac(code: Uint8Array, purpose: string, ...parts: string[]): boolean;
+}
+
 /** Encrypts secrets at rest. */
 interface Sealer {
   /**
@@ -108,7 +117,7 @@ export class MasterKeyError extends OperatorError {
  * computes codes, with the *present* one: whose fingerprint the control database names
  * (`installation.key_fingerprint`). It opens secrets, and accepts codes, of both.
  */
-export class SecretBox implements Sealer {
+export class SecretBox implements Sealer, MacVerifier {
   /** `MASTER_KEY` */
   readonly masterKey: SealingKey;
   /** `MASTER_KEY_PREVIOUS` */
@@ -182,10 +191,6 @@ export class SecretBox implements Sealer {
     return this.present.mac(purpose, ...parts);
   }
 
-  /**
-   * Checks, in constant time, that a code was computed by either key, for this purpose and
-   * these parts.
-   */
   verifyMac(code: Uint8Array, purpose: string, ...parts: string[]): boolean {
     return [this.masterKey, this.previous].some(
       key => key && equalsCode(code, key.mac(purpose, ...parts)),

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { SecretBox } from '../../control/secret-box.ts';
+import type { MacVerifier, SecretBox } from '../../control/secret-box.ts';
 
 /** The mails with a link that proves who reads them. */
 export type LinkKind = 'invitation' | 'registration' | 'reset';
@@ -68,7 +68,7 @@ export function parseLinkToken(token: string): ParsedLinkToken | undefined {
  * owner.
  */
 export function isTokenOf(
-  secrets: Pick<SecretBox, 'verifyMac'>,
+  secrets: MacVerifier,
   { code }: ParsedLinkToken,
   owner: LinkOwner,
 ): boolean {

@@ -1,6 +1,6 @@
 import { type ControlDatabase, type QueryControl, queryControl } from '../../control/database.ts';
 import type { TenantRecord } from '../../control/records.ts';
-import type { SecretBox } from '../../control/secret-box.ts';
+import type { MacVerifier } from '../../control/secret-box.ts';
 import { isTokenOf, type LinkKind, type ParsedLinkToken, parseLinkToken } from './mail-link.ts';
 
 /** A link that is good, and the user to whom it was sent. */
@@ -83,7 +83,7 @@ const markUsed = `
  */
 export async function findLink(
   control: ControlDatabase,
-  secrets: Pick<SecretBox, 'verifyMac'>,
+  secrets: MacVerifier,
   tenant: LinkTenant,
   kinds: readonly LinkKind[],
   token: string,
@@ -106,7 +106,7 @@ export async function findLink(
  */
 export async function useLink(
   query: QueryControl,
-  secrets: Pick<SecretBox, 'verifyMac'>,
+  secrets: MacVerifier,
   tenant: LinkTenant,
   kinds: readonly LinkKind[],
   token: string,
@@ -126,7 +126,7 @@ export async function useLink(
 
 async function readLink(
   query: QueryControl,
-  secrets: Pick<SecretBox, 'verifyMac'>,
+  secrets: MacVerifier,
   tenant: LinkTenant,
   kinds: readonly LinkKind[],
   parsed: ParsedLinkToken,
@@ -136,7 +136,7 @@ async function readLink(
 }
 
 function isGenuine(
-  secrets: Pick<SecretBox, 'verifyMac'>,
+  secrets: MacVerifier,
   tenant: LinkTenant,
   parsed: ParsedLinkToken,
   found: GoodLink | undefined,

@@ -18,15 +18,19 @@ export interface ArchiveAge {
   fault: string | null;
 }
 
-/** The state of the fleet's archives. */
-interface ArchiveAges {
+/** How many tenants have archives. */
+interface ArchiveCounts {
   tenants: number;
   /** The number of tenants without an archive. */
   without: number;
-  /** The number of tenants whose newest archive is faulty. */
-  faulty: number;
   /** True if an archive was ever restored and compared. */
   isProved: boolean;
+}
+
+/** The state of the fleet's archives. */
+interface ArchiveAges extends ArchiveCounts {
+  /** The number of tenants whose newest archive is faulty. */
+  faulty: number;
   /** The tenants, those whose newest archive is faulty, missing or old first. */
   ages: ArchiveAge[];
 }
@@ -74,19 +78,15 @@ export async function readArchiveAges(
  * Returns how many tenants have no archive, out of the same copy, and whether an archive was
  * ever proved.
  */
-export async function countUnarchived({
-  statements,
-}: ControlStatements): Promise<Pick<ArchiveAges, 'tenants' | 'without' | 'isProved'>> {
-  const [counts] = await statements.execute<
-    Pick<ArchiveAges, 'tenants' | 'without' | 'isProved'>[]
-  >(
+export async function countUnarchived({ statements }: ControlStatements): Promise<ArchiveCounts> {
+  const [counts] = await statements.execute<ArchiveCounts[]>(
     `select count(*)::int as tenants, (count(*) filter (where newest_at is null))::int as without,
             exists (select from archive_proofs where proved_at is not null) as "isProved"
        from tenants left join archive_folders on tenant_guid = guid
       where status <> 'provisioning'`,
   );
 
-  return counts as Pick<ArchiveAges, 'tenants' | 'without' | 'isProved'>;
+  return counts as ArchiveCounts;
 }
 
 /**

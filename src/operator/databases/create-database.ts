@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
-import type { Installation } from '../../control/installation.ts';
+import type { KeyAccess, ServerAccess } from '../../control/installation.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
@@ -14,7 +14,12 @@ import { createPrivate } from '../schema/owned-databases.ts';
 import { ensureTemplate, migrationSettings, tenantGroup } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { findRemains, newPhysicalName } from './database-names.ts';
-import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
+import {
+  type DatabaseAddress,
+  type LockedTenant,
+  readDatabases,
+  type TenantDatabase,
+} from './database-store.ts';
 
 /** The purpose for which a new database is reserved. */
 export interface Reservation {
@@ -62,7 +67,7 @@ export async function reserveDatabase(
 export class NameTakenError extends OperatorError {
   override name = 'NameTakenError';
 
-  constructor({ server, database }: Pick<TenantDatabase, 'server' | 'database'>, cause?: unknown) {
+  constructor({ server, database }: DatabaseAddress, cause?: unknown) {
     super(
       `server ${server.name} has a database or a login role ${database}, which this installation has not made: ` +
         'nothing was changed in it. Run the command again: it uses another name',
@@ -79,7 +84,7 @@ export class NameTakenError extends OperatorError {
  *   nothing of this reservation
  */
 export async function createDatabase(
-  { servers, secrets }: Pick<Installation, 'servers' | 'secrets'>,
+  { servers, secrets }: ServerAccess & KeyAccess,
   reserved: TenantDatabase,
   guid: string,
   version: string | undefined,
@@ -115,7 +120,7 @@ export async function createDatabase(
 }
 
 /** @throws {NameTakenError} in place of the error of a name that exists */
-function throwIfTaken(error: unknown, names: Pick<TenantDatabase, 'server' | 'database'>): never {
+function throwIfTaken(error: unknown, names: DatabaseAddress): never {
   const isTaken = ['42710', '42P04', '23505'].includes(sqlState(error) ?? '');
   throw isTaken ? new NameTakenError(names, error) : error;
 }
@@ -169,11 +174,7 @@ async function copyTemplate(
  * Creates a database.
  * @throws {NameTakenError} when the server has one with the name
  */
-async function createNew(
-  admin: pg.Client,
-  names: Pick<TenantDatabase, 'server' | 'database'>,
-  options: string,
-): Promise<void> {
+async function createNew(admin: pg.Client, names: DatabaseAddress, options: string): Promise<void> {
   await createPrivate(admin, names.database, options).catch(error => throwIfTaken(error, names));
 }
 

@@ -1,8 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
-import type { Server } from '../../control/control-entities.ts';
-
-type Prefixed = Pick<Server, 'prefix'>;
+import type { Prefixed } from '../../control/control-entities.ts';
 
 /*
  * The name of a database proves its owner. It has 48 random bits, and it is recorded in

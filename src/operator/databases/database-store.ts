@@ -8,11 +8,15 @@ import type { Server } from '../../control/control-entities.ts';
  */
 export type DatabaseState = 'reserved' | 'filled' | 'current' | 'kept' | 'condemned' | 'gone';
 
-/** A database of a tenant, as the control database records it. */
-export interface TenantDatabase {
-  readonly id: number;
+/** A database by its name, which it has once on its server. */
+export interface DatabaseAddress {
   readonly server: Server;
   readonly database: string;
+}
+
+/** A database of a tenant, as the control database records it. */
+export interface TenantDatabase extends DatabaseAddress {
+  readonly id: number;
   readonly role: string;
   /** Sealed; null: the role has none. */
   readonly password: Buffer | null;

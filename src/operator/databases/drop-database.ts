@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Installation } from '../../control/installation.ts';
+import type { Installation, ServerAccess } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { postgresCause } from '../../lib/log/postgres-causes.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
@@ -10,7 +10,12 @@ import { readSchemaState } from '../schema/schema-steps.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
 import { findRemains } from './database-names.ts';
 import { closedStamp, nobody } from './database-stamp.ts';
-import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
+import {
+  type DatabaseAddress,
+  type LockedTenant,
+  readDatabases,
+  type TenantDatabase,
+} from './database-store.ts';
 import { listForeignObjects, notDroppedFor, rowsLeft } from './foreign-objects.ts';
 
 /** SQL for `current_during` of a database that stops being current now. */
@@ -98,7 +103,7 @@ interface DropOptions {
  *   meanwhile, or has such tables
  */
 export async function dropDatabase(
-  { servers }: Pick<Installation, 'servers'>,
+  { servers }: ServerAccess,
   condemned: Condemned,
   guid: string,
   { mayBeOpen = false, leaveSchemas = false }: DropOptions = {},
@@ -160,7 +165,7 @@ async function requireNoSchemas(client: pg.Client, condemned: Condemned): Promis
  *   refuse it
  */
 export async function requireClosed(
-  installation: Pick<Installation, 'servers'>,
+  installation: ServerAccess,
   database: Condemned,
   guid: string,
 ): Promise<void> {
@@ -169,8 +174,8 @@ export async function requireClosed(
 
 /** Returns the guid in the stamp of a database; null if the database is lost, or has none. */
 export async function readStamp(
-  { servers }: Pick<Installation, 'servers'>,
-  { server, database }: Pick<TenantDatabase, 'server' | 'database'>,
+  { servers }: ServerAccess,
+  { server, database }: DatabaseAddress,
 ): Promise<string | null> {
   try {
     return (await withConnection(servers.adminUrl(server, database), readSchemaState)).guid;
@@ -200,7 +205,7 @@ export interface LeftRole {
  * belongs to others.
  */
 export async function findLeftRoles(
-  { servers }: Pick<Installation, 'servers'>,
+  { servers }: ServerAccess,
   dropped: readonly Condemned[],
 ): Promise<LeftRole[]> {
   const left = await Promise.all(

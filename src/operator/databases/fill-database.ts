@@ -17,14 +17,13 @@ import { headFingerprint, migrationSettings } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 import { changeInEpoch } from './database-stamp.ts';
-import type { TenantDatabase } from './database-store.ts';
+import type { DatabaseAddress, TenantDatabase } from './database-store.ts';
 import { type CompleteSchema, recordSchema } from './exchange-databases.ts';
 
 /**
  * Writes the data of a new database, which nobody else uses, and compares what it has written.
  */
-export type Fill = (target: FillTarget) => Promise<void>;
-export type FillTarget = Pick<TenantDatabase, 'server' | 'database'>;
+export type Fill = (target: DatabaseAddress) => Promise<void>;
 
 /** The data of a tenant at an earlier moment, and how to write it into a database. */
 export interface EarlierData {

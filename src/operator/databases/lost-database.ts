@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { ControlStatements, Installation } from '../../control/installation.ts';
+import type { ControlStatements, ServerAccess } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
@@ -8,11 +8,9 @@ import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import { findRemains, isLost } from './database-names.ts';
 import type { TenantDatabase } from './database-store.ts';
 
-type Access = Pick<Installation, 'servers'>;
-
 /** Claims or opens a database, unless its server has lost it: then it lets nobody in. */
 export async function unlessLost(
-  { servers }: Access,
+  { servers }: ServerAccess,
   database: TenantDatabase,
   work: () => Promise<void>,
 ): Promise<void> {
@@ -31,7 +29,7 @@ export async function unlessLost(
  * @throws {OperatorError} when its server has it
  */
 export async function closeLost(
-  { servers }: Access,
+  { servers }: ServerAccess,
   lost: TenantDatabase,
   isLastRun: () => Promise<void>,
 ): Promise<void> {
@@ -58,7 +56,7 @@ export async function closeLost(
  * @returns undefined as `lost` when the server cannot be queried within seconds
  */
 export async function findDatabase(
-  { statements, servers }: Access & ControlStatements,
+  { statements, servers }: ServerAccess & ControlStatements,
   guid: string,
 ): Promise<{ server: string; lost: boolean | undefined }> {
   const [tenant] = await statements.execute<

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { Installation } from '../../control/installation.ts';
+import type { Installation, ServerAccess } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { postgresCause } from '../../lib/log/postgres-causes.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
@@ -220,7 +220,7 @@ function stepOf(cause: unknown): string {
 
 /** Returns what has to be done before the command is run again. */
 async function conditionOf(
-  { servers }: Pick<Installation, 'servers'>,
+  { servers }: ServerAccess,
   now: TenantDatabase | undefined,
   cause: unknown,
 ): Promise<string> {

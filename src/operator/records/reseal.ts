@@ -1,13 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { EntityManager } from '@mikro-orm/postgresql';
-import type { Installation } from '../../control/installation.ts';
+import type { Installation, KeyAccess } from '../../control/installation.ts';
 import { requireMasterKey, storeMasterKey } from '../../control/present-key.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
 
-type Keys = Pick<Installation, 'control' | 'secrets'>;
+type Keys = KeyAccess & Pick<Installation, 'control'>;
 
 /**
  * A writer of a secret may have locked the row of a tenant before it waits for that of the

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { Tenant } from '../../control/control-entities.ts';
-import type { Installation } from '../../control/installation.ts';
+import type { Installation, ServerAccess } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { noSuchTenant } from './read-tenants.ts';
@@ -21,7 +21,7 @@ export async function findTenant({ control }: Installation, slug: string): Promi
  * `tenant.server` must be loaded.
  */
 export async function connectTenant<T>(
-  { servers }: Pick<Installation, 'servers'>,
+  { servers }: ServerAccess,
   { server, databaseName }: Pick<Tenant, 'server' | 'databaseName'>,
   work: (client: pg.Client) => Promise<T>,
 ): Promise<T> {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Server, Tenant } from '../../control/control-entities.ts';
-import type { Installation } from '../../control/installation.ts';
+import type { ControlStatements, Installation } from '../../control/installation.ts';
 import { type RunState, SchemaFingerprint } from '../../control/migration-run.ts';
 import { operatorPool, withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
@@ -276,7 +276,7 @@ export async function planRun(
  * doctor.
  */
 async function readKnownDrift(
-  { statements }: Pick<Installation, 'statements'>,
+  { statements }: ControlStatements,
   slugs: readonly string[],
 ): Promise<PlannedRun['refused']> {
   return statements.execute(

@@ -21,7 +21,7 @@ export type SchemaComparison = (database: pg.Client) => Promise<Difference[]>;
  */
 export function createSchemaComparison(
   control: Installation['control'],
-  server: Pick<Server, 'id'>,
+  server: Server,
   head: string,
 ): SchemaComparison {
   return async database => {
@@ -46,7 +46,7 @@ export type EarlierComparison = (
  */
 export function createEarlierComparison(
   control: Installation['control'],
-  server: Pick<Server, 'id'>,
+  server: Server,
 ): EarlierComparison {
   return async (database, version) => {
     const expected = await objectsAt(control, server, version);

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type pg from 'pg';
-import type { Server } from '../../control/control-entities.ts';
+import type { Prefixed, Server } from '../../control/control-entities.ts';
 import type { ControlStatements, Installation } from '../../control/installation.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
@@ -25,7 +25,7 @@ import { tenantHead } from './tenant-head.ts';
  * Returns the group role of a server, whose members are the login roles of its tenants. Tables
  * grant their rights to it.
  */
-export function tenantGroup(server: Pick<Server, 'prefix'>): string {
+export function tenantGroup(server: Prefixed): string {
   return `${server.prefix}_tenant`;
 }
 
@@ -114,7 +114,7 @@ function openTemplate(server: Pick<Server, 'name'>, name: string): OperatorError
 }
 
 /** The settings that a tenant migration can read with `current_setting`. */
-export function migrationSettings(server: Pick<Server, 'prefix'>): Record<string, string> {
+export function migrationSettings(server: Prefixed): Record<string, string> {
   return { 'app.tenant_group': tenantGroup(server) };
 }
 
@@ -133,7 +133,7 @@ async function ensureGroup(
  * whose digest of the migrations is `digest`.
  */
 export function templateOfOtherBuild(
-  { prefix }: Pick<Server, 'prefix'>,
+  { prefix }: Prefixed,
   name: string,
   digest: string,
 ): string | undefined {
@@ -197,7 +197,7 @@ export async function fingerprintKey(): Promise<string> {
  */
 export async function headObjects(
   control: Installation['control'],
-  server: Pick<Server, 'id'>,
+  server: Server,
 ): Promise<Map<string, string>> {
   const { em } = await control();
   const key = { serverId: server.id, digest: await fingerprintKey() };
@@ -212,7 +212,7 @@ export async function headObjects(
  */
 export async function objectsAt(
   control: Installation['control'],
-  server: Pick<Server, 'id'>,
+  server: Server,
   version: string,
 ): Promise<Map<string, string> | undefined> {
   const { em } = await control();
@@ -244,7 +244,7 @@ export async function newerDigests({ statements }: ControlStatements): Promise<S
  */
 export async function knownObjects(
   { statements }: ControlStatements,
-  server: Pick<Server, 'id'>,
+  server: Server,
 ): Promise<Set<string>> {
   const rows = await statements.execute<{ name: string }[]>(
     'select distinct jsonb_object_keys(objects) as name from schema_fingerprints where server_id = ?',

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Server, Tenant } from '../../control/control-entities.ts';
-import type { Installation } from '../../control/installation.ts';
+import type { ServerAccess } from '../../control/installation.ts';
 import type { SchemaVersion } from '../../control/schema-version.ts';
 import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
@@ -74,7 +74,7 @@ export async function setSchemaVersion(
  * time limits of migrations, in pipeline mode.
  */
 export function withTenantConnection<T>(
-  { servers }: Pick<Installation, 'servers'>,
+  { servers }: ServerAccess,
   tenant: { databaseName: string; server: Pick<Server, 'name' | 'adminUrl' | 'prefix'> },
   work: (database: pg.Client) => Promise<T>,
 ): Promise<T> {

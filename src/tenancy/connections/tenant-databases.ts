@@ -6,7 +6,7 @@ import { problem } from '../../lib/errors.ts';
 import { Turns } from './large-reads.ts';
 import { ServerBudgets, type ServerBudgetsOptions } from './server-budgets.ts';
 import { TenantDriver } from './tenant-driver.ts';
-import type { TenantFences } from './tenant-fences.ts';
+import type { FenceView } from './tenant-fences.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
 interface TenantDatabasesOptions extends ServerBudgetsOptions {
@@ -40,7 +40,7 @@ export class TenantDatabases {
     max: maxOpenDatabases,
     dispose: driver => void driver.close(),
   });
-  #fences: Pick<TenantFences, 'isClosed' | 'locate'> | undefined;
+  #fences: FenceView | undefined;
   #isClosed = false;
 
   constructor(options: TenantDatabasesOptions) {
@@ -68,7 +68,7 @@ export class TenantDatabases {
   }
 
   /** From now on, requests of a fenced tenant wait for a connection. */
-  useFences(fences: Pick<TenantFences, 'isClosed' | 'locate'>): void {
+  useFences(fences: FenceView): void {
     this.#fences = fences;
   }
 

@@ -10,9 +10,21 @@ import { PoolError } from '../../lib/postgres/database-error.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
+/** The fences, as a request that needs a connection sees them. */
+export interface FenceView {
+  /** True while requests of the tenant wait. */
+  isClosed(guid: string): boolean;
+  /**
+   * Returns the connections of a tenant in the database that it has now; waits while its fence
+   * is closed.
+   * @throws {PoolError} `POOL_FENCED` when the fence was closed for too long
+   */
+  locate(guid: string, deadline?: Deadline): Promise<TenantPool>;
+}
+
 /** The open databases, as far as fences need them. */
 interface FencedDatabases {
-  useFences(fences: Pick<TenantFences, 'isClosed' | 'locate'>): void;
+  useFences(fences: FenceView): void;
   open(tenant: TenantRecord): { readonly pool: TenantPool };
   poolsOf(guid: string): TenantPool[];
   releasePools(tenant: TenantRecord): void;
@@ -52,7 +64,7 @@ const retryMs = 1_000;
  * gone and that the old database refuses it. It reads the control database then (`locate`), and
  * its requests wait or go on as above.
  */
-export class TenantFences {
+export class TenantFences implements FenceView {
   readonly #options: TenantFencesOptions;
   readonly #closed = new Map<string, ClosedFence>();
   /** Reads of the fence of a tenant run one after the other. */
@@ -66,7 +78,6 @@ export class TenantFences {
     options.databases.useFences(this);
   }
 
-  /** True while requests of the tenant wait. */
   isClosed(guid: string): boolean {
     return this.#closed.has(guid);
   }
@@ -83,11 +94,6 @@ export class TenantFences {
     return refresh;
   }
 
-  /**
-   * Returns the connections of a tenant in the database that it has now; waits while its fence
-   * is closed.
-   * @throws {PoolError} `POOL_FENCED` when the fence was closed for too long
-   */
   async locate(guid: string, deadline?: Deadline): Promise<TenantPool> {
     if (!this.#closed.has(guid)) await this.refresh(guid);
     const fence = this.#closed.get(guid);

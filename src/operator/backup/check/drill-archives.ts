@@ -1,4 +1,4 @@
-import { type Server, Tenant } from '../../../control/control-entities.ts';
+import { type Prefixed, type Server, Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
@@ -221,10 +221,7 @@ async function withScratchDatabase(
  * Drops the scratch databases that killed drills have left on a server. The caller holds the
  * lock of drills.
  */
-async function dropScratchDatabases(
-  server: Pick<Server, 'prefix'>,
-  adminUrl: string,
-): Promise<void> {
+async function dropScratchDatabases(server: Prefixed, adminUrl: string): Promise<void> {
   await withConnection(adminUrl, async admin => {
     const { rows } = await admin.query<{ name: string }>('select datname as name from pg_database');
 

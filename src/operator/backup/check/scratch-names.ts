@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import type { Server } from '../../../control/control-entities.ts';
+import type { Prefixed } from '../../../control/control-entities.ts';
 
 /** Returns a name for a database that a drill makes and drops: no other database has it. */
-export function scratchName({ prefix }: Pick<Server, 'prefix'>): string {
+export function scratchName({ prefix }: Prefixed): string {
   return `${prefix}_drill_${randomBytes(6).toString('hex')}`;
 }
 
-export function isScratchName({ prefix }: Pick<Server, 'prefix'>, name: string): boolean {
+export function isScratchName({ prefix }: Prefixed, name: string): boolean {
   return new RegExp(`^${prefix}_drill_[0-9a-f]{12}$`).test(name);
 }

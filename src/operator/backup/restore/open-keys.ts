@@ -1,4 +1,4 @@
-import type { Installation } from '../../../control/installation.ts';
+import type { ControlAccess, ControlStatements, KeyAccess } from '../../../control/installation.ts';
 import { readConfig } from '../../../lib/config/config.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { readArchiveKey } from '../archive/archive-keys.ts';
@@ -15,9 +15,7 @@ export interface TenantKeys extends OpenKeys {
 }
 
 /** Returns the id of an installation. */
-export async function readInstallationId({
-  statements,
-}: Pick<Installation, 'statements'>): Promise<string> {
+export async function readInstallationId({ statements }: ControlStatements): Promise<string> {
   const [row] = await statements.execute<{ id: string }[]>('select id from installation');
 
   return row?.id ?? '';
@@ -30,7 +28,7 @@ export async function readInstallationId({
  *   key of archives
  */
 export async function readTenantKeys(
-  { controlUrl, secrets }: Pick<Installation, 'controlUrl' | 'secrets'>,
+  { controlUrl, secrets }: ControlAccess & KeyAccess,
   withoutMac = false,
 ): Promise<TenantKeys> {
   const identities = await readIdentities(readConfig().backup.identityFile);

@@ -1,4 +1,4 @@
-import type { Installation } from '../../../control/installation.ts';
+import type { ServerAccess } from '../../../control/installation.ts';
 import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
 import { requireFound } from '../../records/read-tenants.ts';
 import { type HistoryKind, kindNames } from './history-kinds.ts';
@@ -48,7 +48,7 @@ const lastDone = (kind: HistoryKind): string =>
  * @throws {OperatorError} when a tenant does not exist
  */
 export async function findDueTenants(
-  { servers }: Pick<Installation, 'servers'>,
+  { servers }: ServerAccess,
   control: Queryable,
   slugs: readonly string[] | undefined,
   now: Date,

@@ -8,7 +8,7 @@ import { initialRoles } from '../../../control/permissions.ts';
 import { owners } from '../../../control/secret-box.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { lockKey, lockSpaces, withLock } from '../../../lib/postgres/advisory-locks.ts';
-import type { FillTarget } from '../../databases/fill-database.ts';
+import type { DatabaseAddress } from '../../databases/database-store.ts';
 import { runDatabases } from '../../databases/run-databases.ts';
 import { lockTenant } from '../../databases/with-tenant.ts';
 import { addSigningKey } from '../../records/keys.ts';
@@ -200,7 +200,7 @@ async function makeDatabase(
     server: tenant.server,
     origin: 'template',
     version: first.version,
-    fill: ({ server, database }: FillTarget) =>
+    fill: ({ server, database }: DatabaseAddress) =>
       first.populate(Object.assign(tenant, { server, databaseName: database })),
   };
 
