@@ -58,7 +58,7 @@ export function guard(entrance: Entrance, isPublic: (path: string) => boolean): 
 
     const given = new URLSearchParams(isChange ? await readForm(ctx) : ctx.querystring);
     const isStale = isChange && !isEqual(given.get('token') ?? '', tokenOf(ctx.path));
-    // What somebody has filled in is not lost: its page shows it again, and does nothing.
+    // A filled-in form of an operation is not lost: its page shows it again, and does nothing.
     if (isStale && !ctx.path.startsWith('/operations/')) {
       throw new OperatorError(
         'The form is of an earlier console or of another page. Open it again',

@@ -72,9 +72,11 @@ const add = defineChange({
     const { addUser, generatePassword } = await import('./users.ts');
     const { createPasswords } = await import('../../accounts/auth/passwords.ts');
     const { findTenant } = await import('./tenants.ts');
+
     const tenant = await findTenant(installation, slug);
     const user = { ...fields, tenant, entityId, password: given ?? generatePassword() };
     const { guid, email } = await addUser(installation, createPasswords(), user, isDryRun);
+
     const { role, scope } = fields;
     const shown = { email, role, scope, entityId };
     // A password that was given is not repeated.
@@ -83,6 +85,7 @@ const add = defineChange({
       scope === 'Self' && entityId === null
         ? [`The scope Self shows what belongs to the user's entity, and there is none. ${remedy}`]
         : [];
+
     return {
       document: isDryRun ? shown : added,
       plan: [`Would be added:\n${fieldsText(shown)}`, ...warning].join('\n\n'),

@@ -8,7 +8,7 @@ export interface ImportOrder {
   readonly ids?: 'own' | undefined;
 }
 
-/** What is wrong with a row, whose place is not said. */
+/** An error of a row, without the number of the row. */
 export interface RowError {
   /** Empty when the error belongs to no single field. */
   readonly Field: string;

@@ -38,6 +38,7 @@ function headers({
   const key =
     'A new random value. A request that is repeated with it within 24 hours makes the change once.';
   const event = 'The `id` of the last event that was received: the stream goes on after it.';
+
   return [
     namesTenant && header('X-Tenant', tenant, { required: access === 'anonymous' }),
     takesIfMatch && header('If-Match', tag),

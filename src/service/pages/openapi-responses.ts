@@ -10,8 +10,9 @@ import { itemOf, type Json, responseSchema, toSchema } from './openapi-schemas.t
  */
 export function successResponses(route: TenantRoute, routes: readonly TenantRoute[]): Json {
   const { status, response, contentType = 'application/json', cache, mayBeEmpty, list } = route;
-  const csv = route.csv ?? (list && { columns: list.columns, description: listAsCsv });
   if (!response || status === 204) return { [status]: responseReference('NoContent') };
+
+  const csv = route.csv ?? (list && { columns: list.columns, description: listAsCsv });
   const headers = headerReferences(
     ...(status === 201 || route.location ? ['Location'] : []),
     ...(cache === 'revalidate' || route.hasTag ? ['ETag'] : []),
@@ -20,6 +21,7 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
     ...(route.hasCursor ? ['Link', 'Next-Cursor'] : []),
     ...(route.takesIdempotencyKey ? ['Idempotency-Replayed'] : []),
   );
+
   const example = isJson(contentType)
     ? responseExample(response, routes)
     : eventExample(route, routes);
@@ -29,8 +31,10 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
       ...(example !== undefined && { example }),
     },
   };
+
   const description = status === 201 ? 'Created.' : 'Success.';
   const success = { [status]: { description, headers, content, ...(csv && csvContent(csv)) } };
+
   if (mayBeEmpty) return { ...success, 204: responseReference('NoContent') };
   return cache === 'revalidate' ? { ...success, 304: responseReference('NotModified') } : success;
 }

@@ -399,7 +399,7 @@ describe('HTTP protocol', () => {
 
   describe('request paths', () => {
     it('a path has exactly one spelling', async () => {
-      for (const path of [
+      const otherSpellings = [
         '/api/v1/entitystatus',
         '/API/v1/EntityStatus',
         `${collection}/`,
@@ -414,7 +414,9 @@ describe('HTTP protocol', () => {
         '/.git/config',
         '/src/main.ts',
         '/docsX',
-      ]) {
+      ];
+
+      for (const path of otherSpellings) {
         expectProblem(await admin.get(path), 404, 'not_found');
       }
     });
