@@ -15,8 +15,8 @@ import { type BudgetMember, newProcess, type ProcessIdentity } from './process-i
 import { SecretBox } from './secret-box.ts';
 import { createServerUrls, type ServerUrls } from './server-urls.ts';
 
-/** Opens connections of its own to the control database. */
-export interface ControlAccess {
+/** The place of the control database, for connections beside those of the pool. */
+export interface ControlAddress {
   /** The URL of the control database. */
   readonly controlUrl: string;
 }
@@ -32,7 +32,7 @@ export interface KeyAccess {
 }
 
 /** The means to open the databases of an installation, and its secrets. */
-export interface InstallationAccess extends ControlAccess, ServerAccess, KeyAccess {
+export interface InstallationAccess extends ControlAddress, ServerAccess, KeyAccess {
   /**
    * True if this process uses the embedded PostgreSQL and the master key under the data folder.
    */

@@ -1,4 +1,4 @@
-import type { ControlAccess } from '../../control/installation.ts';
+import type { ControlAddress } from '../../control/installation.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { ArchiveFault } from './archive/archive-fault.ts';
@@ -45,7 +45,7 @@ interface Owner {
  * @param identities of age that this host has
  */
 export async function listArchives(
-  { controlUrl }: ControlAccess,
+  { controlUrl }: ControlAddress,
   target: Target,
   guid: string | undefined,
   recipients: readonly string[],

@@ -1,4 +1,4 @@
-import type { ControlAccess } from '../../control/installation.ts';
+import type { ControlAddress } from '../../control/installation.ts';
 import type { Retention } from '../../lib/config/config-values.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { copyListing, forgetProofs } from './archive-rows.ts';
@@ -16,7 +16,7 @@ import { claimTarget, requireWriter } from './writer.ts';
  *   target
  */
 export async function pruneArchives(
-  { controlUrl }: ControlAccess,
+  { controlUrl }: ControlAddress,
   target: Target,
   keep: Retention,
 ): Promise<{ removed: number; notRemoved: readonly Unremoved[] }> {
@@ -37,7 +37,7 @@ export async function pruneArchives(
 
 /** Returns the names of the archives that `pruneArchives` would remove, and changes nothing. */
 export async function planPruneArchives(
-  { controlUrl }: ControlAccess,
+  { controlUrl }: ControlAddress,
   target: Target,
   keep: Retention,
 ): Promise<string[]> {

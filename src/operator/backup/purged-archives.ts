@@ -1,4 +1,4 @@
-import type { ControlAccess } from '../../control/installation.ts';
+import type { ControlAddress } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
@@ -28,7 +28,7 @@ export interface PurgedArchives {
  * @param target undefined: BACKUP_TARGET is not set
  */
 export async function removePurgedArchives(
-  { controlUrl }: ControlAccess,
+  { controlUrl }: ControlAddress,
   target: Target | undefined,
   guid: string,
 ): Promise<PurgedArchives> {

@@ -1,4 +1,8 @@
-import type { ControlAccess, ControlStatements, KeyAccess } from '../../../control/installation.ts';
+import type {
+  ControlAddress,
+  ControlStatements,
+  KeyAccess,
+} from '../../../control/installation.ts';
 import { readConfig } from '../../../lib/config/config.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { readArchiveKey } from '../archive/archive-keys.ts';
@@ -28,7 +32,7 @@ export async function readInstallationId({ statements }: ControlStatements): Pro
  *   key of archives
  */
 export async function readTenantKeys(
-  { controlUrl, secrets }: ControlAccess & KeyAccess,
+  { controlUrl, secrets }: ControlAddress & KeyAccess,
   withoutMac = false,
 ): Promise<TenantKeys> {
   const identities = await readIdentities(readConfig().backup.identityFile);

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type pg from 'pg';
 import { changeChannel } from '../../../control/change-topics.ts';
-import type { ControlAccess, KeyAccess } from '../../../control/installation.ts';
+import type { ControlAddress, KeyAccess } from '../../../control/installation.ts';
 import { owners, signingKeyBytes } from '../../../control/secret-box.ts';
 import { lockSpaces, withLock } from '../../../lib/postgres/advisory-locks.ts';
 import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
@@ -53,7 +53,7 @@ const skippedNumbers = 1_000_000;
  * @param replay takes over what a later control database has, if one can still be read
  */
 export async function afterRestore<Replayed>(
-  installation: ControlAccess & KeyAccess,
+  installation: ControlAddress & KeyAccess,
   replay?: (client: pg.Client) => Promise<Replayed>,
 ): Promise<AfterRestoreReport<Replayed>> {
   return withLock(installation.controlUrl, lockSpaces.control, 0, client =>
