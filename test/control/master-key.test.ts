@@ -10,7 +10,7 @@ import { requireMasterKey } from '../../src/control/present-key.ts';
 import { owners, SecretBox } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { readConfig } from '../../src/lib/config/config.ts';
-import { lockSpaces } from '../../src/lib/postgres/advisory-locks.ts';
+import { lockKey, lockSpaces } from '../../src/lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { sqlState } from '../../src/lib/postgres/database-error.ts';
 import { rotateKey } from '../../src/operator/records/keys.ts';
@@ -330,17 +330,18 @@ describe('the master key of an installation', () => {
     });
 
     it('a command that ran meanwhile and does not know of the change stores nothing, and says that it can be run again', async () => {
-      const rotate = () =>
-        startScript('scripts/tenant.ts', ['key', 'rotate', 'acme'], {
-          ...world.environment,
-          MASTER_KEY: former,
-          MASTER_KEY_PREVIOUS: next,
-        });
+      const keys = { MASTER_KEY: former, MASTER_KEY_PREVIOUS: next };
+      const provision = () =>
+        startScript(
+          'scripts/tenant.ts',
+          ['provision', 'late', '--name', 'Late', '--admin-email', 'admin@late.test'],
+          { ...world.environment, ...keys },
+        );
       const before = await controlSql(world, 'select kid from signing_keys order by kid');
       const holder = new pg.Client(world.installation.controlUrl);
       await holder.connect();
-      await holder.query('select pg_advisory_lock($1, $2)', [lockSpaces.tenant, world.acme.id]);
-      const running = rotate();
+      await holder.query('select pg_advisory_lock($1, $2)', [lockSpaces.slug, lockKey('late')]);
+      const running = provision();
       await eventually(async () => (await readLockWaiters(holder)).length > 0);
 
       await whileBeatsWait(world, async () => {
@@ -357,7 +358,7 @@ describe('the master key of an installation', () => {
       expect(await controlSql(world, 'select kid from signing_keys order by kid')).to.deep.equal(
         before,
       );
-      const again = await rotate().ended;
+      const again = await provision().ended;
       expect(again.code, again.stderr).to.equal(0);
     });
 

@@ -10667,7 +10667,7 @@ export interface operations {
                 /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
                 /** @description Return only entries of this resource, such as `Country`. */
-                resource?: "EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Webhook" | "User" | "Role";
+                resource?: "EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role";
                 /** @description Return only entries of the record with this id or code. */
                 key?: string;
                 /** @description Return only entries of this user. */

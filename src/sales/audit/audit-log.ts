@@ -90,10 +90,14 @@ const table = new TableStatements(AuditEntry, view);
 
 /** The resources whose records, and audit entries, are in the control database. */
 const controlResources = ['User', 'Role'];
-/** The resources whose changes have entries. */
+/**
+ * The names that a filter takes: the resources whose changes have entries, and activities, which
+ * are never changed and so have none.
+ */
 const auditedResources = [
   ...resources.map(({ definition }) => definition.name),
   'PromotionUse',
+  'Activity',
   'Webhook',
   ...controlResources,
 ];

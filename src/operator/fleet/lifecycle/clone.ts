@@ -35,7 +35,6 @@ export async function cloneTenant(
   const source = await findTenant(installation, slug);
   const manifest = manifestOf(source, newSlug);
   if (data) await requireKnownVersion(data.schemaVersion);
-  else await connectTenant(installation, source, client => holdOpen(client, source));
   const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
     const copied = data ?? (await presentData(installation, source));
     return provision(installation, passwords, manifest, {
@@ -107,9 +106,14 @@ async function populate(
   );
 }
 
-/** The data that a tenant has when it is copied. */
-async function presentData({ servers }: Installation, source: Tenant): Promise<EarlierData> {
+/**
+ * Returns the data that a tenant has when it is copied.
+ * @throws {OperatorError} when its database is closed
+ */
+async function presentData(installation: Installation, source: Tenant): Promise<EarlierData> {
   const { guid, slug, server, databaseName } = source;
+  await connectTenant(installation, source, client => holdOpen(client, source));
+
   const copy = (from: pg.Client, target: pg.Client) =>
     inSnapshot(from, async () => {
       const { guid: found, applied } = await readSchemaState(from);
@@ -121,9 +125,13 @@ async function presentData({ servers }: Installation, source: Tenant): Promise<E
     description: 'the present data',
     schemaVersion: await tenantHead(),
     fill: target =>
-      withConnection(servers.adminUrl(server, databaseName), from => copy(from, target), {
-        settings: canonicalTextSettings,
-      }),
+      withConnection(
+        installation.servers.adminUrl(server, databaseName),
+        from => copy(from, target),
+        {
+          settings: canonicalTextSettings,
+        },
+      ),
   };
 }
 
