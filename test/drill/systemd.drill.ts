@@ -6,7 +6,8 @@ import { Northwind, type Send } from '../deploy/engines/northwind.ts';
 import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
 import { eventually } from '../support/eventually.ts';
 
-const [folder, home] = ['/opt/backoffice', '/root/administrator'];
+const [folder, newer] = ['/opt/backoffice-0.1.0', '/opt/backoffice-0.2.0'];
+const home = '/root/administrator';
 const secrets = [
   'master-key',
   'master-key-previous',
@@ -18,7 +19,7 @@ const secrets = [
 const removal = `
 systemctl disable --now 'backoffice*' 2> /dev/null
 systemctl stop 'backoffice*'
-rm -rf /etc/systemd/system/backoffice* /etc/backoffice ${folder} /mnt/backup ${home} /usr/local/bin/backoffice
+rm -rf /etc/systemd/system/backoffice* /etc/backoffice /opt/backoffice* /mnt/backup ${home} /usr/local/bin/backoffice
 rm -rf /var/lib/backoffice* /var/lib/private/backoffice* /var/cache/backoffice* /etc/postgresql/*/main/conf.d/archive.conf
 systemctl daemon-reload
 systemctl restart postgresql
@@ -87,7 +88,7 @@ describe('drill: the lines for systemd on a real host', function () {
     (await terminal.type('systemctl show --property=MainPID --value backoffice')).trim();
 
   it('typed once, with umask 077, they start a service that serves a tenant', async () => {
-    for (const text of ['npm ci', 'useradd', 'sudoedit', 'backoffice control migrate']) {
+    for (const text of ['backoffice-0.1.0', 'useradd', 'sudoedit', 'control service-login']) {
       await terminal.type(lines.block(text));
     }
     const printed = await terminal.type(lines.block('enable --now backoffice.service'));
@@ -114,7 +115,7 @@ describe('drill: the lines for systemd on a real host', function () {
     expect(users.code).to.not.equal(0);
     expect(users.stderr).to.include('already exists');
     await terminal.type(lines.block('sudoedit'));
-    const login = await terminal.try(lines.block('backoffice control migrate'));
+    const login = await terminal.try(lines.block('control service-login'));
     expect(login.code).to.not.equal(0);
     expect(login.stderr + login.stdout).to.include('--yes');
 
@@ -205,6 +206,22 @@ describe('drill: the lines for systemd on a real host', function () {
 
     expect((await workers()).filter(worker => before.includes(worker))).to.deep.equal([]);
     expect(failed).to.deep.equal([]);
+  });
+
+  it('the lines of an upgrade, typed under load, run the new build, and lose no acknowledged write', async () => {
+    await copyClone(newer);
+    await terminal.type(`chmod -R go= ${newer}`);
+    const upgrade = async (): Promise<void> => {
+      await terminal.type(lines.block('backoffice-0.2.0'));
+      await eventually(isServed);
+    };
+
+    const { acknowledged, failed } = await northwind.load('upgraded', upgrade());
+
+    expect(await northwind.titles()).to.include.members(acknowledged);
+    expect(failed.filter(each => Number(each) >= 500)).to.deep.equal([]);
+    const running = await terminal.type(`readlink /proc/${await mainProcess()}/cwd`);
+    expect(running.trim()).to.equal(newer);
   });
 
   it('a moment is restored exactly as the login of the server, and one that cannot be had is refused', async () => {

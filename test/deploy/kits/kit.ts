@@ -26,8 +26,11 @@ export interface Kit {
 /** Folders of the machine that are in the scratch folder instead. */
 const folders = /(?<![\w./])\/(etc|usr\/local\/bin|var\/lib|mnt|run\/secrets)\//g;
 
-/** Programs that only change logins, owners, files of an editor, or another machine. */
-const idle = ['chown', 'sudoedit', 'npm', 'rsync'];
+/**
+ * Programs that only change logins, owners, files of an editor, another machine, or the folder
+ * of the build, which is the repository.
+ */
+const idle = ['chown', 'sudoedit', 'npm', 'rsync', 'ln'];
 
 /**
  * Makes a machine with PostgreSQL servers, and stand-ins for the programs that a test cannot
@@ -130,7 +133,7 @@ async function startServer(): Promise<{ folder: string; url: string; leave(): Pr
 export function onMachine(text: string, scratch: string): string {
   return text
     .replaceAll(folders, `${scratch}/$1/`)
-    .replaceAll('/opt/backoffice', root.replace(/\/$/, ''));
+    .replaceAll(/\/opt\/backoffice(-\d+\.\d+\.\d+)?/g, root.replace(/\/$/, ''));
 }
 
 /** The file of a stand-in, and its first argument. */
