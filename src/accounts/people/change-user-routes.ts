@@ -102,7 +102,7 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       problems: ['duplicate'],
       handler: async (input, context) => {
         const { EntityId, Email } = input.body;
-        const { tenant, origin } = context;
+        const { tenant } = context;
         const replace: Change = async (transaction, user, requireEntity) => {
           requireEntity();
           await replaceUser(transaction, tenant.id, user, input.body);
@@ -110,14 +110,7 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
             Email !== undefined && (await correctAddress(transaction, user, Email));
           if (!isCorrected || user.isDisabled) return;
 
-          const recipient = { id: user.id, tenantId: tenant.id };
-          const delayMs = await addInvitationMail(
-            transaction.query,
-            recipient,
-            origin.traceId,
-            services.mailRate,
-          );
-          if (delayMs > 0) throw rateLimited(delayMs);
+          await addInvitation(services, context, transaction, user.id);
         };
 
         const changed = await changeUser(input, context, replace, EntityId);
@@ -205,21 +198,14 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
     problems: ['duplicate', 'limit_reached'],
     location: user => `${path}/${user.Id}`,
     handler: async ({ body }, context) => {
-      const { tenant, origin } = context;
+      const { tenant } = context;
       const invite = async (
         transaction: PeopleTransaction,
         requireEntity: () => void,
       ): Promise<Statement> => {
         requireEntity();
         const id = await inviteUser(transaction, tenant.id, body);
-        const user = { id, tenantId: tenant.id };
-        const delayMs = await addInvitationMail(
-          transaction.query,
-          user,
-          origin.traceId,
-          services.mailRate,
-        );
-        if (delayMs > 0) throw rateLimited(delayMs);
+        await addInvitation(services, context, transaction, id);
 
         return userById([['tenant_id = ?', tenant.id]], id);
       };
@@ -230,4 +216,19 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
       return viewOf<UserView>(rows);
     },
   });
+}
+
+/**
+ * Adds the mail of an invitation to a user of the tenant.
+ * @throws {Problem} when the user, or the tenant, has received as many as the limits allow
+ */
+async function addInvitation(
+  { mailRate }: AuthServices,
+  { tenant, origin }: RequestContext,
+  { query }: PeopleTransaction,
+  userId: number,
+): Promise<void> {
+  const user = { id: userId, tenantId: tenant.id };
+  const delayMs = await addInvitationMail(query, user, origin.traceId, mailRate);
+  if (delayMs > 0) throw rateLimited(delayMs);
 }
