@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
+import { nginxConfig } from '../support/nginx-config.ts';
 import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { sendSteadily, summaryOf } from '../support/steady-load.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -28,32 +29,12 @@ const balancers: Record<string, Balancer> = {
   nginx: {
     program: 'nginx',
     arguments: file => ['-c', file],
-    configure: (port, service, folder) => `
-daemon off;
-pid ${folder}/nginx.pid;
-error_log ${folder}/nginx.log;
-events {}
-http {
-  access_log off;
-  client_body_temp_path ${folder}/body;
-  proxy_temp_path ${folder}/proxy;
-  fastcgi_temp_path ${folder}/fastcgi;
-  uwsgi_temp_path ${folder}/uwsgi;
-  scgi_temp_path ${folder}/scgi;
-  upstream service {
-    server 127.0.0.1:${service};
-    keepalive 32;
-  }
-  server {
-    listen 127.0.0.1:${port};
-    location / {
-      proxy_pass http://service;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-    }
-  }
-}
-`,
+    configure: (port, service, folder) =>
+      nginxConfig({
+        folder,
+        services: [`127.0.0.1:${service}`],
+        server: `listen 127.0.0.1:${port};`,
+      }),
   },
   HAProxy: {
     program: 'haproxy',

@@ -9,6 +9,7 @@ import { root } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import { Http2Client } from '../support/http2-client.ts';
+import { nginxConfig } from '../support/nginx-config.ts';
 import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
 import { sendSteadily, summaryOf } from '../support/steady-load.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
@@ -81,39 +82,22 @@ const balancers: Record<string, Balancer> = {
   'nginx with what the Ingress sets': {
     program: 'nginx',
     arguments: file => ['-c', file],
-    configure: ({ folder, port, hosts, ports }) => `
-daemon off;
-pid ${folder}/nginx.pid;
-error_log ${folder}/nginx.log;
-events {}
-http {
-  access_log off;
-  client_body_temp_path ${folder}/body;
-  proxy_temp_path ${folder}/proxy;
-  fastcgi_temp_path ${folder}/fastcgi;
-  uwsgi_temp_path ${folder}/uwsgi;
-  scgi_temp_path ${folder}/scgi;
-  upstream service {
-${hosts.map(host => `    server ${host}:${ports.api};`).join('\n')}
-    keepalive 32;
-  }
-  server {
+    configure: ({ folder, port, hosts, ports }) =>
+      nginxConfig({
+        folder,
+        services: hosts.map(host => `${host}:${ports.api}`),
+        server: `
     listen 127.0.0.1:${port} ssl http2;
     ssl_certificate ${folder}/certificate.pem;
     ssl_certificate_key ${folder}/key.pem;
     client_max_body_size 6m;
-    keepalive_requests 100000; # after 1,000, it would end the connection, and clients open another one
-    location / {
-      proxy_pass http://service;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
+    # After 1,000 requests, it would end the connection, and clients open another one.
+    keepalive_requests 100000;`,
+        location: `
       proxy_request_buffering off;
       proxy_read_timeout 60s;
-      proxy_send_timeout 60s;
-    }
-  }
-}
-`,
+      proxy_send_timeout 60s;`,
+      }),
   },
 
   Caddy: {
