@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { expectAccessible, submitByKeyboard } from '../accounts/account-pages/account-page.ts';
+import { invitation, usersPath } from '../accounts/people/people-world.ts';
 import { describeInBrowser } from '../docs/browser.ts';
 import { eventually } from '../support/eventually.ts';
 import { linkIn, startMailServer } from '../support/mail-server.ts';
@@ -16,14 +17,8 @@ describe('drill: account pages', () => {
       it('by keyboard alone and without a script, an invited person sets a password and logs in; axe finds nothing', async () => {
         const admin = await world().login(world().acme);
         const email = 'keyboard@pages.test';
-        const body = {
-          Email: email,
-          FirstName: 'Nora',
-          LastName: 'Newman',
-          Role: 'Member',
-          Scope: 'All',
-        };
-        expect((await admin.post('/api/v1/Users', body)).status).to.equal(201);
+        const invited = await admin.post(usersPath, invitation({ Email: email }));
+        expect(invited.status).to.equal(201);
 
         const { pathname, search } = new URL(
           await eventually(() => linkIn(mail.messagesTo(email)[0]?.content)),

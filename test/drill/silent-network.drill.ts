@@ -1,9 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { type Installation, openInstallation } from '../../src/control/installation.ts';
-import { readConfig } from '../../src/lib/config/config.ts';
-import { type RunningServer, startServer } from '../../src/service/server.ts';
 import type { Client } from '../support/client.ts';
+import { type ServerBeside, startServerBeside } from '../support/server-beside.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -13,30 +11,20 @@ const readThrough = { 'Cache-Control': 'no-cache' };
 describe('drill: a network that falls silent', () => {
   let world: World;
   let proxy: SilentProxy;
-  let installation: Installation;
-  let service: RunningServer;
+  let server: ServerBeside;
   let admin: Client;
 
   beforeEach(async () => {
     world = await createWorld();
     proxy = await startSilentProxy();
-    const config = readConfig({
-      ...world.environment,
+    server = await startServerBeside(world, {
       DATABASE_URL: proxy.through(world.installation.controlUrl),
     });
-    installation = await openInstallation(config);
-    service = await startServer({
-      config,
-      installation,
-      log: world.log,
-      passwords: world.passwords,
-    });
-    admin = (await world.login(world.acme)).at(`http://127.0.0.1:${service.port}`);
+    admin = (await world.login(world.acme)).at(server.url);
   });
   afterEach(async () => {
     await proxy.close();
-    await service.stop();
-    await installation.close();
+    await server.stop();
     await world.close();
   });
 

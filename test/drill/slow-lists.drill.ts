@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { rawRequest } from '../support/raw-http.ts';
 import { type ServiceProcess, useServiceProcesses } from '../support/service-processes.ts';
+import { percentile95, timeSmallList } from '../support/small-list.ts';
 import { sql, type TestTenant, useWorld } from '../support/world.ts';
 
 const clients = 50;
@@ -60,24 +61,8 @@ describe('drill: clients of one tenant that read large lists slowly', () => {
     return { socket, seen };
   }
 
-  /**
-   * Requests a small list of a tenant without the response cache.
-   * @returns the 95th percentile of the times, in ms
-   */
-  async function p95(token: string, ms: number): Promise<number> {
-    const taken: number[] = [];
-    for (const end = performance.now() + ms; performance.now() < end; await sleep(20)) {
-      const startedAt = performance.now();
-      const response = await fetch(`${service.url}/api/v1/OrderStatuses`, {
-        headers: { Authorization: `Bearer ${token}`, 'Cache-Control': 'no-cache' },
-      });
-      await response.arrayBuffer();
-      expect(response.status).to.equal(200);
-      taken.push(performance.now() - startedAt);
-    }
-    taken.sort((a, b) => a - b);
-    return Math.round(taken[Math.floor(taken.length * 0.95)] ?? 0);
-  }
+  const p95 = async (token: string, ms: number): Promise<number> =>
+    Math.round(percentile95(await timeSmallList(service.url, token, ms)));
 
   const lists: readonly string[] = [
     '/api/v1/Activity?limit=1000',

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { rawRequest } from '../support/raw-http.ts';
 import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
+import { percentile95, timeSmallList } from '../support/small-list.ts';
 import { sql, type TestTenant, useWorld } from '../support/world.ts';
 
 /** Memory of the process above its state before the attack, in MiB. */
@@ -52,25 +53,7 @@ describe('drill: clients of one tenant that request much and read none of it', (
     return Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024);
   }
 
-  /**
-   * Requests a small list of a tenant without the response cache, 50 times a second.
-   * @returns the times in ms
-   */
-  async function times(token: string, ms: number): Promise<number[]> {
-    const taken: number[] = [];
-    for (const end = performance.now() + ms; performance.now() < end; await sleep(20)) {
-      const startedAt = performance.now();
-      const response = await fetch(`${service.url}/api/v1/OrderStatuses`, {
-        headers: { Authorization: `Bearer ${token}`, 'Cache-Control': 'no-cache' },
-      });
-      await response.arrayBuffer();
-      expect(response.status).to.equal(200);
-      taken.push(performance.now() - startedAt);
-    }
-    return taken.sort((a, b) => a - b);
-  }
-
-  const p95 = (sorted: number[]): number => sorted[Math.floor(sorted.length * 0.95)] ?? 0;
+  const times = (token: string, ms: number) => timeSmallList(service.url, token, ms);
 
   /**
    * Attacks on one tenant: each returns the requests of clients that read nothing, one for a
@@ -135,7 +118,14 @@ describe('drill: clients of one tenant that request much and read none of it', (
         client.destroy();
       }
 
-      console.log({ name, before, max, calmP95: p95(calm), p95: p95(busy), max_ms: busy.at(-1) });
+      console.log({
+        name,
+        before,
+        max,
+        calmP95: percentile95(calm),
+        p95: percentile95(busy),
+        max_ms: busy.at(-1),
+      });
       expect(max - before).to.be.below(maxGrowth);
     });
   }

@@ -5,6 +5,7 @@ import { runCommand } from '../../support/run-command.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, type TestTenant } from '../../support/world.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
+import { invitation, usersPath } from '../people/people-world.ts';
 
 const password = 'three quiet rivers';
 
@@ -38,14 +39,9 @@ describe('pages that links in mails lead to', () => {
     email = newAddress(),
   ): Promise<{ email: string; link: URL }> {
     const admin = await world.login(tenant);
-    const body = {
-      Email: email,
-      FirstName: 'Nora',
-      LastName: 'Newman',
-      Role: 'Member',
-      Scope: 'All',
-    };
-    expect((await admin.post('/api/v1/Users', body)).status).to.equal(201);
+    const invited = await admin.post(usersPath, invitation({ Email: email }));
+    expect(invited.status).to.equal(201);
+
     return { email, link: await linkOf(email) };
   }
   async function open(

@@ -3,6 +3,7 @@ import { describeInBrowser } from '../../docs/browser.ts';
 import { eventually } from '../../support/eventually.ts';
 import { linkIn, startMailServer } from '../../support/mail-server.ts';
 import { use } from '../../support/use.ts';
+import { invitation, usersPath } from '../people/people-world.ts';
 import { expectAccessible, submitByKeyboard } from './account-page.ts';
 
 describe('account pages', () => {
@@ -14,15 +15,8 @@ describe('account pages', () => {
       it('by keyboard alone, an invited person sets a password on a page in which axe finds nothing', async () => {
         const [email, password] = ['keyboard@pages.test', 'three quiet rivers'];
         const admin = await world().login(world().acme);
-        const body = {
-          Email: email,
-          FirstName: 'Nora',
-          LastName: 'Newman',
-          Role: 'Member',
-          Scope: 'All',
-        };
-
-        expect((await admin.post('/api/v1/Users', body)).status).to.equal(201);
+        const invited = await admin.post(usersPath, invitation({ Email: email }));
+        expect(invited.status).to.equal(201);
 
         const { pathname, search } = new URL(
           await eventually(() => linkIn(mail.messagesTo(email)[0]?.content)),

@@ -1,17 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { mock } from 'node:test';
 import { expect } from 'chai';
-import { openInstallation } from '../../../src/control/installation.ts';
 import { keyRetirementSeconds } from '../../../src/control/token-lifetime.ts';
-import { readConfig } from '../../../src/lib/config/config.ts';
 import { addClient } from '../../../src/operator/records/clients.ts';
 import { disableKey, rotateKey } from '../../../src/operator/records/keys.ts';
 import { listKeys } from '../../../src/operator/records/read-tenants.ts';
-import { startServer } from '../../../src/service/server.ts';
 import { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { unlessLate } from '../../support/late-refusals.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { startServerBeside } from '../../support/server-beside.ts';
 import { controlSql, type TestTenant, useWorld } from '../../support/world.ts';
 import { expectNotLogged } from './secrets.ts';
 
@@ -289,25 +287,6 @@ describe('signing keys', () => {
   describe('change of the master key', () => {
     const masterKey = randomBytes(32).toString('base64');
 
-    /** Starts a server with these settings, as `npm start` does. */
-    async function startWith(environment: Record<string, string>) {
-      const config = readConfig({ ...world.environment, ...environment });
-      const installation = await openInstallation(config);
-      const service = await startServer({
-        config,
-        installation,
-        log: world.log,
-        passwords: world.passwords,
-      });
-      return {
-        url: `http://127.0.0.1:${service.port}`,
-        secrets: installation.secrets,
-        stop: async (): Promise<void> => {
-          await service.stop();
-          await installation.close();
-        },
-      };
-    }
     const bothTenants = [() => world.acme, () => world.globex];
 
     it('secrets open with the previous master key until they are resealed, then only with the new one', async () => {
@@ -328,7 +307,7 @@ describe('signing keys', () => {
 
       const oldKey = world.environment.MASTER_KEY ?? '';
       const environment = { MASTER_KEY: masterKey, MASTER_KEY_PREVIOUS: oldKey };
-      const between = await startWith(environment);
+      const between = await startServerBeside(world, environment);
       const renewed: Client[] = [];
       for (const [at, client] of clients.entries()) {
         const tenant = bothTenants[at]!();
@@ -366,7 +345,7 @@ describe('signing keys', () => {
       }
       await between.stop();
 
-      const later = await startWith({ MASTER_KEY: masterKey });
+      const later = await startServerBeside(world, { MASTER_KEY: masterKey });
       try {
         for (const [at, client] of [...clients, ...renewed].entries()) {
           expect((await client.at(later.url).get(path)).status, 'an access token').to.equal(200);
@@ -393,12 +372,12 @@ describe('signing keys', () => {
     });
 
     it('with a wrong master key a tenant gets 503, and neither response nor log contains a secret', async () => {
-      const good = await startWith({ MASTER_KEY: masterKey });
+      const good = await startServerBeside(world, { MASTER_KEY: masterKey });
       const client = await login(world.acme, good.url);
       await good.stop();
 
       const wrong = randomBytes(32).toString('base64');
-      const { url, stop } = await startWith({ MASTER_KEY: wrong });
+      const { url, stop } = await startServerBeside(world, { MASTER_KEY: wrong });
 
       try {
         const logged = world.logs.length;
@@ -454,7 +433,7 @@ describe('signing keys', () => {
         await stop();
       }
 
-      const again = await startWith({ MASTER_KEY: masterKey });
+      const again = await startServerBeside(world, { MASTER_KEY: masterKey });
       expect((await client.at(again.url).get(path)).status, 'nothing was changed').to.equal(200);
       await again.stop();
     });

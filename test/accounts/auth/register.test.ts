@@ -1,7 +1,5 @@
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
-import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -10,6 +8,7 @@ import { eventually } from '../../support/eventually.ts';
 import { linkIn, readable, startMailServer, tokenIn } from '../../support/mail-server.ts';
 import { mailsSettled } from '../../support/mails.ts';
 import { sendRaw } from '../../support/raw-http.ts';
+import { startSilentServer } from '../../support/silent-server.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, type TestTenant, type World } from '../../support/world.ts';
 import { comparable } from './responses.ts';
@@ -465,13 +464,9 @@ describe('registration', () => {
     });
 
     it('neither a registration nor any other request waits for a mail server that is silent', async () => {
-      const silent = createServer();
-      const sockets = new Set<Socket>();
-      silent.on('connection', socket => sockets.add(socket.on('error', () => {})));
-      await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve));
-      const away = await createWorld({
-        SMTP_URL: `smtp://127.0.0.1:${(silent.address() as AddressInfo).port}`,
-      });
+      const silent = await startSilentServer();
+      const away = await createWorld({ SMTP_URL: `smtp://127.0.0.1:${silent.port}` });
+
       try {
         const registerAway = await registerAt(away);
         const startedAt = performance.now();
@@ -488,11 +483,10 @@ describe('registration', () => {
         ]);
         expect(ms).to.be.below(20_000); // the time limits of a mail are minutes
         console.log(`      10 registrations and one other request: ${ms.toFixed(0)} ms`);
-        await eventually(() => sockets.size === 3);
+        await eventually(() => silent.accepted === 3);
       } finally {
         await away.close();
-        for (const socket of sockets) socket.destroy();
-        silent.close();
+        await silent.close();
       }
     });
 

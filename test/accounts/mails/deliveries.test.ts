@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { expect } from 'chai';
 import { type LeasedMail, MailQueue } from '../../../src/accounts/mails/mail-queue.ts';
 import { maxConnections } from '../../../src/accounts/mails/mail-transport.ts';
@@ -8,6 +8,7 @@ import { startReceiver } from '../../sales/webhooks/receiver.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startMailServer, tokenIn } from '../../support/mail-server.ts';
 import { mailsSettled, tryMailsNow } from '../../support/mails.ts';
+import { startSilentServer } from '../../support/silent-server.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, useLogin } from '../../support/world.ts';
 import { addSampleUser, type SampleUser } from '../auth/sample-users.ts';
@@ -457,13 +458,10 @@ describe('deliveries of mails', () => {
 
   it('a mail server that hangs delays no webhook: while all of its connections wait, a change arrives at once', async () => {
     const receiver = await startReceiver();
-    const sockets = new Set<Socket>();
-    const silent = createServer(socket => sockets.add(socket.on('error', () => {})));
-    await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve));
-    const { port } = silent.address() as AddressInfo;
+    const silent = await startSilentServer();
 
     const hanging = await createWorld({
-      SMTP_URL: `smtp://127.0.0.1:${port}`,
+      SMTP_URL: `smtp://127.0.0.1:${silent.port}`,
       WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted,
     });
 
@@ -483,7 +481,7 @@ describe('deliveries of mails', () => {
           hanging.anonymous.post('/api/v1/auth/reset-password', { email }, header),
         ),
       );
-      await eventually(() => sockets.size >= maxConnections);
+      await eventually(() => silent.accepted >= maxConnections);
 
       for (const Title of ['one', 'two', 'three']) {
         expect((await client.post('/api/v1/EntityStatus', { Title })).status).to.equal(201);
@@ -494,23 +492,14 @@ describe('deliveries of mails', () => {
       expect(rows).to.deep.equal([{ state: 'waiting' }]);
     } finally {
       await hanging.close();
-      for (const socket of sockets) {
-        socket.destroy();
-      }
-      silent.close();
+      await silent.close();
       await receiver.close();
     }
   });
 
   it('a stop waits a second for a silent mail server, and leaves the mail to others', async () => {
-    const silent = createServer();
-    const sockets = new Set<Socket>();
-    silent.on('connection', socket => sockets.add(socket.on('error', () => {})));
-    await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve));
-
-    const away = await createWorld({
-      SMTP_URL: `smtp://127.0.0.1:${(silent.address() as AddressInfo).port}`,
-    });
+    const silent = await startSilentServer();
+    const away = await createWorld({ SMTP_URL: `smtp://127.0.0.1:${silent.port}` });
 
     try {
       const user = await addSampleUser(away, away.acme);
@@ -519,7 +508,7 @@ describe('deliveries of mails', () => {
         { email: user.email },
         { 'X-Tenant': away.acme.guid },
       );
-      await eventually(() => sockets.size > 0);
+      await eventually(() => silent.accepted > 0);
       const startedAt = performance.now();
 
       await away.service.stop();
@@ -535,8 +524,7 @@ describe('deliveries of mails', () => {
       expect(row).to.deep.equal({ state: 'waiting', attempts: 0, tried_at: null, holder: null });
     } finally {
       await away.close();
-      for (const socket of sockets) socket.destroy();
-      silent.close();
+      await silent.close();
     }
   });
 

@@ -3,16 +3,14 @@ import { writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { expect } from 'chai';
 import { controlHead } from '../../../src/control/control-version.ts';
-import { type Installation, openInstallation } from '../../../src/control/installation.ts';
 import { newProcess } from '../../../src/control/process-identity.ts';
 import { isRunning } from '../../../src/control/running-process.ts';
-import { readConfig } from '../../../src/lib/config/config.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { compatibleFrom, readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
-import { type RunningServer, startServer } from '../../../src/service/server.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { type ServerBeside, startServerBeside } from '../../support/server-beside.ts';
 import { type SilentProxy, startSilentProxy } from '../../support/silent-proxy.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { sql } from '../../support/world.ts';
@@ -27,32 +25,22 @@ const path = '/api/v1/EntityStatus';
 export function testRunningProcesses({ world, next, query, runTenant }: MigrationFleet): void {
   describe('requests during a migration', () => {
     let proxy: SilentProxy;
-    let installation: Installation;
     /** Reaches its control database through the proxy. */
-    let service: RunningServer;
+    let server: ServerBeside;
     let client: Client;
 
     before(async () => {
       proxy = await startSilentProxy();
-      const config = readConfig({
-        ...world.environment,
+      server = await startServerBeside(world, {
         DATABASE_URL: proxy.through(world.installation.controlUrl),
-      });
-      installation = await openInstallation(config);
-      service = await startServer({
-        config,
-        installation,
-        log: world.log,
-        passwords: world.passwords,
       });
     });
     after(async () => {
-      await service.stop();
-      await installation.close();
+      await server.stop();
       await proxy.close();
     });
     beforeEach(async () => {
-      client = (await world.login(world.acme)).at(`http://127.0.0.1:${service.port}`);
+      client = (await world.login(world.acme)).at(server.url);
       // Opens a connection that is verified, and then idle.
       await eventually(
         async () => (await client.get(path, { 'Cache-Control': 'no-cache' })).status === 200,
@@ -85,7 +73,7 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
 
     it('a write whose body arrives after its tenant was migrated gets 503 and changes nothing', async () => {
       const body = JSON.stringify({ Title: 'Slow body' });
-      const socket = connect(service.port, '127.0.0.1');
+      const socket = connect(server.service.port, '127.0.0.1');
       let response = '';
       socket.setEncoding('utf8').on('data', text => (response += text));
 

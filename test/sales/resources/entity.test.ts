@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { permissions } from '../../../src/control/permissions.ts';
 import type { Client } from '../../support/client.ts';
 import { sql, useLogin, useWorld } from '../../support/world.ts';
-import { expectRefused, newestAudit } from './expect.ts';
+import { expectPositiveParameter, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Entities';
 const shop = { Name: 'Corner Shop', EntityType: 'customer' };
@@ -71,37 +71,7 @@ describe('entities', () => {
 
     for (const name of ['limit', 'after']) {
       it(`a page of entities is refused when ${name} is not a positive whole number, or is given twice`, async () => {
-        const values = [
-          '0',
-          '-1',
-          'abc',
-          '1e3',
-          '%20',
-          '',
-          '1.5',
-          '01',
-          '+1',
-          ' 1',
-          '0x10',
-          'NaN',
-          '1%00',
-          '１',
-        ];
-
-        for (const value of values) {
-          expectRefused(await globex.get(`${path}?${name}=${value}`), 400, 'validation_failed', [
-            name,
-          ]);
-        }
-
-        for (const query of [
-          `${name}=1&${name}=1`,
-          `${name}[]=1`,
-          `${name}[$gt]=0`,
-          `${name}%5B%5D=1`,
-        ]) {
-          expectRefused(await globex.get(`${path}?${query}`), 400, 'validation_failed', [name]);
-        }
+        await expectPositiveParameter(globex, path, name);
       });
     }
   });

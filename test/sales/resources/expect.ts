@@ -22,6 +22,49 @@ export function expectRefused(
   if (fields) expect(Object.keys(response.body.errors ?? {})).to.have.members(fields);
 }
 
+/**
+ * Expects that a parameter of a list is refused unless it is a positive whole number in its one
+ * spelling, given once.
+ */
+export async function expectPositiveParameter(
+  client: Client,
+  path: string,
+  name: string,
+): Promise<void> {
+  const values = [
+    '0',
+    '-1',
+    'abc',
+    '1e3',
+    '%20',
+    '',
+    '1.5',
+    '01',
+    '+1',
+    ' 1',
+    '%201',
+    '0x10',
+    'NaN',
+    'null',
+    '1%00',
+    '１',
+    '1;2',
+  ];
+  const queries = [
+    ...values.map(value => `${name}=${value}`),
+    `${name}=1&${name}=1`,
+    `${name}=1&${name}=2`,
+    `${name}[]=1`,
+    `${name}%5B%5D=1`,
+    `${name}[$gt]=0`,
+    `${name}%5B%24gt%5D=0`,
+  ];
+
+  for (const query of queries) {
+    expectRefused(await client.get(`${path}?${query}`), 400, 'validation_failed', [name]);
+  }
+}
+
 /** Expects the problem of a code that another record has. */
 export function expectTaken(response: ApiResponse, field: string): void {
   expectRefused(response, 400, 'duplicate');

@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-import { createServer, type Server, type Socket } from 'node:net';
 import { expect } from 'chai';
 import type { TenantRecord } from '../../../src/control/records.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
@@ -7,6 +5,8 @@ import { databaseProblem } from '../../../src/lib/postgres/database-error.ts';
 import { readServerIdentity } from '../../../src/lib/postgres/server-address.ts';
 import { errorOf } from '../../support/errors.ts';
 import { eventually } from '../../support/eventually.ts';
+import { startSilentServer } from '../../support/silent-server.ts';
+import { use } from '../../support/use.ts';
 import {
   type BudgetHarness,
   connectHealthy,
@@ -149,18 +149,7 @@ describe('connections that fail', () => {
   });
 
   describe('budgets of several servers', () => {
-    let silent: Server;
-    const sockets = new Set<Socket>();
-
-    before(async () => {
-      silent = createServer(socket => sockets.add(socket.on('error', () => {})));
-      silent.listen(0, '127.0.0.1');
-      await once(silent, 'listening');
-    });
-    after(() => {
-      for (const socket of sockets) socket.destroy();
-      silent.close();
-    });
+    const silent = use(startSilentServer);
 
     it('the connections of the control database are deducted from the budget of its own server only', async () => {
       for (const [controlUrl, expected] of [
@@ -220,7 +209,7 @@ describe('connections that fail', () => {
       const query = (tenant: TenantRecord) =>
         databases.open(tenant).entityManager().execute('select 1 as one');
       const failing = Array.from({ length: 10 }, (_, i) =>
-        errorOf(query(atPort(i % 2 === 0 ? 1 : (silent.address() as { port: number }).port))),
+        errorOf(query(atPort(i % 2 === 0 ? 1 : silent.port))),
       );
       const silentOnes = failing.filter((_, i) => i % 2 === 1);
       let ended = 0;
@@ -231,8 +220,7 @@ describe('connections that fail', () => {
       }
 
       expect(ended, 'queries of the silent server that have ended').to.equal(0);
-      silent.close();
-      for (const socket of sockets) socket.destroy();
+      await silent.close();
       for (const error of await Promise.all(failing)) {
         expect(error.message).to.match(
           /ECONNREFUSED|ECONNRESET|Connection terminated unexpectedly/,
