@@ -85,6 +85,7 @@ function createFreshnessCheck(
     let entries = findEntries(caches, records);
     let lookedUpAt = performance.now();
     if (!entries) return undefined;
+
     return () => {
       if (!feed.current) return false;
       const now = performance.now();

@@ -99,11 +99,13 @@ export function createFleetCounter(
   let counts: FleetCounts | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
   let reading: Promise<void> | undefined;
+
   const read = async (): Promise<void> => {
     const [row] = await queryControl<FleetCounts>(control, 'fleet_counts', fleetCounts, []);
     counts = row;
     readAt = performance.now();
   };
+
   return async () => {
     if (performance.now() - readAt < maxAgeMs) return counts;
     reading ??= read()

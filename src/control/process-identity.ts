@@ -26,6 +26,7 @@ export function newProcess(kind: ProcessIdentity['kind']): ProcessIdentity {
   );
   const time = Date.now().toString(16).padStart(12, '0');
   const id = `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
+
   return {
     id,
     kind,

@@ -36,6 +36,7 @@ export async function runInQueue<Result>(
     () => {},
   );
   queued.set(key, ended);
+
   try {
     return await result;
   } finally {

@@ -32,12 +32,14 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { config } = options;
   const api = await startApi(options);
   const management = createManagementServer(api);
+
   try {
     await listen(management, config.managementPort, config.managementHost, managementNames);
   } catch (error) {
     await api.stop();
     throw error;
   }
+
   const { port, databases } = api;
   return {
     port,

@@ -52,20 +52,25 @@ export function fairScheduler(): Middleware {
     contention.recordUse(tenant.guid);
     scheduleTurnEnd();
     let queue = queues.get(tenant);
+
     if (!queue) {
       queue = { begun: 0, turn, waiting: [] };
       queues.set(tenant, queue);
     }
+
     if (queue.turn !== turn) {
       queue.turn = turn;
       queue.begun = 0;
     }
+
     if (queue.begun < limit()) {
       queue.begun++;
       return next();
     }
+
     waitingQueues.add(queue);
     const { waiting } = queue;
+
     return new Promise<void>(resolve => waiting.push(resolve)).then(next);
   };
 }

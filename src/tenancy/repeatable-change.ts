@@ -54,6 +54,7 @@ export class RepeatableChange {
     await this.#lock(transaction);
     const [earlier] = await transaction.query(findRepeatable(this.#userId, this.#key));
     this.isReplayed = earlier !== undefined;
+
     if (earlier) {
       if (!this.#fingerprint.equals(earlier.fingerprint as Buffer)) {
         throw problem('idempotency_key_reused');
@@ -61,6 +62,7 @@ export class RepeatableChange {
       this.rows = JSON.parse(earlier.rows as string);
       return nothing;
     }
+
     this.rows = await transaction.query(await prepare(transaction));
     return {
       ...store,

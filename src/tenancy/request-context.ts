@@ -153,8 +153,10 @@ export class RequestContext {
   ): Promise<Representation> {
     const { responseCache } = this.#services;
     if (this.origin.bypassCache) return represent(await this.read(select()), toBody);
+
     const cached = responseCache.find(this.tenant, resource, key);
     if (cached) return cached;
+
     const database = this.#open();
     return responseCache.load(
       this.tenant,

@@ -54,15 +54,18 @@ async function resolveTenant(
   { directory, anonymous }: TenantRouterOptions,
 ): Promise<TenantRecord> {
   if (token === undefined) return namedTenant(ctx.req, directory, { takesSlug: anonymous });
+
   if (isLegacyToken(token)) {
     const hash = hashOfLegacyToken(token);
     ctx.state.legacyToken = hash && (await directory.legacyToken(hash));
     return tokenTenant(ctx.state.legacyToken?.tenantGuid, directory, 'legacy_token');
   }
+
   const { header, payload } = parseToken(token);
   ctx.state.tokenHeader = header;
   const tenant = await tokenTenant(payload.tenant_guid, directory);
   const isKnownKey = typeof header.kid !== 'string' || tenant.keys.has(header.kid);
+
   // An unknown `kid` may be a key that another process has just created.
   return isKnownKey ? tenant : ((await directory.reloadTenant(tenant.guid)) ?? tenant);
 }

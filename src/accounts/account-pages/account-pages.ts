@@ -60,11 +60,13 @@ export function accountPages(services: AccountPageServices): Middleware {
     if (!isRead && ctx.method !== 'POST') {
       throw problem('method_not_allowed', { headers: { Allow: 'GET, HEAD, POST' } });
     }
+
     ctx.state.route = ctx.path;
     ctx.set('Content-Security-Policy', contentSecurityPolicy);
     ctx.state.renderProblem = (problem: Problem) =>
       accountPage({ ...failure(problem), isRefused: true });
     if (isRead) return show(ctx, action, new URLSearchParams(ctx.querystring), services);
+
     await limit(ctx, async () => act(ctx, action, await readForm(ctx), services));
   };
 }
@@ -83,11 +85,13 @@ async function show(
     const body = requestForm(tenantGuid, errors, values.get('email') ?? '');
     return send(ctx, { title: 'Forgot your password?', body, isRefused });
   }
+
   const tenant = await findTenant(tenantGuid, services);
   const holder =
     tenant &&
     (await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token));
   if (!tenant || holder?.state !== 'good') return sendInvalid(ctx, action, tenantGuid, holder);
+
   const link = { action, tenant: tenantGuid, token };
   const body =
     action === 'confirm' ? confirmForm(link, errors) : passwordForm(link, holder.email, errors);

@@ -93,9 +93,11 @@ export function failure({ status, headers }: Problem): { title: string; body: Ht
       body: html`<p>There were too many attempts from your network. Wait ${wait}, then open the link again.</p>`,
     };
   }
+
   const text =
     status >= 500
       ? 'The service cannot do this at the moment. Nothing was changed. Open the link again in a minute.'
       : 'The form arrived incomplete. Open the link of the mail again.';
+
   return { title: 'This did not work', body: html`<p>${text}</p>` };
 }

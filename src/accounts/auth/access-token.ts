@@ -43,6 +43,7 @@ export function signAccessToken(
   if (kid === undefined || !key) {
     throw problem('unavailable', { cause: new Error('the tenant has no active signing key') });
   }
+
   const iat = now();
   return jwt.sign(
     {
@@ -84,6 +85,7 @@ export function verifyAccessToken(
   } catch {
     throw invalidToken('signature');
   }
+
   return parseClaims(payload, tenant, settings);
 }
 

@@ -84,8 +84,10 @@ async function identify(
 ): Promise<VerifiedToken> {
   const session = await directory.session(claims.sid);
   if (!session || session.revoked || session.tenantId !== tenant.id) throw invalidToken('session');
+
   const found = await findActiveUser(directory, tenant.id, session.userId);
   if (!found || found.user.guid !== claims.user_guid) throw invalidToken('user');
+
   const { user, role } = found;
   const credentials = {
     sessionId: claims.sid,
@@ -94,12 +96,14 @@ async function identify(
     keyId,
     entityType: claims.entity_type,
   };
+
   // A permission counts only while the token carries it *and* the role grants it: revoking one
   // takes effect at once.
   const permissions = new Set(
     claims.permissions.filter(permission => role.permissions.has(permission)),
   );
   const caller = Object.freeze({ ...toCaller(user, role, credentials), permissions });
+
   return { tenant, session, user, role, caller, expiresAt: claims.exp };
 }
 
@@ -119,6 +123,7 @@ async function identifyLegacy(
     throw invalidToken('legacy_token');
   }
   if (tenant.status !== 'active') throw problem('tenant_inactive');
+
   requireLegacyTokens(tenant);
   const hash = hashOfLegacyToken(token ?? '') ?? '';
   const credentials = {
@@ -128,8 +133,10 @@ async function identifyLegacy(
     expiresAt: legacyToken.expiresAt / 1_000,
     entityType: legacyToken.entityType,
   };
+
   const caller = await loadCaller(directory, tenant, legacyToken.userId, credentials);
   if (!caller) throw invalidToken('user');
+
   usage.count(hash);
   return caller;
 }
@@ -197,6 +204,7 @@ export function authenticateClient(services: AuthServices & ContextServices): Mi
     const tenant = client && (await directory.tenant(client.tenant.guid));
     if (!client || !tenant) throw basicAuthRequired();
     if (tenant.status !== 'active') throw problem('tenant_inactive');
+
     requireLegacyTokens(tenant);
     bindTenant(ctx, tenant, services);
     const caller = await loadCaller(directory, tenant, client.user.id, {
@@ -205,6 +213,7 @@ export function authenticateClient(services: AuthServices & ContextServices): Mi
       entityType: null,
     });
     if (!caller) throw basicAuthRequired();
+
     bindCaller(ctx, caller);
     if (ctx.method === 'HEAD') {
       ctx.status = 200; // a safe method (RFC 9110 §9.2.1) issues no token

@@ -76,17 +76,21 @@ export class HashQueue {
   async enqueue(requester: HashRequester): Promise<void> {
     const { clientLeft, deadline } = requester;
     if (clientLeft?.aborted) throw connectionClosed();
+
     if (this.length >= this.#maxLength) this.#makeRoom(requester);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const waiter: Waiter = { ...requester, start: resolve, refuse: reject };
+
     const giveUp = (error: Error): void => {
       this.#remove(waiter);
       reject(error);
     };
+
     const leave = (): void => giveUp(connectionClosed());
     this.#update(waiters => [...waiters, waiter]);
     clientLeft?.addEventListener('abort', leave);
     const forgetDeadline = deadline?.onPass(() => giveUp(problem('overloaded')));
+
     return promise.finally(() => {
       clientLeft?.removeEventListener('abort', leave);
       forgetDeadline?.();

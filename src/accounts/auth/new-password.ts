@@ -25,6 +25,7 @@ export function passwordError(password: string): FieldError | undefined {
   if (isCommon(normalised.toLowerCase())) {
     return { message: 'is one of the most common passwords', code: 'too_common' };
   }
+
   return undefined;
 }
 

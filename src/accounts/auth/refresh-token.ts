@@ -44,6 +44,7 @@ export function decodeRefreshToken(
   ) {
     return undefined;
   }
+
   const sessionId = bytes
     .toString('hex', 0, idBytes)
     .replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
@@ -55,5 +56,6 @@ export function decodeRefreshToken(
     sessionId,
     String(generation),
   );
+
   return valid ? { sessionId, generation } : undefined;
 }

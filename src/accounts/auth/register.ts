@@ -100,6 +100,7 @@ async function requireMayRegister(
       headers: { 'WWW-Authenticate': 'Bearer' },
     });
   }
+
   const query: QueryControl = (name, text, values) => queryControl(control, name, text, values);
   const held = await requireManager(query, context);
   const [member] = await query<Pick<Role, 'permissions'>>('member_permissions', memberPermissions, [

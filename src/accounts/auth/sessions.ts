@@ -55,9 +55,11 @@ export async function openSession(
     ]);
     if (!user?.unchanged) return { outcome: 'changed' };
     if (!user.mayLogIn) return { outcome: 'refused' };
+
     if (renewedHash) await setPasswordHash(query, id, renewedHash);
     const [session] = await query<{ id: string }>('insert_session', insertSession, [tenantId, id]);
     await rememberNetwork(query, id, network);
+
     return session
       ? { outcome: 'opened', token: { sessionId: session.id, generation: 0 } }
       : { outcome: 'refused' };

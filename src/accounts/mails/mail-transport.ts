@@ -101,6 +101,7 @@ export class SmtpTransport implements MailTransport {
       transactionLog: true,
       logger: this.#ehlo.logger,
     };
+
     this.#transport = nodemailer().createTransport(options);
     this.#transport.use('stream', (mail, done) => {
       const { onHandedOver } = mail.data as { onHandedOver?: () => void };

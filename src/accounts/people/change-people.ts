@@ -65,6 +65,7 @@ export async function changePeople(
   const administrator = { tenantGuid: context.tenant.guid, userId: context.caller.userId };
   const delayMs = await peopleLimits.changeDelay(administrator);
   const waitUntil = performance.now() + maxWaitMs;
+
   const changeWith = async (requireEntity: () => void): Promise<RowValues[]> => {
     const limited = (transaction: PeopleTransaction): Promise<Statement> => {
       // not for a repeated request, which changes nothing
@@ -80,6 +81,7 @@ export async function changePeople(
       context.deadline.throwIfPassed();
     }
   };
+
   return runInQueue(control, 'change', context, () => withEntity(context, entityId, changeWith));
 }
 

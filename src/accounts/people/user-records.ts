@@ -99,6 +99,7 @@ export async function replaceUser(
       detail: 'This person has not confirmed a registration. Invite the address instead.',
     });
   }
+
   const roleId = await findGrantableRole(transaction, tenantId, Role);
   await transaction.query('update_user', updateUser, [
     user.id,

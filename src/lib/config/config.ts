@@ -22,6 +22,7 @@ export function readConfig(values: NodeJS.ProcessEnv = environment()): Config {
   // An ignored setting would mislead operators.
   const { values: secrets, errors } = readSecretFiles(set);
   if (errors.length > 0) throw new ConfigError(errors.join('; '));
+
   const parsed = variables.safeParse({ ...set, ...secrets });
   if (!parsed.success) {
     const nameOf = (variable: string): string =>
@@ -31,6 +32,7 @@ export function readConfig(values: NodeJS.ProcessEnv = environment()): Config {
     );
     throw new ConfigError(texts.join('; '));
   }
+
   return Object.freeze(toConfig(parsed.data));
 }
 

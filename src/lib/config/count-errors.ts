@@ -15,5 +15,6 @@ export function countErrors(a: string, b: string): number {
       row.push(Math.min(at(i - 1, j) + 1, at(i, j - 1) + 1, replaced, swapped));
     }
   }
+
   return at(a.length, b.length);
 }

@@ -51,6 +51,7 @@ export function readSecretFiles(set: Variables): {
       );
     }
   }
+
   return { values, errors };
 }
 

@@ -25,8 +25,10 @@ export function similarSettingWarnings(
   const candidates = settings
     .filter(setting => setting.length >= minLength)
     .map(setting => ({ setting, plain: plainName(setting) }));
+
   return names.flatMap(name => {
     if (known.has(name) || name.length < minLength) return [];
+
     const plain = plainName(name);
     const similar = candidates.find(
       candidate => candidate.plain === plain || resembles(name, candidate.setting),
@@ -35,6 +37,7 @@ export function similarSettingWarnings(
       return [`${name} is not a setting and has no effect: did you mean ${similar.setting}?`];
     }
     if (!ownPrefixes.test(name) || ofKubernetes.test(name)) return [];
+
     return [
       `${name} is not a setting and has no effect: docs/operate/reference.md lists the settings.`,
     ];

@@ -40,8 +40,10 @@ export function tracingSettings(env: z.output<z.ZodObject<typeof tracingVariable
     OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: endpoint,
     ...others
   } = env;
+
   const url = endpoint ?? (base && `${base}/v1/traces`);
   if (url === undefined || others.OTEL_SDK_DISABLED?.toLowerCase() === 'true') return undefined;
+
   return {
     url,
     serviceName: others.OTEL_SERVICE_NAME,

@@ -371,8 +371,10 @@ async function freePort(preferred = 0): Promise<number> {
     if (preferred === 0) throw error;
     return freePort();
   }
+
   const address = server.address();
   await new Promise(resolve => server.close(resolve));
+
   return typeof address === 'object' && address ? address.port : 0;
 }
 

@@ -152,5 +152,6 @@ async function drain(
   http.close(); // ends Node's check
   clearInterval(sweep);
   clearTimeout(timer);
+
   return finished;
 }

@@ -44,11 +44,14 @@ export function clientAddresses({
       }
       return (unixSocket && forwardedAddress(forwarded, isTrusted)) || unixPeer(socket);
     }
+
     // IPv4 has one spelling
     if (networks.length === 0 && !remoteAddress.includes(':')) return remoteAddress;
+
     const [ip = '', zone] = remoteAddress.split('%');
     const peer = parseIpAddress(ip);
     if (!peer) return remoteAddress;
+
     return (
       (isTrusted(peer) && forwardedAddress(forwarded, isTrusted)) ||
       (zone ? remoteAddress : peer.toString())

@@ -72,6 +72,7 @@ export function refusalHeaders(
 /** @param origins such as `https://app.example.com`; undefined when there are none */
 export function crossOrigin(origins: readonly string[]): CrossOrigin | undefined {
   if (origins.length === 0) return undefined;
+
   const listed = new Set(origins);
   const allow = cors({
     origin: ctx => (listed.has(ctx.get('Origin')) ? ctx.get('Origin') : ''), // '' adds no header
@@ -80,6 +81,7 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin | undefined
     keepHeadersOnError: false, // `problemDetails` removes none
     maxAge,
   });
+
   return {
     headers: (ctx, next) => (ctx.method === 'OPTIONS' ? next() : allow(ctx, next)),
     preflights: (ctx, next) => (ctx.method === 'OPTIONS' ? allow(ctx, next) : next()),

@@ -70,10 +70,12 @@ export function sendEventStream(
   res.setHeader('Cache-Control', 'no-store, no-transform');
   res.setHeader('X-Accel-Buffering', 'no');
   ctx.respond = false;
+
   if (ctx.method === 'HEAD') {
     res.end();
     return;
   }
+
   ctx.state.streamsSince = performance.now();
   req.socket.setTimeout(0); // Node sets the limit again for the next request of the connection
   res.flushHeaders();

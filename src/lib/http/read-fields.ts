@@ -19,6 +19,7 @@ export function readFields<Shape extends z.ZodRawShape>(
   const errors: FieldErrors = { ...unknown };
   const values: Record<string, unknown> = {};
   const members = body as Record<string, unknown>;
+
   for (const [name, other] of spellingsOf(contract)) {
     const hasOther = Object.hasOwn(members, other);
     if (!Object.hasOwn(members, name)) {
@@ -35,6 +36,7 @@ export function readFields<Shape extends z.ZodRawShape>(
     }
     values[name] = members[name];
   }
+
   return validate(contract, values, errors);
 }
 
@@ -134,6 +136,7 @@ export function readPatch(
       }
     }
   }
+
   return readFields(contract.pick(sent), members, unknown);
 }
 

@@ -30,9 +30,11 @@ export function readParameters(
   const search = new URLSearchParams(ctx.querystring);
   const names = [...search.keys()].filter(name => !(list && isListParameter(list, name)));
   const errors = strict ? unknownNames(names, query, 'is not a parameter of this request') : {};
+
   for (const name of malformedNames(ctx.querystring)) {
     errors[name] = [{ message: 'must be UTF-8, percent-encoded', code: 'invalid_text' }];
   }
+
   const isExport = list !== undefined && prefersCsv(ctx.req.headers.accept);
   // A number as `after` is one of the plain list, which has no cursor.
   const isCounted =
@@ -42,6 +44,7 @@ export function readParameters(
   if (!list || !(isExport || isCounted || usesListQuery(list, search))) {
     return { query: readQuery(query, search, errors) };
   }
+
   const listQuery = readListQuery(list, ctx.path, search, { isExport, isCounted }, errors);
   return { query: readQuery(list.otherParameters, search, errors), list: listQuery };
 }

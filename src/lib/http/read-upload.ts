@@ -61,9 +61,11 @@ export async function readUpload(
     notUtf8: () => otherEncoding(notUtf8),
   };
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw limit.exceeded();
+
   askForBody(ctx);
   const deadline: Deadline = ctx.state.deadline;
   uploads.add(ctx.req);
+
   try {
     await deadline.notCounting(() => read(ctx, limit, minProgress, onChunk));
   } catch (error) {

@@ -93,6 +93,7 @@ export class Representation {
     const parts: Buffer[] = [];
     let text = '[';
     let separator = '';
+
     for (const records of texts) {
       text += separator + records;
       separator = ',';
@@ -103,8 +104,10 @@ export class Representation {
       text = '';
       await nextTurn();
     }
+
     text += ']';
     if (parts.length === 0) return Representation.ofText(text);
+
     parts.push(Buffer.from(text));
     return new Representation(Buffer.concat(parts), [], hashed.update(text).digest('base64url'));
   }

@@ -36,6 +36,7 @@ export function requestListener(
 function send(app: Koa, ctx: Context, onSend: OnSend): void | Promise<void> {
   const { body, res } = ctx;
   if (ctx.respond === false) return; // a middleware has sent the response itself
+
   if (!ctx.writable) {
     res.end();
   } else if (emptyStatuses.has(res.statusCode)) {

@@ -30,6 +30,7 @@ export function requireTarget(ctx: Context): void {
   if (!hasPath(ctx)) {
     throw problem('invalid_request', { detail: 'The request target is not well-formed.' });
   }
+
   const { host } = ctx.req.headers;
   if (host === undefined ? ctx.req.httpVersion === '1.1' : !hostPattern.test(host)) {
     throw problem('invalid_request', {

@@ -18,10 +18,12 @@ const scalarTypes = new Set(['string', 'number', 'boolean', 'enum', 'literal', '
  */
 export function responseFilter(schema: z.ZodType, path = 'the response'): ResponseFilter {
   if (schema instanceof z.ZodObject) return objectFilter(schema, path);
+
   if (schema instanceof z.ZodArray) {
     const filterItem = responseFilter(schema.element as z.ZodType, `an item of ${path}`);
     return value => (Array.isArray(value) ? value.map(filterItem) : refuseFields(value, path));
   }
+
   if (schema instanceof z.ZodNullable || schema instanceof z.ZodOptional) {
     // every filter lets null and undefined through
     return responseFilter(schema.unwrap() as z.ZodType, path);
@@ -30,6 +32,7 @@ export function responseFilter(schema: z.ZodType, path = 'the response'): Respon
     return value => value;
   }
   if (scalarTypes.has(schema.type)) return value => refuseFields(value, path);
+
   throw new Error(`${path} has the schema type ${schema.type}, for which there is no filter`);
 }
 
@@ -38,6 +41,7 @@ function objectFilter(schema: z.ZodObject, path: string): ResponseFilter {
   if (catchall && catchall._zod.def.type !== 'never') {
     throw new Error(`the schema of ${path} allows fields without a name`);
   }
+
   const filters = Object.entries(shape).map(
     ([name, field]) => [name, responseFilter(field as z.ZodType, `${name} of ${path}`)] as const,
   );

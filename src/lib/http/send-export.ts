@@ -24,10 +24,12 @@ export function sendExport(
   res.setHeader('Content-Disposition', `attachment; filename="${name}.csv"`);
   ctx.vary('Accept');
   ctx.respond = false; // Koa would report each download that a client cancels as an error
+
   if (ctx.method === 'HEAD' || res.destroyed) {
     res.end();
     return;
   }
+
   sendPieces(res, () => run(next), send).catch((error: unknown) => {
     res.destroy();
     // A problem says that the caller may no longer read the list.

@@ -20,6 +20,7 @@ export function sendResponse(
     ctx.body = null;
     return;
   }
+
   const { res } = ctx;
   if (route.location) res.setHeader('Location', route.location(result as never));
   if (route.cache === 'revalidate') {
@@ -30,6 +31,7 @@ export function sendResponse(
     if (route.list) addVary(res, 'Accept'); // a list may also be CSV
     return sendRepresentation(ctx, representation, json);
   }
+
   res.setHeader('Content-Type', json); // before the body, or Koa would guess a type
   if (route.hasTag) {
     const { body, tag } = Representation.of(result, route.volatile);

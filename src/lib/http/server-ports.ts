@@ -38,6 +38,7 @@ function listenError(code: string, port: number, host: string, names: SettingNam
       `this login may not listen on port ${port}: set ${names.port} to one above 1023`,
     );
   }
+
   const remedy = `set ${names.host} to an address of this machine, or to 0.0.0.0 for all of them`;
   return new OperatorError(
     `${host} is not an address that this process can listen on (${code}): ${remedy}`,

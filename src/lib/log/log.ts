@@ -18,6 +18,7 @@ export function createLog(level: string) {
       'log lines were dropped, because the output did not accept them',
     ),
   );
+
   const format = process.stdout.isTTY ? prettyLine : undefined;
   const destination = {
     [Symbol.for('pino.metadata')]: true, // makes pino set `lastLevel`
@@ -27,6 +28,7 @@ export function createLog(level: string) {
       if (this.lastLevel >= flushLevel) output.flush();
     },
   };
+
   const log: Logger = pino({ level, serializers }, destination);
   return { log, output };
 }

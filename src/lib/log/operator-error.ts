@@ -82,10 +82,12 @@ export function errorDocument(error: unknown): ErrorDocument {
       details: describeError(error),
     };
   }
+
   const [text = ''] = explain(error).split('\n', 1);
   const [, message = text, hint = null] = /^(.*?[.?!]) (?=[A-Z])(.*)$/.exec(text) ?? [];
   const blockedBy = error instanceof OperatorError ? error.blockedBy : undefined;
   const isRefused = postgresCause(error) !== undefined && !connectFailure(error);
+
   return {
     code,
     message,

@@ -22,6 +22,7 @@ export function prettyLine(line: string): string {
   } catch {
     return line;
   }
+
   const style = levels[Number(fields.level)];
   const time = new Date(Number(fields.time)).toTimeString().slice(0, 8);
   const text =
@@ -31,6 +32,7 @@ export function prettyLine(line: string): string {
       !hidden.includes(name) && value !== null && !(name === 'event' && value === text),
   );
   const details = others.map(([name, value]) => `${name}=${valueText(value)}`).join(' ');
+
   return `${styled('dim', time)} ${style ? styled(style, text) : text}${details && ` ${styled('dim', details)}`}\n`;
 }
 

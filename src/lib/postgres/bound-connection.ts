@@ -35,6 +35,7 @@ function toRaw(query: Exclude<Parameters<Execute>[0], string>): RawQueryFragment
  */
 function bindValues(platform: Platform, sql: string, params: readonly unknown[]): CompiledQuery {
   const values: unknown[] = [];
+
   const format = (text: string, textParams: readonly unknown[]): string => {
     if (textParams.length === 0) return text;
     let next = 0;
@@ -47,5 +48,6 @@ function bindValues(platform: Platform, sql: string, params: readonly unknown[])
       return platform.quoteValue(value);
     });
   };
+
   return CompiledQuery.raw(format(sql, params), values);
 }

@@ -25,6 +25,7 @@ export class PoolError extends Error {
  */
 export function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
+
   const { code } = error as { code?: unknown };
   // A pooler has one code for all that the server has refused.
   if (code === '08P01' && /^(database ".*" does not exist|no such database)/.test(error.message)) {
@@ -42,6 +43,7 @@ export function sqlState(error: unknown): string | undefined {
     return '08006';
   }
   if (/^The server does not support SSL connections$/.test(error.message)) return 'TLS_REFUSED';
+
   return undefined;
 }
 

@@ -33,6 +33,7 @@ export function removeDeadConnections(pool: pg.Pool, silenceMs: number): void {
         );
       }
     });
+
     client.once('end', () => {
       // A single query rejects, and its caller releases the connection at once. Only a
       // transaction still uses it now.

@@ -45,6 +45,7 @@ export async function loadMigrations(folder: MigrationFolder): Promise<LoadedMig
       >;
       const [migration] = Object.values(module);
       if (!migration) throw new Error(`migrations/${folder}/${name}.ts exports no migration`);
+
       return {
         name,
         class: migration,

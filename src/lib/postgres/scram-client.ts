@@ -72,6 +72,7 @@ export class ScramClient extends pg.Client {
         message,
       );
     }
+
     Object.assign(session, proof, { message: 'SASLResponse' });
     connection.sendSCRAMClientFinalMessage(proof.response);
   }

@@ -62,11 +62,13 @@ export function scramProof(
     return undefined;
   }
   if (Number(iterations) > maxIterations) return undefined;
+
   const { clientKey, storedKey, serverKey } = keysOf(password, salt, iterations);
   const withoutProof = `c=biws,r=${nonce}`;
   const message = `n=*,r=${clientNonce},${serverFirst},${withoutProof}`;
   const signature = hmac(storedKey, message);
   const proof = clientKey.map((byte, index) => byte ^ (signature[index] as number));
+
   return {
     response: `${withoutProof},p=${Buffer.from(proof).toString('base64')}`,
     serverSignature: hmac(serverKey, message).toString('base64'),

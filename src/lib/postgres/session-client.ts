@@ -86,10 +86,12 @@ function sessionStatement(settings: SessionSettings = {}): string {
   const all = { ...reliedOn, ...settings };
   const names = Object.keys(all).map(quoteLiteral);
   const values = Object.values(all).map(value => quoteLiteral(String(value)));
+
   if (!('synchronous_commit' in all)) {
     names.push(`'synchronous_commit'`);
     values.push(synchronousCommit);
   }
+
   return `
     select from rows from (pg_catalog.unnest(array[${names}]), pg_catalog.unnest(array[${values}])) as setting(name, value)
      where case when pg_catalog.starts_with(name, 'app.') or pg_catalog.current_setting(name, true) is not null
@@ -131,6 +133,7 @@ export class SessionClient extends ScramClient {
       ssl: serverTls(server),
       sslnegotiation: parameters.sslnegotiation ?? 'postgres',
     } as pg.ClientConfig);
+
     // A pooler answers a login by itself, and a statement only when it has a connection to the
     // server: so both have the same time limit.
     this.#statement = {

@@ -41,6 +41,7 @@ export async function requireOwnSession(url: string): Promise<void> {
  */
 export async function requireOwnSessionOf(first: pg.Client, url: string): Promise<void> {
   if ((await backendOf(first)) === (first as { processID?: number }).processID) return;
+
   const compare = async (second: pg.Client): Promise<void> => {
     const backends = new Set([await backendOf(first)]);
     for (let round = 0; round < rounds; round++) {
@@ -52,6 +53,7 @@ export async function requireOwnSessionOf(first: pg.Client, url: string): Promis
     }
     if (backends.size > 1) throw new SharedSessionError();
   };
+
   await withConnection(url, compare, { kind: 'probe' });
 }
 

@@ -29,6 +29,7 @@ export class TableColumns {
   constructor(entity: EntityClass<object>, view: z.ZodObject) {
     const meta = EntitySchema.REGISTRY.get(entity as never)?.meta;
     if (!meta) throw new Error(`${entity.name} is not an entity`);
+
     this.name = meta.tableName;
     this.#properties = meta.properties as unknown as Record<string, Property>;
     const fields = Object.keys(view.shape);

@@ -79,6 +79,7 @@ export class TableReads extends TableColumns {
       limit <= oneRowList && !isRowPerRecord
         ? `select array_to_string(array(select row_to_json(record)::text from (${records}) record${firsts}), ',') as json`
         : `select row_to_json(record)::text as json from (${records}) record${firsts}`;
+
     return {
       ...preparedStatement(text, values),
       isShort: limit <= shortList,
@@ -108,6 +109,7 @@ export class TableReads extends TableColumns {
     const isUnindexed = !hasIndex || (page.searches ?? []).length > 0;
     // whether there are more
     const isLong = (page.limit ?? Number.POSITIVE_INFINITY) > oneRowList + 1;
+
     return { ...unpreparedStatement(text, values), isHeavy: isUnindexed || isLong };
   }
 

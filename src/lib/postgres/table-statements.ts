@@ -76,6 +76,7 @@ export class TableStatements extends TableReads {
     const key = properties.join();
     const made = this.#inserts.get(key);
     if (made) return made;
+
     const columns = properties.map(property => this.sourceOf(property)).join(', ');
     const parameters = properties.map((_, i) => `$${i + 1}`).join(', ');
     const into = `insert into ${this.name} (${columns})`;
@@ -85,6 +86,7 @@ export class TableStatements extends TableReads {
         with actor as materialized (select set_config('app.actor', $${properties.length + 1}, true))
         ${into} select ${parameters} from actor returning ${this.fields}`,
     };
+
     this.#inserts.set(key, insert);
     return insert;
   }

@@ -28,15 +28,18 @@ export function traceRequests(
   return function traceRequest(ctx, next) {
     const parent = readTraceparent(ctx.req.headers.traceparent);
     if (!parent && Math.random() >= share) return next();
+
     const context = parent
       ? api.trace.setSpanContext(
           api.ROOT_CONTEXT,
           remoteSpan(api, parent, ctx.req.headers.tracestate),
         )
       : api.ROOT_CONTEXT;
+
     const span = tracer.startSpan(ctx.method, { kind: api.SpanKind.SERVER, attributes }, context);
     ctx.state.spanTraceId = span.spanContext().traceId;
     if (!span.isRecording()) return next();
+
     ctx.state.trace = new RecordedTrace(api, tracer, span);
     ctx.res.on('close', () => {
       span.updateName([ctx.method, ctx.state.route].filter(Boolean).join(' '));
@@ -44,6 +47,7 @@ export function traceRequests(
       if (ctx.res.statusCode >= 500) span.setStatus({ code: api.SpanStatusCode.ERROR });
       span.end();
     });
+
     return next();
   };
 }

@@ -16,6 +16,7 @@ export async function askMissing(program: Command, args: readonly string[]): Pro
   const { command, operands, option } = positionAfter(program, args);
   const answered = [...args];
   if (option || args.some(arg => ['help', '--help', '-h', '--'].includes(arg))) return answered;
+
   let slug = operands[0];
   for (const field of missingFields(command, operands.length, args)) {
     const answer = await ask(field, slug);
@@ -24,6 +25,7 @@ export async function askMissing(program: Command, args: readonly string[]): Pro
     if (isOption(field)) answered.push(`${field.long}=${answer}`);
     else answered.push(...(field.variadic ? answer.split(/\s+/) : [answer]));
   }
+
   return answered;
 }
 
@@ -52,6 +54,7 @@ function ask(field: Argument | Option, slug: string | undefined): Promise<string
     choices?.join(', ') ??
     (made && storedKindOf(made) ? 'Tab shows what there is' : field.description);
   const label = fieldLabel(name, made);
+
   return readAnswer(hint ? `${label} (${hint})` : label, async start => {
     const { candidatesFor } = await import('./complete.ts');
     const values = await candidatesFor(field, slug === undefined ? [] : [slug], start);

@@ -29,11 +29,13 @@ async function candidatesAt(
 ): Promise<Candidate[]> {
   if (option) return candidatesFor(option, operands, start);
   if (start.startsWith('-')) return optionsOf(command, before);
+
   const { registeredArguments } = command;
   const last = registeredArguments.at(-1);
   const argument = registeredArguments[operands.length] ?? (last?.variadic ? last : undefined);
   const values = argument ? await candidatesFor(argument, operands, start) : [];
   const commands = operands.length === 0 ? command.commands : [];
+
   return [
     ...commands.map(each => ({
       value: each.name(),

@@ -14,6 +14,7 @@ export function positionAfter(program: Command, words: readonly string[]): Posit
   let command = program;
   let operands: string[] = [];
   let option: Option | undefined;
+
   for (const word of words) {
     if (option) {
       option = undefined;
@@ -28,6 +29,7 @@ export function positionAfter(program: Command, words: readonly string[]): Posit
       command = next ?? command;
     }
   }
+
   return { command, operands, option };
 }
 

@@ -37,6 +37,7 @@ function addTopic(
     const [, word] = operation.name.split(' ');
     addOperation(word === undefined ? topic : topic.command(word), operation, frontEnd);
   }
+
   if (operations.every(operation => operation.name !== name)) {
     addExamples(
       topic,

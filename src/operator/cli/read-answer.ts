@@ -28,6 +28,7 @@ export async function readAnswer(
       completer: async (line: string) => [[...(await complete(line))], line] as [string[], string],
     }),
   });
+
   // Ctrl-C and Ctrl-D reject the question only in some states of the terminal; they always
   // close it.
   const closed = new Promise<undefined>(resolve =>
@@ -39,6 +40,7 @@ export async function readAnswer(
   ]);
   terminal.close();
   if (answer === undefined) process.stderr.write('\n');
+
   return answer?.trim() ?? '';
 }
 
@@ -60,6 +62,7 @@ function readHidden(prompt: string): Promise<string> {
   const terminal = createInterface({ input: process.stdin, output: nowhere, terminal: true });
   // The question is printed after the terminal has stopped its echo.
   process.stderr.write(`${prompt} (not shown): `);
+
   return new Promise<string>((resolve, reject) => {
     terminal.once('line', line => {
       resolve(line);

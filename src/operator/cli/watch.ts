@@ -25,12 +25,14 @@ export async function watch(
       { usage: true },
     );
   }
+
   const stopped = new AbortController();
   onStopSignal(
     stopSignals,
     () => stopped.abort(),
     signal => process.exit(exitCodes[signal]),
   );
+
   process.stdout.once('error', () => stopped.abort()); // the reader has closed the pipe
   while (!stopped.signal.aborted) {
     startScreen(`${new Date().toISOString().slice(11, 19)}Z  Ctrl-C ends`);
@@ -38,5 +40,6 @@ export async function watch(
     if (untilDone && result !== 'again') return result !== false;
     await sleep(intervalMs, undefined, { signal: stopped.signal }).catch(() => {});
   }
+
   return true;
 }

@@ -58,6 +58,7 @@ export async function runConcurrently<Item, Result>(
   task: (item: Item) => Promise<Result>,
 ): Promise<Result[]> {
   const limit = pLimit({ concurrency, rejectOnClear: true });
+
   const run = async (item: Item): Promise<Result> => {
     try {
       return await task(item);
@@ -66,6 +67,7 @@ export async function runConcurrently<Item, Result>(
       throw error;
     }
   };
+
   const settled = await Promise.allSettled(items.map(item => limit(run, item)));
   // Tasks begin in the order of the items, so the error of a task comes before the AbortErrors
   // of tasks that did not begin.
@@ -102,6 +104,7 @@ export async function reportOutcomes<Outcome extends TracedOutcome, Result>(
   run: (observers: FleetObservers<Outcome>) => Promise<Result>,
 ): Promise<Result> {
   const failures: Outcome[] = [];
+
   const onOutcome = (outcome: Outcome): void => {
     const isFailed = hasFailed(outcome);
     progress.advance(isFailed);
@@ -110,6 +113,7 @@ export async function reportOutcomes<Outcome extends TracedOutcome, Result>(
     else if (isShown(outcome) && isFailed) failures.push(outcome);
     else if (isShown(outcome)) output.text(() => text(outcome));
   };
+
   try {
     return await run({ signal, onStart: total => progress.start(total), onOutcome });
   } finally {

@@ -24,12 +24,14 @@ export function tableText(
   width = outputWidth(),
 ): string {
   if (rows.length === 0) return whenEmpty;
+
   const layout = layOut(rows, width);
   const omitted = (layout.cells[0] ?? [])
     .slice(layout.widths.length)
     .filter(column => !toldBelow.includes(column));
   const note =
     omitted.length > 0 ? wrap(`Not shown at this width: ${omitted.join(', ')}`, width) : [];
+
   return [
     ...tableLines(layout),
     ...note.map(line => colour('dim', line)),
@@ -105,6 +107,7 @@ function tableLines({ cells, widths }: Layout): string[] {
 function cutTexts({ cells, widths }: Layout): string[] {
   const [columns = [], ...lines] = cells;
   const name = Math.max(0, columns.indexOf('database'));
+
   return toldBelow.flatMap(title => {
     const column = columns.indexOf(title);
     const cut = lines.filter(
@@ -127,12 +130,15 @@ function layOut(rows: readonly object[], width: number): Layout {
       return columns.map(column => cellText(values[column], width));
     }),
   ];
+
   const longest = columns.map((_, column) =>
     Math.max(...cells.map(line => displayWidth(line[column] ?? ''))),
   );
+
   const isFreeText = (column: number) =>
     (longest[column] ?? 0) > maxWholeWidth ||
     cells.slice(1).some(line => line[column]?.includes(' '));
+
   const minimums = longest.map((max, column) =>
     isFreeText(column) ? Math.min(max, minWidth) : max,
   );
@@ -153,6 +159,7 @@ function fitWidths(
   let count = longest.length;
   while (count > 1 && sum(minimums.slice(0, count)) > width) count--;
   if (count === 1) return [Math.min(longest[0] ?? 0, width)];
+
   const fitted = longest.slice(0, count);
   for (let excess = sum(fitted) - width; excess > 0; excess = sum(fitted) - width) {
     const room = fitted.map((each, column) => each - (minimums[column] ?? 0));
@@ -160,6 +167,7 @@ function fitWidths(
     const column = fitted.findLastIndex((each, index) => each === widest && (room[index] ?? 0) > 0);
     fitted[column] = widest - Math.min(excess, room[column] ?? 0);
   }
+
   return fitted;
 }
 

@@ -30,8 +30,10 @@ export function argumentsOf(
       else if (flag !== undefined) options.push(isBare ? flag : `${flag}=${text}`);
     }
   }
+
   if (isPlan) options.push('--dry-run');
   const isOdd = positions.some(text => text.startsWith('-'));
+
   return [
     ...name.split(' '),
     ...(isOdd ? [...options, '--', ...positions] : [...positions, ...options]),

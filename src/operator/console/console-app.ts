@@ -73,6 +73,7 @@ export function createConsoleApp(
   services: ConsoleServices,
 ): (request: IncomingMessage, response: ServerResponse) => unknown {
   const router = new Router();
+
   const respond =
     (handle: Handlers[string]): Middleware =>
     async ctx => {
@@ -81,10 +82,12 @@ export function createConsoleApp(
       const { params } = ctx;
       send(ctx, await handle({ ...services, visitor, params, given, query, tokenOf, isStale }));
     };
+
   for (const [path, page] of Object.entries(pages)) router.get(path, respond(page));
   for (const [path, change] of Object.entries(changes)) router.post(path, respond(change));
   const app = new Koa();
   app.silent = true; // `explained` sends every error
+
   return app
     .use(explained(services))
     .use(guard(services.entrance, path => files.has(path)))

@@ -40,6 +40,7 @@ export function createLocalEntrance(): Entrance {
   // Cookies of one host are sent to all of its ports: another console has another name.
   const name = `console-${randomBytes(6).toString('hex')}`;
   let isRedeemed = false;
+
   return {
     startPath: `/start?token=${token}`,
     hostOf: ({ headers: { host = '' } }) => (loopback.test(host) ? host : undefined),

@@ -135,6 +135,7 @@ function effectText(operation: Offered['operation']): string {
     const labels = changing.map(name => `“${fieldLabel(name, fields[name])}”`);
     return `It changes something if you give ${labels.join(' or ')}.`;
   }
+
   const planFirst = 'The plan comes first, and wants a name typed.';
   return {
     reads: 'It only reads.',

@@ -54,9 +54,11 @@ export async function offeredOperations(
 ): Promise<Offer> {
   const why = 'why, for the log of operators';
   const reason = needsReason ? requiredOption('', why) : option('', why);
+
   const isAllowed = (operation: Operation): boolean =>
     allow === undefined ||
     allow.some(name => name === operation.name || sets.get(name)?.(operation));
+
   const offer = new Map<string, Offered>();
   for (const topic of catalogue) {
     for (const each of await operationsOf(topic)) {
@@ -66,8 +68,10 @@ export async function offeredOperations(
       }
     }
   }
+
   const unknown = allow?.find(name => !sets.has(name) && !offer.has(name));
   if (unknown === undefined) return offer;
+
   const names = [...sets.keys()].join(', ');
   throw new OperatorError(
     `--allow has ${unknown}, which is neither a command nor one of ${names}`,

@@ -15,6 +15,7 @@ export async function openBrowser(url: string): Promise<() => Promise<void>> {
   const program =
     process.platform === 'darwin' ? 'open' : DISPLAY || WAYLAND_DISPLAY ? 'xdg-open' : undefined;
   if (program === undefined) return async () => {};
+
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-console-'));
   const file = join(folder, 'console.html');
   const page = html`<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=${url}">`;
@@ -22,5 +23,6 @@ export async function openBrowser(url: string): Promise<() => Promise<void>> {
   const child = spawn(program, [file], { detached: true, stdio: 'ignore' });
   child.on('error', () => {}); // the address is printed
   child.unref();
+
   return () => rm(folder, { recursive: true, force: true });
 }

@@ -45,6 +45,7 @@ export function plot(name: string, amountOf: (day: string) => number, textOf = n
     height: value / (peak || 1),
     text: `${day}: ${textOf(value)}`,
   }));
+
   const words =
     peak > 0 ? `${textOf(days.at(-1)?.value ?? 0)} today, at most ${textOf(peak)}` : 'none';
   return figure(name, words, bars.map(rect));

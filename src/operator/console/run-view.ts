@@ -101,6 +101,7 @@ function resultView(request: PageRequest, run: Run, errors: readonly FormError[]
   const { isPlan } = run.start;
   const { count, plan } = run.last;
   const { offered } = request;
+
   return html`
 ${count ? html`<progress class="${outcome === 'failed' && !isInterrupted ? 'bad' : ''}" max="${Math.max(1, count.total)}" value="${count.done}" aria-label="Done">${count.done} of ${count.total}</progress>` : ''}
 ${outcome === undefined && !isInterrupted ? cancelForm(request, run) : ''}

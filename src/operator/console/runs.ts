@@ -143,12 +143,15 @@ export class Runs {
     if (this.running.length >= maxRunning) {
       throw new OperatorError(`${maxRunning} commands run already. Wait until one of them ends`);
     }
+
     const run = new Run(form, start);
     this.#runs.set(run.id, run);
     setTimeout(() => (run.planned = undefined), maxPlanMs).unref();
+
     for (const { id, outcome } of this.#runs.values()) {
       if (this.#runs.size > maxKept && outcome !== undefined) this.#runs.delete(id);
     }
+
     return run;
   }
 
@@ -160,6 +163,7 @@ export class Runs {
     const performed = this.#startedBy(plan.id);
     if (performed) return performed;
     if (!plan.planned) throw new OperatorError('The plan is older than 15 minutes. Make it again');
+
     const confirmed = { typed, steady: plan.last.plan?.steady };
     const run = this.start(plan.planned, {
       by: plan.start.by,
@@ -167,6 +171,7 @@ export class Runs {
       confirmed,
       submission: plan.id,
     });
+
     plan.planned = undefined;
     return run;
   }

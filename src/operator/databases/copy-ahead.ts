@@ -119,6 +119,7 @@ export async function copyAhead(
     }
     result.set(table.name, prefix);
   }
+
   return result;
 }
 

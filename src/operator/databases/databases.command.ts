@@ -84,6 +84,7 @@ const drop = defineChange({
           `bin/backoffice databases ${slug}`,
       );
     }
+
     return {
       document,
       plan: [`Database ${database} of ${slug} would be dropped.`, ...holdingLines(document)].join(

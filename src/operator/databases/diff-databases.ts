@@ -53,16 +53,19 @@ export async function diffDatabases(
       name,
     );
     if (!current) throw new OperatorError(`${slug} has no database`);
+
     await requireTenantHead(await findTenant(installation, slug));
     if (other.schemaVersion !== (await tenantHead())) {
       await runDatabases({ installation, control, tenant }, 'upgrade', { target: other });
     }
+
     // After a swap, the former data is the newer one.
     const [now, before] = other.keptBy === 'swap' ? [other, current] : [current, other];
     const tables = await connect(installation, now, client =>
       connect(installation, before, earlier => compareDatabases(client, earlier)),
     );
     const notCompared = await listNotCompared(installation, current, other);
+
     return { tenant: slug, database: other.database, origin: other.origin, tables, notCompared };
   });
 }
@@ -84,10 +87,12 @@ async function listNotCompared(
     const names = [...rowsLeft(own), ...tables.map(name => `table public.${name}`), ...own.others];
     listed.push(...names.map(name => `${name} in ${database}`));
   }
+
   const hasWebhooks = (client: pg.Client) => client.query('select from webhooks limit 1');
   for (const each of [current, other]) {
     if ((await connect(installation, each, hasWebhooks)).rowCount) return [...listed, 'webhooks'];
   }
+
   return listed;
 }
 
@@ -126,6 +131,7 @@ async function compareDatabases(now: pg.Client, before: pg.Client): Promise<Tabl
   for (const client of [now, before]) {
     await client.query('begin isolation level repeatable read read only');
   }
+
   const except = [...identityTables, ...keptTables];
   const tables = commonTables(
     await listDataTables(now, except),
@@ -136,9 +142,11 @@ async function compareDatabases(now: pg.Client, before: pg.Client): Promise<Tabl
     await readTableChecksums(before, tables),
   );
   const differences: TableDifference[] = [];
+
   for (const table of tables) {
     if (differing.includes(table.name)) differences.push(await compareTables(now, before, table));
   }
+
   return differences;
 }
 
@@ -211,10 +219,12 @@ async function rowsQuery(client: pg.Client, { name, columns }: DataTable): Promi
       where indrelid = $1::regclass and indisprimary and attrelid = indrelid and a.attnum = k.attnum order by position`,
     [`public.${quoteIdentifier(name)}`],
   );
+
   const key = (rows.length > 0 ? rows.map(({ column }) => column) : columns).map(column =>
     quoteIdentifier(column),
   );
   const hash = `hashtextextended(row(${columns.map(quoteIdentifier).join(', ')})::text, 0)`;
+
   return `select concat_ws(' ', ${key.join(', ')}) collate "C" as key, ${hash} as hash
             from public.${quoteIdentifier(name)} order by 1, 2`;
 }

@@ -248,6 +248,7 @@ export async function dropCondemned(
       where id = $1 and (status = 'provisioning' or purging_at is not null)`,
     [id],
   );
+
   const options = {
     mayBeOpen: rows.length > 0,
     leaveSchemas: leaveSchemas || rows[0]?.isPurging === true,
@@ -259,6 +260,7 @@ export async function dropCondemned(
       error => failures.push(notDropped(slug, database, error)),
     );
   }
+
   if (failures.length > 0) throw failures[0];
 }
 

@@ -26,6 +26,7 @@ export function createFenceGuard(): FenceGuard {
   let guard: { process: ChildProcess; started: Promise<void> } | undefined;
   const tell = (message: GuardMessage): void =>
     void (guard?.process.connected && guard.process.send(message, () => {}));
+
   return {
     protect: async slug => {
       slugs.add(slug);
@@ -55,7 +56,9 @@ function startProcess(): { process: ChildProcess; started: Promise<void> } {
     guard.once('exit', () => resolve());
     guard.on('error', () => resolve()); // without a guard, the command is run again by hand
   });
+
   guard.unref();
   guard.channel?.unref();
+
   return { process: guard, started };
 }

@@ -34,6 +34,7 @@ async function readTables(client: pg.Client, except: readonly string[]): Promise
   const tables = await listDataTables(client, except);
   const checksums = await readTableChecksums(client, tables);
   const states = new Map((await readSequences(client, tables)).map(state => [state.name, state]));
+
   return tables.map(({ name, columns, types, sequences }) => ({
     name,
     columns: [...columns],

@@ -151,6 +151,7 @@ export async function listForeignObjects(
   const schemas = new Map<string, string[]>();
   const tables: string[] = [];
   const others: string[] = [];
+
   for (const { kind, schema, name } of foreign) {
     const isRows = kind === 'table';
     if (kind === 'large objects') schemas.set('pg_catalog', [name]);
@@ -158,6 +159,7 @@ export async function listForeignObjects(
     else if (isRows) schemas.set(schema ?? '', [...(schemas.get(schema ?? '') ?? []), name]);
     else others.push(`${kind} ${schema === null ? name : `${schema}.${name}`}`);
   }
+
   return {
     schemas: [...schemas].map(([schema, names]) => ({ schema, tables: names })),
     tables,

@@ -38,6 +38,7 @@ async function retreatAll(): Promise<void> {
   const { openInstallation } = await import('../../control/installation.ts');
   const installation = await openInstallation(readConfig(), 'command');
   const { retreatTenant } = await import('./retreat-tenant.ts');
+
   try {
     for (const slug of protectedSlugs) {
       await retreatTenant(installation, slug).then(

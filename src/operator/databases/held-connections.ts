@@ -37,6 +37,7 @@ export class HeldConnections {
       connection = opened.promise;
       this.#open.set(url, connection);
     }
+
     return connection;
   }
 

@@ -107,11 +107,13 @@ export class LiveCopy {
     // Otherwise requests would wait for the rows that an import writes meanwhile.
     await holdImports(source);
     const copied = this.#present();
+
     for (let round = 0; round < maxRounds; round++) {
       const before = rowsAhead(copied.prefixes);
       copied.prefixes = await copyAhead(this.#options, copied.numbered, copied.prefixes);
       if (rowsAhead(copied.prefixes) - before <= maxLastRows) break;
     }
+
     const missing = await findMissingData(source, copied, await this.#othersLeft());
     const pauseMs = fenceMs + missing.estimatedMs;
     if (pauseMs > maxPauseMs) {

@@ -66,7 +66,9 @@ export async function findDatabase(
        from tenants t join servers s on s.id = server_id where guid = ?`,
     [guid],
   );
+
   const { server, adminUrl } = tenant;
+
   const find = async () =>
     withConnection(
       servers.adminUrl({ name: server, adminUrl }),
@@ -75,5 +77,6 @@ export async function findDatabase(
         kind: 'probe',
       },
     );
+
   return { server, lost: await find().then(isLost, () => undefined) };
 }

@@ -46,12 +46,14 @@ export async function findMissingData(
 ): Promise<MissingData> {
   const isUnused = others.length === 0;
   const fingerprints = await readTableFingerprints(source);
+
   const isChanged = ({ name }: DataTable): boolean => {
     const which = copied.prefixes.has(name) ? 'withoutInserts' : 'all';
     const fingerprint = fingerprints.get(name)?.[which];
     const now = fingerprint === undefined ? undefined : { isUnused, fingerprint };
     return !isProvedUnchanged(copied.fingerprints.get(name)?.[which], now);
   };
+
   const changed = new Set(copied.tables.filter(isChanged).map(({ name }) => name));
   const names = withReferring(changed, copied.tables, await readReferences(source));
   const whole = copied.tables.filter(({ name }) => names.has(name));
@@ -59,6 +61,7 @@ export async function findMissingData(
   const ms = whole.map(
     ({ name }) => copied.durations.get(name) ?? copied.prefixes.get(name)?.copyMs ?? 0,
   );
+
   return { whole, ends, estimatedMs: ms.reduce((sum, each) => sum + each, 0), others };
 }
 

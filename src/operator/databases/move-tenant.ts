@@ -229,7 +229,9 @@ export async function requireMoveTarget(
   const server = await findServer(installation, name);
   if (status === 'provisioning') throw new OperatorError(`${slug} is not provisioned yet`);
   if (server.id === tenant.server.id) throw new OperatorError(`${slug} is on ${name} already`);
+
   await requireTenantHead(tenant);
+
   const identity = (each: Server) =>
     withConnection(installation.servers.adminUrl(each), readServerIdentity).catch(error => {
       const reason = connectFailure(error);
@@ -237,11 +239,13 @@ export async function requireMoveTarget(
       const what = `Server ${each.name} cannot be used (${reason}): ${slug} is on ${tenant.server.name}, as before`;
       throw new OperatorError(`${what}. When it works, run the command again`, { cause: error });
     });
+
   const [from, to] = await Promise.all([identity(tenant.server), identity(server)]);
   if (from !== undefined && from === to) {
     throw new OperatorError(
       `${tenant.server.name} and ${name} are the same server under two names`,
     );
   }
+
   return server;
 }

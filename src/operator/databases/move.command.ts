@@ -68,6 +68,7 @@ A move that fails or is killed leaves the tenant in the database that it had. Ru
       to: to ?? (await reversibleTarget(installation, slug)),
       isBack,
     };
+
     returnMove(
       output,
       await observeMoves(context, observers => moveTenant(installation, slug, request, observers)),
@@ -124,6 +125,7 @@ function movePlanText({ leaves, withoutIndexes, others, ...plan }: MovePlan): st
         `${withoutIndexes.join(', ')}.`
       : '',
   ];
+
   return lines.filter(Boolean).join('\n');
 }
 

@@ -53,6 +53,7 @@ async function findPrunable(
     !each.isPurging &&
     each.state !== 'current' &&
     (isComplete(each) ? isChosen(each) : true);
+
   const pruned = (await readStored(control, slug)).filter(isPruned);
   return pruned.map(({ slug, server, database, state }) => ({
     slug,
@@ -118,6 +119,7 @@ export async function planDrops(
       const action = onlyHere.length > 0 && !leaveSchemas ? 'refuse' : 'drop';
       planned.push({ ...each, action, holds, onlyHere });
     }
+
     return planned;
   });
 }
@@ -162,6 +164,7 @@ export async function pruneDatabases(
   const failures: unknown[] = [];
   const retreat =
     slug !== undefined && request.isChosen === undefined ? retreatAlways : retreatIfFenced;
+
   for (const each of slug === undefined ? await slugsToPrune(installation) : [slug]) {
     await pruneTenant(installation, each, request, context => retreat(context, observers)).then(
       dropped => pruned.push(...dropped),
@@ -170,6 +173,7 @@ export async function pruneDatabases(
       },
     );
   }
+
   if (slug !== undefined && failures.length > 0) throw failures[0];
   if (failures.length > 0) {
     throw new OperatorError(
@@ -178,6 +182,7 @@ export async function pruneDatabases(
       { cause: failures[0] },
     );
   }
+
   return pruned;
 }
 
@@ -207,8 +212,10 @@ async function pruneTenant(
         where database_name = any ($1) and state in ('reserved', 'filled', 'kept')`,
       [closed.map(({ database }) => database)],
     );
+
     await dropCondemned(installation, control, tenant, leaveSchemas);
     if (refusals.length > 0) throw refusals[0];
+
     return [...served, ...closed];
   });
 }
@@ -228,6 +235,7 @@ async function findClosed(
   const closed: PrunedDatabase[] = [];
   const refusals: unknown[] = [];
   const databases = await readDatabases(control, tenant.id, droppable);
+
   for (const each of found) {
     const database = databases.find(one => one.database === each.database);
     if (!database) continue;
@@ -244,5 +252,6 @@ async function findClosed(
       refusals.push(notDropped(tenant.slug, database, error));
     }
   }
+
   return { closed, refusals };
 }

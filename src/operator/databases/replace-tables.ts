@@ -45,19 +45,23 @@ export async function withoutTriggers(
   except?: 'foreign keys',
 ): Promise<void> {
   if (tables.length === 0) return work();
+
   const privilege = `select has_parameter_privilege('session_replication_role', 'set') as may`;
   const mayAll =
     except === undefined && (await target.query<{ may: boolean }>(privilege)).rows[0]?.may;
+
   const all = (change: string) =>
     tables
       .map(({ name }) => `alter table ${quoteIdentifier(name)} ${change} trigger user`)
       .join('; ');
+
   const [off, on] = mayAll
     ? [
         'set local session_replication_role = replica',
         'set local session_replication_role = origin',
       ]
     : [all('disable'), all('enable')];
+
   await target.query(off);
   await work();
   await target.query(on);
@@ -83,6 +87,7 @@ export async function replaceTables(
       durations.set(table.name, performance.now() - startedAt);
     }
   });
+
   return { rows, durations };
 }
 

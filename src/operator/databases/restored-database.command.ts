@@ -63,6 +63,7 @@ const defineSwitch = (kind: SwitchKind, help: Help): Operation =>
       const { database: name, origin } = target;
       const document = { tenant: slug, database: name, origin, isCurrent, stays, state: 'planned' };
       const lost = stays.length > 0 ? ` It alone has: ${stays.join(', ')}.` : '';
+
       return {
         document,
         text: () =>

@@ -55,9 +55,11 @@ export async function restoreDatabase(
       version: data.schemaVersion,
       fill: fillWith(installation, data),
     };
+
     const plan = { placement, keptBy: 'lost' } as const;
     const { target } = await runDatabases({ installation, control, tenant }, goal, plan, observers);
     if (!target) throw new Error('nothing was placed');
+
     return target;
   });
 }
@@ -265,11 +267,13 @@ async function chooseTarget(
   const [target, ...others] = candidates;
   if (target && others.length > 0 && kind === 'swap') throw several(slug, candidates);
   if (target) return { target, isCurrent: false };
+
   const opposite: KeptBy = kind === 'swap' ? 'swap' : 'back';
   const current = all.find(each => each.state === 'current' && isNamed(each));
   if (current && all.some(({ keptBy }) => keptBy === opposite)) {
     return { target: current, isCurrent: true };
   }
+
   throw name !== undefined || kind === 'swap'
     ? nothingBeside(slug, name)
     : new OperatorError(

@@ -37,6 +37,7 @@ export async function readControlRestore(client: pg.Client): Promise<ControlRest
                        and classid::bigint = $2 and objid::bigint = $3) as "isBusy"`,
     [[restoringName(name), restoringName(name, 'later')], lockSpaces.control, lockKey(name)],
   );
+
   const { leftovers = [], comment, isBusy = false } = rows[0] ?? {};
   return { leftovers, restoredFrom: restoredFromOf(comment), isBusy };
 }
@@ -52,6 +53,7 @@ export function checkControlRestore(
   server: string,
 ): Finding[] {
   if (isBusy) return [];
+
   const report = (problem: string, remedy: string): Finding =>
     toFinding(server, { check: 'unfinished_control_restore', problem, remedy });
   const findings = leftovers.map(name =>
@@ -61,7 +63,9 @@ export function checkControlRestore(
     ),
   );
   if (restoredFrom === undefined) return findings;
+
   const problem = `the control database was restored from ${restoredFrom}, and the command has not ended`;
   const remedy = `Run it again, with --all if lost tenants are to be restored: ${repeatCommand(restoredFrom)}`;
+
   return [...findings, report(problem, remedy)];
 }

@@ -45,13 +45,16 @@ function checkServerUrl({ servers }: Installation, server: Server): Finding[] {
     const remedy = `Give its URL again: bin/backoffice server add ${name}`;
     return [toFinding(name, { check: 'secret_does_not_open', problem, remedy })];
   }
+
   const host = unverifiedHost(url);
   if (host === undefined) return [];
+
   const remedy = adminUrl
     ? 'Turn TLS on there, and add the server again with sslmode=verify-full in its URL: ' +
       `bin/backoffice server add ${name}`
     : 'Turn TLS on there, and write sslmode=verify-full into each DATABASE_URL: that of the ' +
       'service and yours.';
+
   return [toFinding(name, { check: 'unverified_tls', problem: unverifiedText(host), remedy })];
 }
 

@@ -80,6 +80,7 @@ export async function checkIdentityVersion(
   );
   const version = rows[0]?.version ?? null;
   if (version === head.version) return;
+
   report({
     check: 'version_differs',
     problem:

@@ -43,8 +43,10 @@ export async function readServerSettings(client: pg.Client): Promise<ServerSetti
            (select count(*)::int from receivers) as receivers, (select max(lag)::float8 from receivers) as "lagBytes",
            oldest.name as oldest, oldest.age as "oldestAge"
       from oldest, pg_stat_archiver`);
+
   const [settings] = rows;
   if (!settings) throw new Error('the server has no databases');
+
   return settings;
 }
 

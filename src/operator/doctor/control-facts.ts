@@ -133,6 +133,7 @@ async function readTenants(client: pg.Client, servers: Server[]): Promise<Checke
             role_password as "rolePassword", schema_version as "schemaVersion", purging_at is not null as "isPurging"
        from tenants order by slug`,
   );
+
   return rows.flatMap(({ id, server, ...row }) => {
     const found = serverOf.get(server);
     return found ? [{ ...row, id: Number(id), server: found }] : [];

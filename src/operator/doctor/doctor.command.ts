@@ -62,10 +62,12 @@ const doctor = defineOperation({
       onStart: total => progress.start(total, 'with findings'),
       onTenant: hasFindings => progress.advance(hasFindings),
     });
+
     // The report on the whole fleet stays the last one when one tenant is checked.
     if (!control) await storeReport(installation.statements, report);
     await storeSizes(installation.statements, sizes);
     output.result(report, () => reportText(report));
+
     return report.healthy;
   },
 });

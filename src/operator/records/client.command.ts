@@ -56,6 +56,7 @@ const revoke = defineChange({
     const client = await revokeClient(installation, slug, id, isDryRun);
     const { name, uses } = client;
     const tokens = countText(client.tokens, 'token');
+
     return {
       document: { id, state: 'revoked' },
       facts: client,

@@ -51,9 +51,11 @@ export async function revokeClient(
       `${slug} has no active client ${id}. List its clients: bin/backoffice client list ${slug}`,
     );
   }
+
   const { em } = await installation.control();
   if (!isDryRun) {
     await em.fork().nativeUpdate(ApiClient, { id, revokedAt: null }, { revokedAt: new Date() });
   }
+
   return client;
 }

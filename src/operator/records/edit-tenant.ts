@@ -107,6 +107,7 @@ function parseEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
     );
     throw new OperatorError(faults.join('; '), { usage: true });
   }
+
   const { name, appId, appUrl, enable, disable } = parsed.data;
   if (
     [name, appId, appUrl].every(value => value === undefined) &&
@@ -117,9 +118,11 @@ function parseEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
       { usage: true },
     );
   }
+
   const both = enable.filter(each => disable.includes(each));
   if (both.length > 0) {
     throw new OperatorError(`Either enable or disable ${both.join(', ')}`, { usage: true });
   }
+
   return parsed.data;
 }

@@ -54,6 +54,7 @@ const disable = defineChange({
     const { disableKey } = await import('./keys.ts');
     const { isReplaced } = await disableKey(installation, slug, kid, isDryRun);
     const replaced = isReplaced ? ' A new key would replace it.' : '';
+
     return {
       document: { kid, status: 'disabled' },
       facts: { isReplaced },

@@ -263,8 +263,10 @@ function conditionsOf({ search, status, server, version }: TenantFilter): {
     ['s.name = ?', server],
     ["starts_with(coalesce(t.schema_version, 'between'), ?)", version],
   ];
+
   const given = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
   const where = given.length > 0 ? `where ${given.map(({ sql }) => sql).join(' and ')}` : '';
+
   return { where, values: given.map(({ value }) => value) };
 }
 

@@ -103,6 +103,7 @@ async function requireUnknown(
     [clusterOf(identity)],
   );
   if (!found) return;
+
   const { name, isDefault } = found;
   const remedy = isDefault ? '' : `. To change its URL: bin/backoffice server add ${name}`;
   throw new OperatorError(

@@ -39,6 +39,7 @@ const revoke = defineChange({
     const ofWhom = user === undefined ? '' : ` of ${user}`;
     const [which, whose] =
       user === undefined ? [`Session ${id} is`, 'its'] : [`All sessions${ofWhom} are`, 'their'];
+
     return {
       document: { revoked: id ?? user },
       facts: { sessions },

@@ -54,6 +54,7 @@ const isolate = defineChange({
     const done = off
       ? 'is not isolated'
       : 'is isolated: it sends no mail, and its legacy clients are refused';
+
     return {
       document: { slug, guid, isolated: !off },
       plan: `${slug} ${isRepeated ? repeated : planned}.`,

@@ -119,6 +119,7 @@ function lockText(
     ],
     client: ['the options of its URL', ''],
   };
+
   const [place, reset] = places[source] ?? [
     'the server',
     `alter system reset ${setting}; select pg_reload_conf()`,
@@ -126,5 +127,6 @@ function lockText(
   const remedy = reset
     ? `When nothing needs the lock any more, run as a superuser: ${reset};`
     : 'Remove it there';
+
   return `it is read-only, because ${setting} is on for ${place}. ${remedy}`;
 }

@@ -47,15 +47,18 @@ the last minute of a killed process for good. doctor measures the databases.`,
     if (csv && output.wantsDocuments) {
       throw new OperatorError('Give either --csv or --json', { usage: true });
     }
+
     const { readUsage } = await import('./read-usage.ts');
     const now = new Date();
     const month = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth()));
     const nextHour = new Date(now.getTime() + hourMs);
     const { from = month.toISOString(), to = nextHour.toISOString() } = values;
     if (from > to) throw new OperatorError('Give a --to after --from', { usage: true });
+
     const by = values.by ?? (slug === undefined ? 'month' : 'day');
     const found = await readUsage(installation, { slug, from, to }, by);
     if (csv) return output.result(found, () => csvText(found));
+
     return output.list(found, {
       row: rowOf,
       wide: ({ guid }) => ({ guid }),
@@ -70,6 +73,7 @@ export const operations = [usage];
 function rowOf(usage: TenantUsageSummary): object {
   const { tenant, period, requests, refused, writes, responseBytes, databaseMs } = usage;
   const { databaseBytes, databaseMeasuredAt } = usage;
+
   return {
     tenant,
     period,

@@ -107,6 +107,7 @@ async function endingSessions(
   const { listSessions } = await import('./user-sessions.ts');
   const sessions = await listSessions(installation, slug, email);
   const consequence = `${after}, and ${countText(sessions.length, 'open session ends', 'open sessions end')}`;
+
   return {
     facts: { sessions },
     plan: `${before} ${email} ${consequence}.`,

@@ -20,6 +20,7 @@ export const removeUserOperation = defineChange({
     const removed = await removeUser(installation, slug, address, isDryRun);
     const { email } = removed;
     const loss = lossText(removed);
+
     return {
       document: { ...removed, state: 'removed' },
       plan: `${email} would be removed, ${loss}.`,

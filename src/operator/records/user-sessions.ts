@@ -53,6 +53,7 @@ export async function revokeSessions(
     }
     return sessions;
   }
+
   const id = which.id.toLowerCase();
   const sessions = (await listSessions(installation, slug)).filter(session => session.id === id);
   if (sessions.length === 0) {
@@ -60,6 +61,7 @@ export async function revokeSessions(
       `${slug} has no session ${id}. List its open sessions: bin/backoffice session list ${slug}`,
     );
   }
+
   if (!isDryRun) await revokeSession(control, id, 'operator');
   return sessions;
 }

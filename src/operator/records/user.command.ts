@@ -137,6 +137,7 @@ const role = defineChange({
       role === undefined
         ? `keep the role ${found.role}`
         : `get the role ${role}, in place of ${found.role}`;
+
     return {
       document: (isDryRun && changed) || { ...found, permissions, others },
       plan: `${found.email} would ${plan}.`,

@@ -214,6 +214,7 @@ export async function removeUser(
   isDryRun = false,
 ): Promise<UserRemoval> {
   const { id, tenant } = await findUser(installation, slug, email);
+
   const change = async ({ query }: PeopleTransaction) => {
     const [removal] = await query<UserRemoval>('operator_user_removal', readRemoval, [id]);
     if (!removal) throw noSuchUser(slug, email);
@@ -224,5 +225,6 @@ export async function removeUser(
     await query('operator_delete_user', deleteUser, [id]);
     return removal;
   };
+
   return changePeopleOf(installation, { id: tenant.id, slug }, { change, isDryRun });
 }

@@ -117,6 +117,7 @@ export async function disableWebhook(
       return found;
     }),
   );
+
   if (!isDryRun) await wake(installation, slug);
   return url;
 }

@@ -47,11 +47,13 @@ export async function processesBlockingRun(
       group by 1, 2`,
     [only, only, String(retryFailed)],
   );
+
   // A run refuses a tenant of a later build, and does not change it.
   const changed = versions.filter(
     ({ schemaVersion }) => schemaVersion !== null && schemaVersion < head,
   );
   const changes = changed.map(({ tenants, ...before }) => ({ before, after, tenants }));
+
   return blockingProcesses(await runningServices(installation, 'tenant'), changes);
 }
 
@@ -68,6 +70,7 @@ export async function processesBlockingRollback(
     [slug],
   );
   if (!before) return [];
+
   const steps = await readSchemaSteps();
   const undone = steps.findIndex(({ name }) => name === before.schemaVersion);
   const remaining = steps.slice(0, Math.max(0, undone));
@@ -75,6 +78,7 @@ export async function processesBlockingRollback(
     remaining.map(({ name }) => name),
     steps,
   );
+
   return blockingProcesses(await runningServices(installation, 'tenant'), [
     { before, after, tenants: 1 },
   ]);

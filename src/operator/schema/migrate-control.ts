@@ -45,6 +45,7 @@ export async function pendingControl(
     if (sqlState(error) !== '3D000') throw error;
     return undefined;
   });
+
   return {
     exists: version !== undefined,
     pending: names.filter(name => name > (version?.name ?? '')),
@@ -75,11 +76,13 @@ async function revokePublicRights(client: pg.Client): Promise<void> {
   const [{ name, superuser } = { name: '', superuser: false }] = rows;
   await client.query(`revoke all on database ${quoteIdentifier(name)} from public`);
   if (!superuser) return;
+
   const { rows: writers } = await client.query<{ name: string }>(
     `select oid::regprocedure::text as name from pg_proc
       where pronamespace = 'pg_catalog'::regnamespace and proname = any ($1)`,
     [largeObjectWriters],
   );
+
   await client.query(
     `revoke execute on function ${writers.map(writer => writer.name).join(', ')} from public`,
   );
@@ -95,6 +98,7 @@ export async function createControlDatabase(controlUrl: string): Promise<void> {
     return true;
   });
   if (!isMissing) return;
+
   const name = databaseNameOf(controlUrl);
   await withConnection(databaseUrl(controlUrl, 'postgres'), async client => {
     const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);

@@ -161,6 +161,7 @@ async function findServers({ control, servers }: Installation): Promise<Map<numb
   const em = (await control()).em.fork();
   const used = await em.execute<{ id: number }[]>('select distinct server_id as id from tenants');
   const found = await em.find(Server, { id: { $in: used.map(({ id }) => id) } });
+
   const read = async (server: Server): Promise<[number, RunServer]> => {
     const fingerprint = await headFingerprint(control, server, servers.adminUrl(server)).catch(
       error => {
@@ -175,6 +176,7 @@ async function findServers({ control, servers }: Installation): Promise<Map<numb
       { server, fingerprint, comparison: createSchemaComparison(control, server, fingerprint) },
     ];
   };
+
   return new Map(await Promise.all(found.map(read)));
 }
 
@@ -250,10 +252,12 @@ export async function planRun(
           'migrated',
       };
     }
+
     const at = steps.findIndex(({ name }) => name === version);
     if (at < 0) {
       return { ...plan, note: 'fails: this build does not know this version', isUnknown: true };
     }
+
     const migrations = steps
       .slice(at + 1)
       .map(({ name, up, compatible }) => ({ name, sql: up, compatible }));

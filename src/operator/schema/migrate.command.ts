@@ -76,6 +76,7 @@ bin/backoffice status shows what failed, and why.`,
     const plan = { ...(await planRun(installation, request)), blockedBy };
     const { hasFailed, lines } = planBlocking(blockedBy, blockingText, values.despiteRunning);
     const isUnknown = plan.plans.some(each => each.isUnknown);
+
     return {
       document: plan,
       text: () => plansText(plan, lines),
@@ -101,6 +102,7 @@ bin/backoffice status shows what failed, and why.`,
           onRun: id => output.text(() => `Run ${id}: bin/backoffice runs show ${id}`),
         }),
     );
+
     output.text(() => reportText(report));
     return report.state === 'succeeded';
   },

@@ -109,6 +109,7 @@ async function requireNoUsers(
               as subscriptions`,
     [name],
   );
+
   const next = rows[0] && nextStep(rows[0]);
   if (next) {
     throw new OperatorError(

@@ -26,6 +26,7 @@ Bring the tenant back to head: bin/backoffice migrate <slug>`,
     const loss =
       `${slug} would lose what ${version ?? 'its last migration'} added, and this build stop ` +
       'serving it.';
+
     return {
       document: { slug, undone: version, blockedBy, state: 'planned' },
       text: () => [loss, ...lines].join('\n'),

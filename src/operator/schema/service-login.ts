@@ -96,12 +96,14 @@ export async function findServiceLogin(
             coalesce(${isOperator}, false) as operator
        from (values (1)) as one left join pg_roles on rolname = ${loginName}`,
   );
+
   const [{ name, exists, operator } = { name: '', exists: false, operator: false }] = rows;
   if (operator) {
     throw new OperatorError(
       `The login ${name} exists and has rights of an operator: drop or rename it`,
     );
   }
+
   return { name, exists };
 }
 
@@ -133,6 +135,7 @@ export async function grantServicePrivileges(client: pg.Client): Promise<void> {
     `select rolname as role, current_database() as database from pg_roles where rolname = ${loginName}`,
   );
   if (!rows[0]) return;
+
   const role = quoteIdentifier(rows[0].role);
   const grants = Object.entries(privileges).map(
     ([table, rights]) => `grant ${rights} on ${table} to ${role}`,

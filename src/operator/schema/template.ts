@@ -169,6 +169,7 @@ export async function headFingerprint(
   const fields = ['fingerprint'] as const;
   const stored = await em.fork().findOne(SchemaFingerprint, key, { fields });
   if (stored) return stored.fingerprint;
+
   const ensure = (): Promise<string> =>
     withConnection(adminUrl, admin => ensureTemplate(admin, server, adminUrl));
   const read = await readTemplate(await ensure(), adminUrl).catch(async error => {
@@ -179,6 +180,7 @@ export async function headFingerprint(
   await em
     .fork()
     .upsert(SchemaFingerprint, { ...key, ...read, head }, { onConflictAction: 'ignore' });
+
   return read.fingerprint;
 }
 

@@ -37,6 +37,7 @@ export async function takeOutOfService(
   await setSchemaVersion(control, tenant.id, { schemaVersion: null, compatibleFrom: null });
   const receivedAt = performance.now() + changeReceivedMs;
   if ((await countSessions(database, tenant.roleName)).all === 0) return receivedAt;
+
   await waitUntil(receivedAt);
   const deadline = performance.now() + quietDeadlineMs;
   while (
@@ -45,6 +46,7 @@ export async function takeOutOfService(
   ) {
     await sleep(pollMs);
   }
+
   return receivedAt;
 }
 

@@ -69,6 +69,7 @@ export async function listDataTables(
       `${special.name} is not an ordinary table, and its rows cannot be copied: replace it by an ordinary table`,
     );
   }
+
   const ordered: DataTable[] = [];
   const waiting = [...rows];
   while (waiting.length > 0) {
@@ -80,6 +81,7 @@ export async function listDataTables(
     const { name, columns, types, sequences } = table;
     ordered.push({ name, columns, types, sequences });
   }
+
   return ordered;
 }
 
@@ -130,6 +132,7 @@ export async function readTableChecksums(
   })[],
 ): Promise<Map<string, TableChecksum>> {
   if (tables.length === 0) return new Map();
+
   const parts = tables.map(
     ({ schema = 'public', name, columns, where = 'true' }) =>
       `select ${quoteLiteral(name)} as name, count(*)::text as rows,
@@ -137,6 +140,7 @@ export async function readTableChecksums(
                 as checksum
          from ${quoteIdentifier(schema)}.${quoteIdentifier(name)} where ${where}`,
   );
+
   const { rows } = await client.query<{ name: string; rows: string; checksum: string }>(
     parts.join(' union all '),
   );

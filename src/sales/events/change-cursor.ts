@@ -37,8 +37,10 @@ export function cursorText({ madeIn, era, xid, kind, id, madeAt }: Cursor): stri
 /** Returns the cursor of a text that `cursorText` has made; undefined for any other text. */
 export function parseCursor(text: string): Cursor | undefined {
   if (!/^[0-9a-z]{1,11}(-[0-9a-z]{1,11}){5}$/.test(text)) return undefined;
+
   const numbers = text.split('-').map(part => Number.parseInt(part, 36));
   if (!numbers.every(Number.isSafeInteger)) return undefined;
+
   const [madeIn, era, xid, kind, id, madeAt] = numbers as [
     number,
     number,
@@ -47,6 +49,7 @@ export function parseCursor(text: string): Cursor | undefined {
     number,
     number,
   ];
+
   return { madeIn, era, xid, kind, id, madeAt };
 }
 

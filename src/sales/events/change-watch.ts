@@ -184,10 +184,12 @@ export class ChangeWatch {
       followedText,
       values,
     );
+
     const before = this.#served;
     this.#served = new Set(tenants.flatMap(({ guid, hasWebhooks }) => (hasWebhooks ? guid : [])));
     // This process may have changed a tenant that is new here before it learned of it.
     if (before) for (const guid of this.#served) if (!before.has(guid)) this.#serve(guid);
+
     for (const [address, those] of Map.groupBy(tenants, ({ address }) => address)) {
       if (address === null) {
         for (const tenant of those) this.#compare(tenant.guid, tenant);
@@ -201,6 +203,7 @@ export class ChangeWatch {
     const { databases, directory } = this.#options;
     const guids = new Map(tenants.map(({ name, guid }) => [name, guid]));
     let driver = databases.lastUsedOn(server);
+
     if (!driver) {
       // Another one each time: one that cannot be read, such as for its password, keeps no
       // other from being polled.
@@ -208,6 +211,7 @@ export class ChangeWatch {
       if (!tenant) return;
       driver = databases.open(tenant);
     }
+
     for (const row of await driver.reads.read({
       name: 'change_watch',
       text: pollText,

@@ -68,6 +68,7 @@ export function changeOf(row: ScannedRow, madeIn: number): Change {
   const after = contentOf(row.after);
   const source = changeSources.get(resource);
   if (!source) throw new Error(`the feed has no resource ${resource}`);
+
   return {
     Type: `${typeName(resource)}.${pastTense[action]}`,
     Resource: resource,

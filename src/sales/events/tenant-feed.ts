@@ -80,12 +80,14 @@ export class TenantFeed {
       maxBytes: pageBytes,
       filter: everything,
     });
+
     this.#onPage(page);
     const { length } = page.changes;
     this.#limit =
       page.isEnd || length === limit ? Math.min(2 * limit, maxChanges) : Math.max(1, length);
     if (!page.isHeld) this.#pauseMs = minPauseMs;
     else if (page.isEnd) this.#lookAgain();
+
     return page;
   }
 

@@ -192,6 +192,7 @@ export function bodyOf(
       body[column.field] = [];
     }
   }
+
   return body;
 }
 

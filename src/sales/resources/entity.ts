@@ -92,6 +92,7 @@ export const entities = defineResource({
     ) {
       throw fieldProblem('StatusId', 'is not an entity status', 'unknown_reference');
     }
+
     if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
     if (entity.countryCode && entity.countryCode !== before.countryCode) {
       const { countryCode } = entity;

@@ -65,6 +65,7 @@ const readUse = defineRoute({
       promotionId: promotion.id,
       entityId: entity.id,
     });
+
     return {
       PromotionId: promotion.id,
       EntityId: entity.id,

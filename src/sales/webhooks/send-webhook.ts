@@ -197,6 +197,7 @@ async function readBeginning(body: IncomingMessage): Promise<string> {
   } catch {
     // The response was cut off: the bytes that have arrived are kept.
   }
+
   // Text columns of PostgreSQL take no zero characters.
   return Buffer.concat(kept).toString().replaceAll('\0', '\uFFFD');
 }

@@ -134,11 +134,13 @@ function itemsOf(
   now: number,
 ): Item[] {
   if (!gap) return changes.map(each => itemOf(each, access, endpoint.payload));
+
   const [From, To] = [gap.lastChangeAt ?? endpoint.positionAt, now].map(at =>
     new Date(at).toISOString(),
   );
   const type = 'webhook.gap';
   const messageId = `gap_${endpoint.id}_${endpoint.position}_${gap.madeIn.toString(36)}`;
+
   return [
     {
       messageId,
@@ -227,6 +229,7 @@ function openSecrets(
       return undefined;
     }
   };
+
   const current = open(secret);
   // In a clone, the former secret cannot be opened after a rotation.
   return current === undefined

@@ -39,11 +39,13 @@ export async function readNext(
   const after = parseCursor(webhook.position) ?? firstCursor;
   const page = await readUnlessExpired(read, webhook, after, limit);
   if (page) return page;
+
   const { last: end } = await readAfter(read, webhook, 'now');
   const kept = await readUnlessExpired(read, webhook, ofThisData(after), 1);
   const [lastChange] = kept ? await read(selectLastChange(end.madeIn)) : [];
   const lastChangeAt = (lastChange?.at as number | null | undefined) ?? undefined;
   const last = kept?.from ?? firstCursor;
+
   return {
     changes: [],
     from: last,

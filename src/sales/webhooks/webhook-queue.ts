@@ -187,6 +187,7 @@ export class WebhookQueue {
       feedCursor,
       first ? JSON.stringify(first) : null,
     ];
+
     const [row] = await this.#query<{ isDue: boolean | null }>('release', releaseText, values);
     return row?.isDue === true;
   }

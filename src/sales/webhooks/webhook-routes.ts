@@ -181,16 +181,19 @@ async function insertWebhook(transaction: TenantTransaction, row: RowValues, sea
   if (Number(webhooks?.count) >= maxWebhooks) {
     throw problem('limit_reached', { detail: `The tenant has ${maxWebhooks} webhooks.` });
   }
+
   const filter = { resources: [] };
   const { last } = await readChanges(each => transaction.query(each), {
     after: 'now',
     limit: 1,
     filter,
   });
+
   const [webhook] = await transaction.query(
     webhookTable.insert({ ...row, position: cursorText(last) }),
   );
   const id = webhook!.Id as number;
+
   return {
     ...insertSecret,
     values: [id, sealer.seal(createSecret(), id), JSON.stringify(webhook)],

@@ -44,10 +44,12 @@ export function openTenantKey(
  */
 export function signedHeaders(id: string, body: string, secrets: readonly string[], now: number) {
   const timestamp = String(Math.floor(now / 1_000));
+
   const sign = (secret: string): string => {
     const key = Buffer.from(secret.slice(prefix.length), 'base64');
     return `v1,${createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64')}`;
   };
+
   return {
     'content-type': 'application/json',
     'user-agent': 'sales-back-office-webhooks',

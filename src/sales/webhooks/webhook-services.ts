@@ -57,6 +57,7 @@ export async function changeWebhooks(
   const [row] = await context.write(transaction => change(transaction, sealer));
   webhooks.wake(guid);
   if (!row?.Sealed) return row;
+
   return {
     ...row,
     Secret: sealer.open(Buffer.from(row.Sealed as string, 'base64'), row.Id as number),

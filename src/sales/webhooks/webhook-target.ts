@@ -28,10 +28,12 @@ export function refusedUrl(text: string, trusted: TrustedReceivers): string | un
   if (isTrusted(url, trusted)) return undefined;
   if (url.protocol === 'http:') return 'must begin with https://';
   if (!publicPorts.has(url.port)) return 'must have port 443 or 8443';
+
   const address = addressIn(url);
   if (address === undefined ? !isPublicName(url.hostname) : !isPublicAddress(address)) {
     return 'must have a public address';
   }
+
   return undefined;
 }
 

@@ -200,6 +200,7 @@ function addCacheMetrics(
       help,
       () => responseCache.counts[name],
     );
+
   counter('hits', 'Responses served from memory.');
   counter('misses', 'Cacheable responses that had to be read from a database.');
   const bytes = 'Memory used by cached responses, in bytes.';

@@ -57,6 +57,7 @@ export function curlSample(endpoint: Endpoint, values: SampleValues): string {
     body ? `-H 'Content-Type: ${body.mediaType}'` : '',
     ...(body ? [sentBody(body)] : []),
   ].filter(Boolean);
+
   return [
     `curl '${base}${address}${query.length > 0 ? `?${query.join('&')}` : ''}'`,
     ...options,
@@ -83,16 +84,20 @@ export function clientSample(endpoint: Endpoint, values: SampleValues): string {
     const { email, password } = (body?.example ?? {}) as Record<string, string>;
     return `await office.login(${literal(email)}, ${literal(password)});`;
   }
+
   if (id === 'postAuthLogout') return 'await office.logout();';
   if (id === 'getDataGenerateToken') return tokenSample(path);
+
   const [first = 'Id', second = first] = Object.keys(response.body?.schema.properties ?? {});
   if (response.isList && parameters.some(({ name }) => name === 'filter')) {
     return `for await (const record of office.all(${literal(path)}))\n  console.log(record.${first}, record.${second});`;
   }
+
   const shown = response.isList ? 'data.length' : `data${response.mayBeEmpty ? '?' : ''}.${first}`;
   const results = response.body ? '{ data, error }' : '{ error }';
   const options = callOptions(endpoint, values);
   const passed = Object.keys(options).length > 0 ? `, ${literal(options)}` : '';
+
   return [
     `const ${results} = await office.${method}(${literal(path)}${passed});`,
     'if (error) throw new Error(error.title);',
@@ -119,6 +124,7 @@ function callOptions(endpoint: Endpoint, values: SampleValues): object {
     ...(pathValues.length > 0 && { path: Object.fromEntries(pathValues) }),
     ...(query.length > 0 && { query: Object.fromEntries(query) }),
   };
+
   const isText = body !== undefined && !isJson(body.mediaType);
   return {
     ...(Object.keys(params).length > 0 && { params }),

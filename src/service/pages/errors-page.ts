@@ -81,5 +81,6 @@ export function errorsPage(chain: PageChain, site: Site): string {
 <p>Every error response has a status, a code that never changes its meaning,
 and a trace id by which an operator finds the cause in the log.</p>
 <div class="table errors"><table><tr><th>Status</th><th>Code</th><th>Meaning</th></tr>${rows}</table></div>`;
+
   return page({ site, path: '/docs/errors', title: 'Errors', chain, sections, body });
 }

@@ -104,6 +104,7 @@ function operation(route: TenantRoute, routes: readonly TenantRoute[]): Json {
     route.description,
     requirement?.text ?? `Needs a token with the permission \`${route.access}\`.`,
   ].filter(Boolean);
+
   return {
     operationId: operationId(route),
     tags: [route.tag],
@@ -157,11 +158,14 @@ function requestBody({ body, example, upload, method }: TenantRoute): Json {
       },
     };
   }
+
   if (!body) return {};
+
   const isPatch = method === 'PATCH';
   const schema = isPatch ? patchSchema(body) : toSchema(body, 'input');
   const content = { schema, ...(example ? { example } : {}) };
   const mediaTypes = isPatch ? [mergePatch, 'application/json'] : ['application/json'];
+
   return {
     requestBody: {
       required: true,
@@ -190,5 +194,6 @@ function patchSchema(body: z.ZodObject): Json {
       ];
     },
   );
+
   return { ...rest, properties: Object.fromEntries(patched) };
 }

@@ -14,9 +14,11 @@ import type { Json } from './openapi-schemas.ts';
  */
 export function listParameters({ list }: TenantRoute): Json[] {
   if (!list) return [];
+
   const own = new Set(Object.keys(list.query.shape));
   const fields = [...new Set(list.fields.values())];
   const paging = [limitParameter, afterParameter].filter(({ name }) => !own.has(name));
+
   return [
     ...paging,
     sortParameter(list),
@@ -72,6 +74,7 @@ function includeParameter({ includes }: ListContract): Json[] {
 function sortParameter(list: ListContract): Json {
   const names = sortableNames(list);
   const [first = '', second = first] = names;
+
   return {
     name: 'sort',
     ...inQuery,
@@ -97,6 +100,7 @@ function equalityParameter(fields: ListField[]): Json {
   const properties = Object.fromEntries(
     fields.map(field => [field.name, oneOrMore(valueSchema(field))]),
   );
+
   return {
     name: 'filter',
     ...inQuery,
@@ -118,6 +122,7 @@ function operators(field: ListField): Json {
   const properties = Object.fromEntries(
     names.map(name => [name, name === 'null' ? { type: 'boolean' } : valueSchema(field)]),
   );
+
   return {
     name: `filter[${field.name}]`,
     ...inQuery,

@@ -51,6 +51,7 @@ function problemResponse(status: ProblemStatus, codes: readonly ProblemCode[]): 
         }
       : {}),
   };
+
   const schema = { allOf: [{ $ref: '#/components/schemas/Problem' }, narrowed] };
   return {
     description: codes.map(code => `\`${code}\`: ${problems[code].title}`).join('  \n'),
@@ -168,6 +169,7 @@ function ofAccess(route: TenantRoute): ProblemCode[] {
   const { access } = route;
   if (access === 'anonymous') return ['tenant_required', 'tenant_inactive'];
   if (access === 'client') return ['unauthorized', 'tenant_inactive', 'gone'];
+
   return [
     ...([
       'unauthorized',
@@ -196,5 +198,6 @@ function ofInput(route: TenantRoute): ProblemCode[] {
   const isMissing =
     path.includes(':') && !endsSession && !route.problems?.includes('unknown_record');
   if (isCompleteList || isMissing) codes.push('not_found');
+
   return codes;
 }

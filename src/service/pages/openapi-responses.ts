@@ -202,6 +202,7 @@ function exampleOf(schema: Json, name: string, known: Json = {}): unknown {
   if ('const' in schema) return schema.const;
   if (Array.isArray(schema.enum)) return schema.enum[0];
   if (isNullable(schema)) return null;
+
   const { type, format, properties, items } = schema;
   if (type === 'object') {
     return Object.fromEntries(
@@ -216,6 +217,7 @@ function exampleOf(schema: Json, name: string, known: Json = {}): unknown {
   if (type === 'boolean') return false;
   if (format === 'date-time') return time;
   if (format === 'uuid') return guid;
+
   return name === 'Id' ? cursor : `the ${name}`;
 }
 

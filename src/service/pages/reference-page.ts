@@ -162,6 +162,7 @@ function limitText({
   const inner = anyOf?.[0] ?? {};
   const maxCharacters = maxLength ?? inner.maxLength;
   const [from, to] = [minimum ?? inner.minimum, maximum ?? inner.maximum].map(shown);
+
   return [
     maxCharacters === undefined ? '' : `At most ${maxCharacters.toLocaleString('en')} characters.`,
     maxItems === undefined ? '' : `At most ${maxItems} items.`,
@@ -193,12 +194,14 @@ export function referenceChain(groups: readonly EndpointGroup[]): PageChain {
 export function groupPage(tag: string, groups: readonly EndpointGroup[], site: Site): string {
   const group = groups.find(({ name }) => name === tag);
   if (!group) throw new Error(`no endpoint has the tag ${tag}`);
+
   const { name, description, endpoints } = group;
   const values = sampleValues(group, site.base);
   const body = html`<h1>${name}</h1>
 ${renderFragment(description)}
 ${endpoints.map(endpoint => endpointSection(endpoint, values))}`;
   const sections = endpoints.map(({ id, summary }) => [id, summary] as const);
+
   return page({
     site,
     path: group.page,

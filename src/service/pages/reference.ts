@@ -122,6 +122,7 @@ function endpoint(
 ): Endpoint {
   const { operationId: id, summary, description, parameters, responses, requestBody } = operation;
   const [mediaType, content] = Object.entries(requestBody?.content ?? {})[0] ?? [];
+
   return {
     id,
     method: method.toUpperCase(),
@@ -151,8 +152,10 @@ function successResponse(
   const json = response?.content?.['application/json'];
   const mayBeEmpty = status !== '204' && '204' in responses;
   if (!json) return { status, isList: false, mayBeEmpty };
+
   const schema = resolve(json.schema);
   const isList = schema.type === 'array';
+
   return {
     status,
     isList,

@@ -33,6 +33,7 @@ export async function demoLogin(
   const user = await em.fork().findOne(User, { tenant: tenant.id, email });
   const isValid =
     stored !== '' && user !== null && (await passwords.verify(user.passwordHash, stored));
+
   return {
     tenant: { guid: tenant.guid, slug: tenant.slug },
     email,

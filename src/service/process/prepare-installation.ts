@@ -66,9 +66,11 @@ async function provisionDemo(installation: Installation, folder: string): Promis
   const failed = (await migrateTenants(installation)).outcomes.filter(
     outcome => outcome.state === 'failed',
   );
+
   for (const { slug, error } of failed) {
     console.error(`Tenant ${slug} could not be migrated: ${error}`);
   }
+
   return demoLogin(installation, passwords, provisioned, manifest.admin.email, folder);
 }
 
@@ -101,6 +103,7 @@ async function warnOfUnverifiedHosts(
   const hosts = new Set(
     [...urls.map(unverifiedHost), redisHost].filter(host => host !== undefined),
   );
+
   if (hosts.size > 0) {
     log.warn(
       { event: 'unverified_tls', hosts: [...hosts] },

@@ -51,6 +51,7 @@ export class Supervision {
   onStarted(number: number, now: number): WorkerAction[] {
     const worker = this.#workers.get(number);
     if (worker?.state !== 'starting') return [];
+
     this.#workers.serves(worker);
     const started = [report({ what: 'started', worker: number })];
     if (this.#phase === 'starting') {
@@ -58,10 +59,13 @@ export class Supervision {
       this.#phase = 'running';
       return [...started, { kind: 'serving' }];
     }
+
     const replacing = this.#restart?.replacing;
     if (replacing?.next !== number) return [...started, ...this.#continueRestart(now)];
+
     const { previous } = replacing;
     if (previous === undefined) return [...started, ...this.#endStep(now)];
+
     return [...started, this.#end(previous, 'hand_over', now)];
   }
 
@@ -166,6 +170,7 @@ export class Supervision {
       if (previous === undefined) this.#replaceLater(now);
       return [report({ what: 'restart_failed', reason }), ...this.#forkDue(now)];
     }
+
     // If a restart is replacing this very worker, the next one is starting already.
     const delayMs = this.#restart?.leave(number) ? undefined : this.#replaceLater(now);
     return [
@@ -179,15 +184,19 @@ export class Supervision {
   #continueRestart(now: number): WorkerAction[] {
     const restart = this.#restart;
     if (!restart) return [];
+
     const previous = restart.pick(this.serving);
     if (previous !== undefined) {
       const fork = this.#fork(now);
       restart.begin(fork.worker, previous);
       return [fork];
     }
+
     if (!restart.isDone) return []; // a worker starts; `onStarted` continues
+
     this.#restart = undefined;
     const restarted = report({ what: 'restarted' });
+
     return restart.again ? [restarted, ...this.restart(now)] : [restarted];
   }
 

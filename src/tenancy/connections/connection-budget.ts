@@ -86,6 +86,7 @@ export class ConnectionBudget {
         else this.#waitQueue.dequeue(pool)?.reject(error);
       },
     });
+
     this.#waitQueue = new WaitQueue(options.maxWaitMs, () => this.#serve());
   }
 

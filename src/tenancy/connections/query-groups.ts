@@ -59,13 +59,16 @@ export class QueryGroups<Item extends Waiting> {
       item.reject(new PoolError('POOL_TIMEOUT', 'too many queries wait for a connection'));
       return;
     }
+
     this.#waiting++;
     const key = this.#options.keyOf(item);
     const open = this.#open.get(key);
+
     if (open && open.length < this.#options.maxGroupSize(item) && hasTime(item)) {
       open.push(item);
       return;
     }
+
     const group = [item];
     if (hasTime(item)) this.#open.set(key, group);
     if (this.#active++ === 0) process.nextTick(() => this.#run(group));

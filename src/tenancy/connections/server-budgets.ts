@@ -118,6 +118,7 @@ export class ServerBudgets {
       // A process that was paused may get a request before it notices how much time has passed.
       ...(beat && { mayOpen: () => beat.isConfirmed }),
     });
+
     this.#budgets.set(server, budget);
     return budget;
   }

@@ -78,6 +78,7 @@ export class ServerConnections {
     this.#opened++;
     const endConnecting = this.#connectLimiter.begin();
     let client: TenantClient | undefined;
+
     try {
       // may throw: reads the certificate files that the URL names
       const opened = new TenantClient(pool);
@@ -92,6 +93,7 @@ export class ServerConnections {
       if (client) this.#close(client);
       else this.#open--;
     }
+
     endConnecting();
     this.#options.onChange();
   }
@@ -188,15 +190,18 @@ class ConnectLimiter {
   begin(): () => void {
     this.#count++;
     let isCounted = true;
+
     const end = (): void => {
       clearTimeout(timer);
       if (isCounted) this.#count--;
       isCounted = false;
     };
+
     const timer = setTimeout(() => {
       end();
       this.#onRoom();
     }, maxCountedMs);
+
     return end;
   }
 }

@@ -92,13 +92,16 @@ export class SharedCommits {
     const [first] = group as [Waiting];
     if (!group.every(({ isUnfed }) => isUnfed)) client.pool.changedAt = performance.now();
     for (const { beforeCommit } of group) beforeCommit?.();
+
     if (group.length === 1) {
       first.resolve(await options.commit(client, first));
       return;
     }
+
     const statements = group.map(({ change, actor }) => change.withActor?.(actor) ?? change);
     const rows = await commitTogether(client, statements);
     if (!rows) this.#alone = aloneAfterFailure;
+
     for (const [index, change] of group.entries()) {
       if (rows) change.resolve(rows[index] ?? []);
       else options.changeAlone(change).then(change.resolve, change.reject);

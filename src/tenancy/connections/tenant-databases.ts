@@ -56,6 +56,7 @@ export class TenantDatabases {
     if (tenant.status !== 'active') throw problem('tenant_inactive');
     if (!canServe(this.#options.head, tenant)) throw problem('migration_pending');
     if (this.#isClosed) throw problem('unavailable');
+
     // The URL is part of the key: after a change of address or password, new connections are
     // opened and verified.
     const key = `${tenant.guid} ${tenant.databaseUrl}`;
@@ -64,6 +65,7 @@ export class TenantDatabases {
       driver = this.#createDriver(tenant);
       this.#open.set(key, driver);
     }
+
     return driver;
   }
 
@@ -120,6 +122,7 @@ export class TenantDatabases {
       onChanged: onChanged && (() => onChanged(tenant.guid)),
       ...(fences && { relocate: deadline => fences.locate(tenant.guid, deadline) }),
     });
+
     if (fences?.isClosed(tenant.guid)) driver.pool.hold();
     return driver;
   }

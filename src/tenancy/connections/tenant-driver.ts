@@ -92,6 +92,7 @@ export class TenantDriver extends PostgreSqlDriver {
       onUsed,
       onChanged = () => {},
     } = options;
+
     this.url = url;
     this.#onChanged = onChanged;
     this.reads = new TenantReads({
@@ -99,6 +100,7 @@ export class TenantDriver extends PostgreSqlDriver {
       withClient: (query, deadline) => this.#withClient(query, deadline),
       turns: largeReads,
     });
+
     this.connection = new TenantConnection(orm.config, { dbName: parsePostgresUrl(url).database });
     const settings = {
       ...this.connection.mapOptions({}), // MikroORM's type parsers
@@ -109,6 +111,7 @@ export class TenantDriver extends PostgreSqlDriver {
       silenceMs: timeLimits.api.silenceMs,
       openMs: connectTimeoutMs,
     };
+
     this.pool = this.connection.pool = new TenantPool(budget, settings, relocate, onUsed);
     this.platform = orm.driver.getPlatform();
     this.setMetadata(orm.getMetadata());
@@ -144,6 +147,7 @@ export class TenantDriver extends PostgreSqlDriver {
         throw error;
       }
     };
+
     const trace = deadline?.trace;
     return this.#withClient(
       client => (trace ? trace.step('transaction', {}, step => run(client, step)) : run(client)),

@@ -53,6 +53,7 @@ export async function verifyTenant(
     }
     throw error;
   });
+
   const [found] = rows;
   if (found?.guid !== expected.guid) {
     throw new TenantIdentityError('the database belongs to another tenant');
@@ -60,5 +61,6 @@ export async function verifyTenant(
   if (!canServe(expected.head, found)) {
     throw new TenantVersionError(`the database is at ${found.schemaVersion}`);
   }
+
   return found;
 }

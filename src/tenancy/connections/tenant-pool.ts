@@ -98,8 +98,10 @@ export class TenantPool implements PoolState<TenantClient> {
         return pool.connect(deadline);
       }
     }
+
     const pool = await this.#relocate?.(deadline);
     if (!pool) throw closedError();
+
     return pool.connect(deadline);
   }
 

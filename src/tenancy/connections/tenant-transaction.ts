@@ -45,14 +45,17 @@ export class TenantTransaction {
    */
   async commit(statement: Statement): Promise<RowValues[]> {
     if (!this.#begun && statement.withActor) return this.#execute(statement.withActor(this.#actor));
+
     // If the statement fails, PostgreSQL turns the commit that follows into a rollback.
     const wasAlive = this.#client.isAlive;
     let isExecuted = false;
+
     const execute = async () => {
       const rows = await this.#client.rows(statement);
       isExecuted = true;
       return rows;
     };
+
     const [rows, { command }] = await this.#send(() => [
       execute(),
       this.#client.query('commit'),
@@ -60,6 +63,7 @@ export class TenantTransaction {
       throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
     });
     if (command !== 'COMMIT') throw new Error('the transaction had failed and was rolled back');
+
     return rows;
   }
 

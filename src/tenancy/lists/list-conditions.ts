@@ -106,6 +106,7 @@ function filterCondition({ field, operator, values }: Filter, sql: string): Cond
   if (operator === 'null') return [`${sql} is ${value === 'true' ? '' : 'not '}null`];
   if (field.kind === 'timestamp') return timestampCondition(sql, operator, values);
   if (field.kind === 'code') return codeCondition(sql, operator, values);
+
   // A text that no list is sorted by has no index but that of its trigrams, which finds
   // patterns of `like`.
   const hasPattern = field.kind === 'text' && !field.isSortable;

@@ -31,6 +31,7 @@ export async function readList(
  */
 export async function readPage(query: ListQuery, source: ListSource): Promise<Page | ListExport> {
   if (query.isExport) return exportList(query, source);
+
   const { limit } = query;
   const rows = await readRecords(query, source, limit === undefined ? undefined : limit + 1);
   const records = rows.slice(0, limit);
@@ -41,6 +42,7 @@ export async function readPage(query: ListQuery, source: ListSource): Promise<Pa
     : undefined;
   const include = await includer(query, source, records);
   const representation = await Representation.ofList(textsOf(records, source.toResponse, include));
+
   return new Page(representation, { next: last && nextPath(query, last.keys), count });
 }
 

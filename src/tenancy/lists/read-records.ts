@@ -47,5 +47,6 @@ export async function readRecords(
     after: query.after,
     limit,
   });
+
   return (await reads.read(statement)) as unknown as ListedRecord[];
 }

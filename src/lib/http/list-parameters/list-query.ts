@@ -183,6 +183,7 @@ function readSearchText(text: string | null, errors: FieldErrors): string | unde
 /** `Name,-CreatedAt` → Name ascending, then CreatedAt descending, then the key. */
 function readSort(contract: ListContract, text: string | null, errors: FieldErrors): SortKey[] {
   if (text === null) return [...contract.order];
+
   const keys: SortKey[] = [];
   for (const item of text.split(',')) {
     const field = contract.fields.get(item.replace(/^-/, ''));
@@ -196,6 +197,7 @@ function readSort(contract: ListContract, text: string | null, errors: FieldErro
       keys.push({ field, direction: item.startsWith('-') ? 'desc' : 'asc' });
     }
   }
+
   return withKey(keys, contract.key);
 }
 

@@ -14,6 +14,7 @@ export function createDelay(ms: number, draining: AbortSignal): Delay {
   draining.addEventListener('abort', () => {
     for (const end of waiters) end();
   });
+
   return ctx =>
     new Promise(resolve => {
       if (waiters.size >= maxWaiters || draining.aborted || ctx.res.destroyed) return resolve();

@@ -73,13 +73,16 @@ export class SlidingWindows {
       this.#windows.set(key, { first: now, ends: [now], counts: [1] });
       return { remaining: rate.max, resetMs: rate.windowMs };
     }
+
     const { ends, counts } = window;
     while (ends.length > 0 && ends[0]! <= now - rate.windowMs) {
       ends.shift();
       counts.shift();
     }
+
     const remaining = Math.max(0, rate.max - counts.reduce((sum, count) => sum + count, 0));
     if (remaining > 0) count(window, groupSpan(rate), now);
+
     return { remaining, resetMs: ends[0]! + rate.windowMs - now };
   }
 

@@ -199,6 +199,7 @@ async function defused(contents: DatabaseContents): Promise<DatabaseContents> {
       const text = `${quoted}::text`;
       return `case when ${text} ~ ${quoteLiteral(formulaPattern)} then '''' || ${text} else ${text} end as ${quoted}`;
     });
+
     const order = table.columns.includes('id') ? ' order by id' : '';
     return {
       ...table,

@@ -79,12 +79,14 @@ export function pagesOf(
         `database ${database} is at version ${names.at(-1)}, which this build does not know`,
       );
     }
+
     const digest = recorded?.[name] ?? null;
     if (digest !== null && digest !== page.digest) {
       throw new OperatorError(
         `database ${database} has another schema under the name ${name} than this build`,
       );
     }
+
     return page;
   });
 }

@@ -68,6 +68,7 @@ export async function readRetention(
     [slug ?? null],
   );
   if (slug !== undefined && rows.length === 0) throw noSuchTenant(slug);
+
   return rows.map(({ ownActivity, ownAudit, ...row }) => ({
     ...row,
     own: { activity: ownActivity, audit: ownAudit },
@@ -92,9 +93,11 @@ export async function setRetention(
   if (slug === null && Object.values(change).includes('default')) {
     throw new OperatorError('The default itself is an age, or forever', { usage: true });
   }
+
   const [tenant] =
     slug === null ? [{ id: null }] : await statements.execute<{ id: string }[]>(tenantId, [slug]);
   if (!tenant) throw noSuchTenant(slug ?? '');
+
   const ages = [change.activity, change.audit, change.people];
   const values = ages.map(age => (age === undefined || age === 'default' ? null : age));
   const isSet = ages.map(age => (age === undefined ? 0 : 1));

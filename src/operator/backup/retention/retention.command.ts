@@ -73,6 +73,7 @@ Refused for a tenant: rows from the future or a wrong clock; more than half of t
     const shown = outcomes
       .filter(isShown)
       .sort((a, b) => Number(hasFailed(a)) - Number(hasFailed(b)));
+
     return {
       document: [...outcomes, report],
       text: () =>
@@ -182,6 +183,7 @@ one removes some that are older; no archive has to have them.`,
       ...kept,
       ...(people !== undefined && { people }),
     };
+
     return {
       document: { ...planned, state: 'planned' },
       text: () => (isChange(values) ? tableText([planned], '') : 'Nothing would be changed.'),
@@ -191,9 +193,11 @@ one removes some that are older; no archive has to have them.`,
     const { readDefault, readRetention, setRetention } = await import('./policies.ts');
     requireOneScope(values);
     const { slug, default: isDefault, activity, audit, people } = values;
+
     if (isChange(values)) {
       await setRetention(installation, slug ?? null, { activity, audit, people });
     }
+
     const defaults = await readDefault(installation);
     const document = {
       activity: defaults.activity ?? 'forever',
@@ -203,6 +207,7 @@ one removes some that are older; no archive has to have them.`,
     if (isDefault) {
       return output.result(document, () => tableText([{ tenant: '(default)', ...document }], ''));
     }
+
     const tenants = await readRetention(installation, slug);
     return output.result(slug === undefined ? { default: document, tenants } : tenants[0], () =>
       tableText(

@@ -227,11 +227,13 @@ class S3Target implements Target {
     let refusals = 0;
     await runConcurrently(found, concurrentRemovals, async ({ name, id }) => {
       if (refusals >= maxRefusals) return;
+
       const command = new DeleteObjectCommand({
         Bucket: this.#bucket,
         Key: this.#key(name),
         VersionId: id,
       });
+
       try {
         await this.#explain(`remove ${name}`, () => this.#client.send(command));
         removed++;

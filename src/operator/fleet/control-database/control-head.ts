@@ -106,6 +106,7 @@ async function requireControlVersion(
       `The control database is at version ${version}, with which this build (${head}) cannot work. Use the newer build`,
     );
   }
+
   const state =
     version === undefined
       ? 'has no schema yet'

@@ -27,6 +27,7 @@ that has not is not ready from then on, and says so.`,
   async plan(_, { installation }) {
     const { resealSecrets } = await import('../../records/reseal.ts');
     const secrets = await resealSecrets(installation, true);
+
     return {
       document: { secrets, state: 'planned' },
       text: () => `${countText(secrets, 'secret')} would be sealed under MASTER_KEY.`,
@@ -75,6 +76,7 @@ const migrate = defineOperation({
       pending.length > 0 ? `Would be applied: ${pending.join(', ')}.` : 'Nothing to do.',
       ...lines,
     ];
+
     return {
       document: { exists, pending, blockedBy, state: 'planned' },
       text: () => texts.join('\n'),
@@ -138,6 +140,7 @@ const serviceLogin = defineOperation({
     const consequence =
       'exists, and will have a new password: processes of the service connect with the new ' +
       'URL only';
+
     return {
       document: { login: name, exists, state: 'planned' },
       text: () =>

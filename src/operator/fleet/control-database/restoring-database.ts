@@ -119,6 +119,7 @@ export async function requireRestorableControl(
         'rename this one (alter database … rename to …), or name another one in DATABASE_URL',
     );
   }
+
   if (state) requireNobodyElses(state, state.hasSchema ? state.tables.filter(isPublic) : []);
   return state;
 }

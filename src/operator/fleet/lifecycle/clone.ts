@@ -45,6 +45,7 @@ export async function cloneTenant(
     });
   });
   if (!created) throw tenantExists(tenant);
+
   return tenant;
 }
 
@@ -121,6 +122,7 @@ async function presentData(installation: Installation, source: Tenant): Promise<
       await requireTenantHead({ slug, schemaVersion: applied.at(-1) ?? null });
       return copyTables(from, target, identityTables);
     });
+
   return {
     description: 'the present data',
     schemaVersion: await tenantHead(),
@@ -154,6 +156,7 @@ async function copyUsers(
     await lockProvisioning(em, clone);
     await em.execute('delete from users where tenant_id = ?', [clone.id]);
     await em.execute('delete from roles where tenant_id = ?', [clone.id]);
+
     return em.execute<CopiedUser[]>(
       `with copied_roles as (
          insert into roles (tenant_id, name, permissions)
@@ -185,6 +188,7 @@ async function makeOwn(client: pg.Client, users: CopiedUser[]): Promise<void> {
     users.map(({ id }) => id),
     users.map(({ guid }) => guid),
   ];
+
   await client.query(
     'insert into copied_users select * from unnest($1::bigint[], $2::bigint[], $3::uuid[])',
     columns,

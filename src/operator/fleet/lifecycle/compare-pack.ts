@@ -39,6 +39,7 @@ export async function comparePack(client: pg.ClientBase, pack: Pack): Promise<Co
       order by p.position`,
     [rows.map(row => row[key]), resource],
   );
+
   return rows.map((row, index) => {
     const { stored = null, existed = false } = found[index] ?? {};
     return { code: String(row[key]), row, ...compareRow(row, stored, existed) };

@@ -62,6 +62,7 @@ const manifest = description.superRefine(({ admin, users, entities }, { addIssue
       refuse(['entities', index, 'name'], input, 'is the name of two entities');
     }
   }
+
   const emails = [admin, ...users].map(person => person.email);
   for (const [index, { email, entity }] of users.entries()) {
     if (emails.indexOf(email) <= index) {

@@ -52,5 +52,6 @@ export async function planFolder(
           failed.push({ slug: file, server: null, state: 'failed', error: errorText(error) }),
       );
   }
+
   return [...planned, ...failed];
 }

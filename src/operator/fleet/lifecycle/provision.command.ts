@@ -200,10 +200,12 @@ async function manifestOf(values: Values<typeof fields>): Promise<Manifest> {
       usage: true,
     });
   }
+
   const { checkManifest } = await import('./manifest.ts');
   const { checkPackNames } = await import('./read-pack.ts');
   checkPackNames(packs ?? []);
   const admin = { email: adminEmail };
+
   return checkManifest(
     { slug, name, appId, features: feature, server, admin, packs },
     'the arguments',

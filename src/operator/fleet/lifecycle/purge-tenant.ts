@@ -102,6 +102,7 @@ async function forget(
           select id, guid, slug, name, database_name, created_at, clock_timestamp(), $2 from tenants where id = $1`,
       [id, keepsArchives ? 'kept' : 'left'],
     );
+
     await client.query(
       `update operator_actions set arguments = '{}', error = null where tenant_guid = $1`,
       [guid],
@@ -151,6 +152,7 @@ export async function planPurge(installation: Installation, slug: string): Promi
   if ((await findLeftArchives(installation, slug)).length > 0) {
     return { slug, guid: '', database: null, server: null, users: 0, holds: [], archives: 0 };
   }
+
   const tenant = await readTenant(installation, slug);
   requirePurgeable(tenant);
   const { guid, id, database, server } = tenant;
@@ -159,6 +161,7 @@ export async function planPurge(installation: Installation, slug: string): Promi
             coalesce((select archives from archive_folders where tenant_guid = ?), 0) as archives`,
     [id, guid],
   );
+
   const holds = await listHeld(installation, id);
   return {
     slug,
@@ -187,6 +190,7 @@ async function listHeld(installation: Installation, tenantId: number): Promise<s
       ]);
       held.push(...names.map(name => `${name} in ${each.database}`));
     }
+
     return held;
   });
 }

@@ -51,6 +51,7 @@ export async function readPack(name: PackName): Promise<Pack> {
         `${file.sha256}. Get the file of this build again`,
     );
   }
+
   return { name, ...file, ...tables[name] };
 }
 

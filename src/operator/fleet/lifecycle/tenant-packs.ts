@@ -41,6 +41,7 @@ export async function applyTenantPacks(
 ): Promise<AppliedPack[]> {
   const packs = await Promise.all(names.map(readPack));
   const { id } = await findTenant(installation, slug);
+
   return withLock(installation.controlUrl, lockSpaces.tenant, id, async control => {
     const tenant = await findTenant(installation, slug);
     await requireComparable(tenant);
@@ -49,6 +50,7 @@ export async function applyTenantPacks(
         `${slug} is deleted. Restore it first: bin/backoffice restore ${slug}`,
       );
     }
+
     const applied = await connectTenant(installation, tenant, async client => {
       await holdOpen(client, tenant);
       return applyPacks(client, packs);
@@ -57,6 +59,7 @@ export async function applyTenantPacks(
       changeChannel,
       `${changeTopics.responses}:${tenant.guid}`,
     ]);
+
     return applied;
   });
 }

@@ -48,6 +48,7 @@ export async function restoreRecovered<T>(
 ): Promise<T> {
   onStep(`looking for ${source.slug} on the recovered server`);
   const database = await findRecovered(url, source, names);
+
   return onRecoveredServer(url, database, async from => {
     const { applied } = await readSchemaState(from);
     const lastChange = await readLastChange(from);
@@ -79,6 +80,7 @@ export async function requireRecoveredTo(
               where name = 'recovery_target_time' and nullif(setting, '')::timestamptz <> $1::timestamptz) as other`,
     [at],
   );
+
   const wrong = 'The server whose URL RECOVERY_COMMAND has printed';
   if (rows[0]?.recovers) {
     throw new OperatorError(`${wrong} is still recovering: nothing was changed`);

@@ -138,6 +138,7 @@ export async function restoreData<T>(
     restoredFrom = data.description;
     return restore(data);
   });
+
   return {
     restored,
     restoredFrom,

@@ -104,6 +104,7 @@ export async function restoreLostFleet(
           ? ` Run it again for those that failed: bin/backoffice restore --lost ${scope}`
           : ''),
   );
+
   return failed === 0;
 }
 

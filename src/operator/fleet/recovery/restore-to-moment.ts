@@ -34,6 +34,7 @@ export async function restoreToMoment<T>(
   onStep(`archiving the write-ahead log of ${server.name}`);
   await archiveUntilNow(installation.servers.adminUrl(server));
   onStep(`recovering ${server.name} of ${at}`);
+
   return withRecoveryCommand(program, [server.name, database, moment.text], url => {
     return restoreRecovered(
       source,
@@ -102,6 +103,7 @@ export async function readMoments(
                        and (state = 'current' or current_during <> '{}')) order by 1`,
     [id],
   );
+
   const ranges: MomentRange[] = [];
   for (const { name: server } of servers) {
     for (const line of await listMoments(program, server)) {
@@ -114,6 +116,7 @@ export async function readMoments(
       ranges.push({ server, from, until });
     }
   }
+
   return ranges;
 }
 
@@ -147,6 +150,7 @@ async function archiveUntilNow(url: string): Promise<void> {
       `select current_setting('archive_mode') as mode`,
     );
     if (rows[0]?.mode === 'off') return;
+
     await client.query('select pg_current_xact_id()');
     const { rows: switched } = await client.query<{ segment: string }>(
       'select pg_walfile_name(pg_switch_wal()) as segment',

@@ -160,12 +160,14 @@ async function undelete(slug: string, { installation, output }: Context): Promis
   const { findDatabase } = await import('../../databases/lost-database.ts');
   const { guid, to: status } = await changeState(installation, slug, 'restore');
   const { server, lost } = await findDatabase(installation, guid);
+
   if (lost === undefined) {
     output.warn(
       `Server ${server} cannot be queried, so it is not known whether the database of ${slug} ` +
         'exists. Check both: bin/backoffice doctor',
     );
   }
+
   output.result({ slug, guid, status, isDatabaseLost: lost ?? null }, () =>
     lost
       ? `${slug} is ${status}, but it is not served: its database does not exist or is ` +
@@ -185,6 +187,7 @@ async function planOne({ slug, ...moment }: OneTenant, installation: Installatio
     warn: () => {},
   });
   const place = moment.lost ? 'in place of its lost database' : 'beside its present data';
+
   return {
     document: { slug, restoredFrom, lost: moment.lost, state: 'planned' },
     text: () => `${slug} would get data ${place}, from ${restoredFrom}.`,
@@ -205,6 +208,7 @@ async function restoreOne({ slug, ...values }: OneTenant, context: Context) {
     { progress, output },
     data => restoreDatabase(installation, slug, data, goalOf(values), observeRun(context)),
   );
+
   const { database, server } = restored;
   const document = values.lost
     ? { ...(await readTenant(installation, slug)), ...facts }

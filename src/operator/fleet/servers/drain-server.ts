@@ -48,6 +48,7 @@ export async function drainServer(
     outcomes.push(outcome);
     onOutcome?.(outcome);
   }
+
   return outcomes;
 }
 
@@ -63,6 +64,7 @@ export async function planDrain(
   const slugs = await tenantsOn(installation, name);
   const others = (await listServers(installation)).filter(server => server.name !== name);
   if (to !== undefined && others.every(server => server.name !== to)) throw noSuchServer(to);
+
   return slugs.map(slug => {
     const receiver =
       to === undefined ? roomiest(others) : others.find(server => server.name === to);

@@ -99,8 +99,10 @@ async function requireUnused(
   if (!server.adminUrl) {
     throw new OperatorError(`${name} has the control database: it cannot be removed`);
   }
+
   const [found] = await installation.statements.execute<RemovalFacts[]>(facts, [id]);
   if (!found) throw noSuchServer(name);
+
   const { tenants, unfinished } = found;
   if (tenants.length > 0) {
     throw new OperatorError(
@@ -113,6 +115,7 @@ async function requireUnused(
       `${name} has restored, former or unfinished databases of ${named(unfinished)}. Drop them first: bin/backoffice databases`,
     );
   }
+
   return found;
 }
 

@@ -57,6 +57,7 @@ export function defineResource<
     deleteRoute(definition),
     ...(definition.softDelete ? [restoreRoute(definition)] : []),
   ];
+
   return { name, path, entity, routes, definition };
 }
 

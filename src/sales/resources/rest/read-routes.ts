@@ -56,6 +56,7 @@ function listOf(
   const fields = Object.keys(view.shape);
   const fieldOf = (property: string) =>
     fields.find(field => camelCase(field) === property) ?? property;
+
   return listContract({
     view,
     query,
@@ -78,6 +79,7 @@ export function readRoutes(resource: ResourceDefinition): TenantRoute[] {
     const byId = (params: PathParams) => keyCondition(resource, params);
     routes.push(readRoute(resource, recordPath, `One ${name} record by its id`, byId));
   }
+
   if (lookup) {
     const { property, param } = lookup;
     const byCode = (params: PathParams) => codeCondition(property, params[param]);
@@ -85,6 +87,7 @@ export function readRoutes(resource: ResourceDefinition): TenantRoute[] {
       readRoute(resource, `${path}/code/:${param}`, `One ${name} record by its code`, byCode),
     );
   }
+
   return routes;
 }
 

@@ -118,6 +118,7 @@ async function duplicateProblem(
   const [taker] = condition ? await context.read(table.select([condition])) : [];
   const deleted = taker?.IsDeleted === true;
   const message = deleted ? 'is taken by a record that is marked as deleted' : 'is taken';
+
   return problem('duplicate', {
     ...(deleted
       ? { detail: 'The record with this code is marked as deleted. It can be restored.' }
@@ -160,6 +161,7 @@ export async function updateRecord(
     },
     body,
   );
+
   return updated;
 }
 

@@ -52,6 +52,7 @@ export function createDefinition<
   const describe = (schema: unknown): z.ZodObject =>
     describeContract(schema as z.ZodObject, fields);
   const view = describe(options.view).meta({ title: name });
+
   return {
     ...(options as unknown as ResourceDefinition),
     view,
