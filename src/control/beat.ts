@@ -23,8 +23,8 @@ const maxRunMs = 1_000;
  */
 const confirmedForMs = 3_000;
 /**
- * Beats after which every other process has counted this one, and closed what it has to give
- * up.
+ * The number of beats of this process after which every other one has counted it, and has
+ * closed the connections that are now above its smaller share.
  */
 const beatsToSettle = 2;
 /** The wait of a start, until the rows of dead processes are no longer counted. */

@@ -151,10 +151,11 @@ function normalise(password: string): string {
 }
 
 /**
- * Runs as many tasks at a time as `concurrency` says for the event loop during the last task,
- * and queues at most `maxWaiting`. While the event loop is busy, each task is followed by a
- * pause twice as long as the task, at most `maxPauseMs`: that leaves most of the cores to the
- * database, Redis and other processes that the requests depend on.
+ * Runs up to `concurrency.idle` or `concurrency.busy` tasks at a time, depending on how busy
+ * the event loop was during the last task, and queues at most `maxWaiting`. While the event
+ * loop is busy, a pause follows each task, twice as long as the task and at most `maxPauseMs`:
+ * that leaves most of the cores to the database, Redis and other processes that the requests
+ * depend on.
  */
 function createLimiter(concurrency: HashConcurrency, maxWaiting: number) {
   const queue = new HashQueue(maxWaiting);

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { MacVerifier, SecretBox } from '../../control/secret-box.ts';
 
-/** The mails with a link that proves who reads them. */
+/** The mails with a link: whoever has it has received the mail. */
 export type LinkKind = 'invitation' | 'registration' | 'reset';
 
 /** The facts over which the token of a link is made. */

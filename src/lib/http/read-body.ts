@@ -109,8 +109,9 @@ export const mergePatch = 'application/merge-patch+json';
 const utf8Charset = /^charset\s*=\s*"?utf-?8"?$/;
 
 /**
- * Other parameters than `charset` have no meaning here, and are ignored, as RFC 9110 §8.3.1
- * lets a type define them.
+ * Requires the headers of a body that can be read. The parameters of the media type other than
+ * `charset` are ignored: RFC 9110 §8.3.1 leaves their meaning to the type, and none of these
+ * types has others.
  * @param accepted headers of the refusal
  * @throws {Problem} `unsupported_media_type` unless the body is of one of the media types, in
  *   UTF-8 and not compressed
@@ -129,6 +130,7 @@ export function requirePlain(
     each => /^charset\s*=/.test(each) && !utf8Charset.test(each),
   );
   if (mediaTypes.includes(type) && !isOfOtherCharset && coding.toLowerCase() === 'identity') return;
+
   const detail = `The body must be ${mediaTypes.join(' or ')} in UTF-8, not compressed.`;
   throw problem('unsupported_media_type', { detail, headers: { ...closing, ...accepted } });
 }

@@ -16,7 +16,7 @@ import { addFields, givenFields } from './command-fields.ts';
 import { type FrontEnd, formats, printError, printLine, wantsDocuments } from './output.ts';
 import { canAsk } from './read-answer.ts';
 
-/** The columns of a help that is not printed on a terminal, as those that commander wraps. */
+/** The width of a help that is not printed on a terminal: the default of commander. */
 const defaultWidth = 80;
 
 /**

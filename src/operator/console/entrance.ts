@@ -18,7 +18,7 @@ export interface Visitor {
 
 /** Decides who may use the console. */
 export interface Entrance {
-  /** The path at which the browser begins: with the token of a local one, which works once. */
+  /** The path that the browser opens first. That of a local console has a token, valid once. */
   readonly startPath: string;
   /**
    * The host that the browser asked for. Undefined if it is none of the console, which is DNS

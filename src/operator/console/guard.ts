@@ -84,8 +84,8 @@ function refuse(ctx: Context, text: string): void {
 }
 
 /**
- * Sends a page that goes on by itself. A redirect would lose the strict cookie, which browsers
- * send only with requests that a page of this site begins.
+ * Sends a page that loads the next one by itself. A redirect would lose the strict cookie,
+ * which browsers send only with requests that a page of this site begins.
  */
 function start(ctx: Context, cookie: string): void {
   ctx.set('Set-Cookie', cookie);

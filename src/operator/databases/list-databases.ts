@@ -91,7 +91,10 @@ export async function listDatabases(
   });
 }
 
-/** Returns whether a database of a tenant that is served is neither current nor wanted. */
+/**
+ * True for a database that is left over: reserved or condemned, or kept beyond its time. Not for
+ * a new one, which a run may be filling, nor for one that a purge removes.
+ */
 export function isLeftover({ state, isOverdue, isNew, isPurging }: StoredDatabase): boolean {
   return !isNew && !isPurging && (state === 'reserved' || state === 'condemned' || isOverdue);
 }

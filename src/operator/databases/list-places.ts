@@ -13,8 +13,8 @@ export interface Place {
 }
 
 /**
- * Returns from which databases a tenant was served, one after the other: a switch to a former
- * one begins another row.
+ * Returns the databases that a tenant was served from, in the order of time. A database to
+ * which the tenant was switched back is in the list once more.
  */
 export async function listPlaces(
   { statements }: ControlStatements,

@@ -265,7 +265,7 @@ async function chooseTarget(
     kind === 'swap' ? state === 'filled' || keptBy === 'back' : keptBy === 'swap';
   const candidates = all.filter(each => isNamed(each) && isCandidate(each));
   const [target, ...others] = candidates;
-  if (target && others.length > 0 && kind === 'swap') throw several(slug, candidates);
+  if (target && others.length > 0 && kind === 'swap') throw ambiguousName(slug, candidates);
   if (target) return { target, isCurrent: false };
 
   const opposite: KeptBy = kind === 'swap' ? 'swap' : 'back';
@@ -296,10 +296,10 @@ export function chooseOther(
   );
   const [other, ...others] = found;
   if (other && others.length === 0) return other;
-  throw other ? several(slug, found) : nothingBeside(slug, name);
+  throw other ? ambiguousName(slug, found) : nothingBeside(slug, name);
 }
 
-function several(slug: string, found: readonly TenantDatabase[]): OperatorError {
+function ambiguousName(slug: string, found: readonly TenantDatabase[]): OperatorError {
   const names = found.map(({ database }) => `--database ${database}`).join(' or ');
   return new OperatorError(`${slug} has several such databases. Name one of them: ${names}`, {
     usage: true,

@@ -188,13 +188,15 @@ export class ChangeWatch {
     const before = this.#served;
     this.#served = new Set(tenants.flatMap(({ guid, hasWebhooks }) => (hasWebhooks ? guid : [])));
     // This process may have changed a tenant that is new here before it learned of it.
-    if (before) for (const guid of this.#served) if (!before.has(guid)) this.#serve(guid);
+    const added = before ? [...this.#served].filter(guid => !before.has(guid)) : [];
+    for (const guid of added) this.#serve(guid);
 
-    for (const [address, those] of Map.groupBy(tenants, ({ address }) => address)) {
+    for (const [address, ofServer] of Map.groupBy(tenants, ({ address }) => address)) {
       if (address === null) {
-        for (const tenant of those) this.#compare(tenant.guid, tenant);
+        for (const tenant of ofServer) this.#compare(tenant.guid, tenant);
       } else {
-        this.#begin(serverAddress(address), () => this.#pollServer(serverAddress(address), those));
+        const server = serverAddress(address);
+        this.#begin(server, () => this.#pollServer(server, ofServer));
       }
     }
   }

@@ -1,6 +1,6 @@
 /**
- * SQL for the server's count of rows that were inserted into a database: each change of the
- * feed is such a row: the same text in every session.
+ * SQL for the server's count of rows that were inserted into a database. It grows with each
+ * change of the feed, and is the same text in every session.
  */
 export const writeCountersSql = `concat_ws(' ', oid, extract(epoch from pg_stat_get_db_stat_reset_time(oid)),
                                      pg_stat_get_db_tuples_inserted(oid))`;
@@ -12,10 +12,10 @@ export function writtenAfter(written: string, inserted: number): string {
 }
 
 /**
- * Says without a connection to a database if it may have changed: how many rows were inserted,
- * and whether a session of another program exists, whose rows PostgreSQL may count up to 10 s
- * later. A session whose kind the login may not see counts as one. Columns of `WriteCounters`,
- * for a row with the `oid` of a database.
+ * Columns of `WriteCounters`, for a row with the `oid` of a database. They show without a
+ * connection to the database if it may have changed: how many rows were inserted, and whether
+ * another program has a session there. PostgreSQL may count the rows of such a session up to
+ * 10 s later. A session whose kind the login may not see is taken for one of another program.
  */
 export const writeCounters = `
   ${writeCountersSql} as written,

@@ -239,7 +239,10 @@ export const promotions = defineResource({
   extraRoutes: [readUse, recordUse],
 });
 
-/** The time of a field, which is a text of PostgreSQL if the request does not change it. */
+/**
+ * Returns the time of a field in ms. A field that the request does not change is a text of
+ * PostgreSQL.
+ */
 function timeOf(moment: Date | string): number {
   return new Date(moment instanceof Date ? moment : toIso(moment)).getTime();
 }

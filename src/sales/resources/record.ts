@@ -21,8 +21,8 @@ const maxLookups = 10_000;
 const lookups = new WeakMap<EntityManager, Map<string, Promise<unknown>>>();
 
 /**
- * Makes equal calls of `lookUp` with this entity manager read once from now on, for many
- * records that refer to the same.
+ * From now on, `lookUp` with this entity manager reads each key once: many records may refer
+ * to one and the same.
  */
 export function rememberLookups(em: EntityManager): void {
   lookups.set(em, new Map());

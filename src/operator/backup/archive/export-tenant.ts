@@ -104,7 +104,7 @@ async function writeExport(
   };
 }
 
-/** Tables of a tenant's database that are no data of the tenant, or secrets, by the reason. */
+/** Tables of a tenant's database that an export leaves out, by the reason. */
 const except: ContentsOptions['except'] = new Map<string, readonly string[]>([
   ['it describes the database itself', identityTables],
   ['it serves the service alone', ['table_sizes', 'idempotency_keys']],

@@ -49,9 +49,9 @@ const lockPauseMs = 200;
 /**
  * Stores archives in a folder, such as a mounted disk. A file is written under another name,
  * flushed to the disk and then renamed, so that a file with its final name is complete also
- * after a power failure; its name may be lost in one where folders cannot be flushed. An
- * operation that hangs, as on a mount whose server is away, fails its
- * call. It keeps the process until it ends, or the process is killed.
+ * after a power failure. On a file system that cannot flush folders, a power failure may lose
+ * the name. When an operation hangs, as on a mount whose server is away, its call fails; the
+ * operation keeps the process alive until it ends, or the process is killed.
  */
 export class FolderTarget implements Target {
   readonly description: string;

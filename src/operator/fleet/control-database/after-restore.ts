@@ -26,8 +26,9 @@ export interface AfterRestoreReport<Replayed> {
 }
 
 /**
- * The numbers that a lost control database may have given since. They are in tenant databases,
- * and never used again.
+ * How many numbers of each sequence are skipped. The lost control database may have given them
+ * after the time of the restored one: tenant databases may have them, so they are not given
+ * again.
  */
 const skippedNumbers = 1_000_000;
 
