@@ -1,22 +1,15 @@
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
-import { createServer, type Server } from 'node:net';
 import { expect } from 'chai';
 import { startScript } from './support/command-line.ts';
 import { redisInstalled, startRedis, type TestRedis } from './support/redis.ts';
+import { startSilentServer } from './support/silent-server.ts';
+import { use } from './support/use.ts';
 import { useWorld } from './support/world.ts';
 
 const maxMs = 30_000; // on a busy machine; alone it takes 2 s
 
 describe('a start that fails', () => {
   const world = useWorld();
-  let silent: Server;
-
-  before(async () => {
-    silent = createServer(() => {}).listen(0, '127.0.0.1');
-    await once(silent, 'listening');
-  });
-  after(() => silent.close());
+  const silent = use(startSilentServer);
 
   /**
    * Starts the service in a process of its own.
@@ -40,7 +33,6 @@ describe('a start that fails', () => {
   }
 
   it('a refused setting ends the process with its name, whichever setting it is and whatever is open by then', async () => {
-    const { port } = silent.address() as AddressInfo;
     const redisUrl = 'redis://:secret-word%zz@127.0.0.1:6379';
 
     expect(await refusal({ REDIS_URL: redisUrl })).to.match(
@@ -54,13 +46,13 @@ describe('a start that fails', () => {
     );
 
     // After databases, feed and beat are open.
-    expect(await refusal({ PORT: String(port) })).to.match(
+    expect(await refusal({ PORT: String(silent.port) })).to.match(
       /^port \d+ on 127\.0\.0\.1 is in use.*set PORT/,
     );
   });
 
   if (redisInstalled) {
-    it('because Redis does not have the database of REDIS_URL ends the process, too', async () => {
+    it('a start with a REDIS_URL whose database Redis does not have ends the process with the reason', async () => {
       const redis: TestRedis = await startRedis();
       try {
         expect(await refusal({ REDIS_URL: `${redis.url}/99` })).to.match(

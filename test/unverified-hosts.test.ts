@@ -128,7 +128,7 @@ describe('connections to other machines', () => {
     expect(JSON.parse(lines[0] ?? '')).to.deep.include({ level: 40, hosts: ['127.1', '0x7f.1'] });
   });
 
-  it('a server whose TLS cannot be had or trusted is refused with the reason, by the commands and the service', async () => {
+  it('the commands and the service refuse a server that has no TLS, or whose certificate is not trusted, with the reason', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'tls-'));
     const [certificate, other, key] = ['server.crt', 'other.crt', 'server.key'].map(name =>
       join(folder, name),

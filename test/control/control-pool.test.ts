@@ -74,13 +74,13 @@ describe('pool of the control database', () => {
       expect(last).to.deep.equal(first);
     });
 
-    it('opens its entity managers once, also for tasks that need them at the same time', async () => {
+    it('a command opens its entity managers once, also for tasks that need them at the same time', async () => {
       const [one, other] = await Promise.all([installation.control(), installation.control()]);
 
       expect(one).to.equal(other);
     });
 
-    it('returns the same values through statements and entity managers', async () => {
+    it('statements and entity managers of a command return the same values', async () => {
       const values = `
         select date '2026-02-03' as day, timestamptz '2026-02-03 04:05:06.789012Z' as moment,
                timestamp '2026-02-03 04:05:06.789012' as local, interval '1 day 2 s' as age,

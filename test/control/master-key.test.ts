@@ -139,7 +139,7 @@ describe('the master key of an installation', () => {
   });
 
   describe('a process with the former key alone', () => {
-    it('is not ready from the next beat on, and readiness, log and metric say which setting to change', async () => {
+    it('a process with the former key alone is not ready from the next beat on, and readiness, log and metric say which setting to change', async () => {
       const loggedBefore = world.logs.length;
       await change();
 
@@ -164,7 +164,7 @@ describe('the master key of an installation', () => {
       expect(await metrics.text()).to.match(/^master_key_known 0$/m);
     });
 
-    it('becomes ready again when its key is the present one again', async () => {
+    it('a process becomes ready again when its key is the present one again', async () => {
       await change();
       await eventually(() => isReady(world.service).then(ready => !ready));
 
@@ -176,7 +176,7 @@ describe('the master key of an installation', () => {
       }
     });
 
-    it('stores nothing sealed, before and after it knows that the key was changed', async () => {
+    it('a process with the former key alone stores nothing sealed, before and after it knows that the key was changed', async () => {
       const client = await world.login(world.acme);
 
       await whileBeatsWait(world, async () => {
@@ -202,7 +202,7 @@ describe('the master key of an installation', () => {
       expect(await controlSql(world, 'select from webhook_tenants')).to.deep.equal([]);
     });
 
-    it('refuses a refresh with 503, and not with 401, which would log its client out', async () => {
+    it('a process with the former key alone refuses a refresh with 503, and not with 401, which would log its client out', async () => {
       const other = await startProcess(world, { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former });
       const client = await world.login(world.acme);
       const refresh = (url: string, tokens: unknown): Promise<ApiResponse> =>
@@ -222,7 +222,7 @@ describe('the master key of an installation', () => {
   });
 
   describe('a change', () => {
-    it('of a running installation by the steps of the handbook refuses no refresh, login or webhook, and leaves nothing that cannot be opened', async () => {
+    it('a change of the master key by the steps of the handbook, under load, refuses no refresh, login or webhook, and leaves nothing that cannot be opened', async () => {
       const [both, reseal, alone] = await handbookSteps();
       expect(both).to.match(
         /^Set the new key as `MASTER_KEY`, and the former one as `MASTER_KEY_PREVIOUS`/,
@@ -280,7 +280,7 @@ describe('the master key of an installation', () => {
       for (const { stop } of fleet) await stop();
     });
 
-    it('seals every sealed column again, and each of them refuses what another key has sealed', async () => {
+    it('a change of the master key seals every sealed column again, and each of them refuses what another key has sealed', async () => {
       const client = await world.login(world.acme);
       expect((await client.post(webhooks, webhook)).status).to.equal(201);
       const url = world.installation.secrets.seal(
@@ -362,7 +362,7 @@ describe('the master key of an installation', () => {
       expect(again.code, again.stderr).to.equal(0);
     });
 
-    it('whose command is killed before its end changes nothing, and ends when it is run again', async () => {
+    it('a change whose command is killed before its end changes nothing, and ends when it is run again', async () => {
       const keys = { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former };
       const reseal = () =>
         startScript('scripts/control.ts', ['reseal', '--yes'], { ...world.environment, ...keys });
@@ -386,7 +386,7 @@ describe('the master key of an installation', () => {
       await openEverySecret(world, boxOf(next));
     });
 
-    it('gives way to a session that holds the row of a tenant and stores a secret then', async () => {
+    it('a change of the master key gives way to a session that holds the row of a tenant and stores a secret then', async () => {
       const secrets = boxOf(former);
       const holder = new pg.Client(world.installation.controlUrl);
       await holder.connect();
@@ -412,7 +412,7 @@ describe('the master key of an installation', () => {
       await controlSql(world, `delete from signing_keys where kid = 'later'`);
     });
 
-    it('that has read a table already leaves no secret in it that is stored before the change ends', async () => {
+    it('a secret that is stored in a table which the change has read already is under the new key when the change ends', async () => {
       const secrets = boxOf(former);
       const client = await world.login(world.acme);
       expect((await client.post(webhooks, webhook)).status).to.equal(201);
@@ -464,7 +464,7 @@ describe('the master key of an installation', () => {
       await controlSql(world, `delete from signing_keys where kid = 'later'`);
     });
 
-    it('and one in the opposite direction at the same time leave every secret under one key', async () => {
+    it('two changes in opposite directions at the same time leave every secret under one key', async () => {
       await Promise.all([
         change(),
         resealSecrets({ control: world.installation.control, secrets: boxOf(former, next) }),
@@ -477,7 +477,7 @@ describe('the master key of an installation', () => {
       await openEverySecret(world, present as SecretBox);
     });
 
-    it('is repeated after a control database of an earlier moment was put back, whose key is the former one', async () => {
+    it('a change of the master key is repeated after a control database of an earlier moment was put back, whose key is the former one', async () => {
       const run = (keys: Keys, script: string, ...args: string[]) =>
         runCommand(`scripts/${script}.ts`, args, { ...world.environment, ...keys });
       const both = { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former };

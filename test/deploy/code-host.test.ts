@@ -58,7 +58,7 @@ describe('files for a code host', () => {
     }
   });
 
-  it('it runs the checks with each even version of Node from the oldest that npm may run on to that of the service', async () => {
+  it('the workflow runs the checks with each even version of Node from the oldest that npm may run on to that of the service', async () => {
     const oldest = Number(/\d+/.exec(manifest.devEngines.runtime.version)?.[0]);
     const newest = Number.parseInt(await read('.node-version'), 10);
     const { strategy, steps } = workflow.jobs.checks ?? { steps: [] };
@@ -71,7 +71,7 @@ describe('files for a code host', () => {
     expect(steps.at(-1)?.run).to.equal('.ci/run');
   });
 
-  it('it runs the drills and the audit by night', () => {
+  it('the workflow runs the drills and the audit by night', () => {
     const commands = workflow.jobs.night?.steps.flatMap(({ run }) => run ?? []);
 
     expect(commands).to.deep.equal(['npm ci', 'npm audit --omit=dev', 'npm run drill']);

@@ -79,7 +79,7 @@ describe('a release', () => {
     });
   });
 
-  it('every reason against a release is said at once, each in a sentence that says what to do', async () => {
+  it('a refused release names all reasons at once, each in a sentence that says what to do', async () => {
     await makeRepository();
     git('tag', 'v1.2.0');
     await write('clients/typescript/package.json', { version: '1.1.0' });

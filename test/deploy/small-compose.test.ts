@@ -45,7 +45,7 @@ describe('compose.yaml at the top of the repository', () => {
     expect(settings).to.include.members(used.filter(name => !name.startsWith('POSTGRES_')));
   });
 
-  it('its commands are those of the image, with the script of commands', async () => {
+  it('the commands of compose.yaml are those of the image, with the script of commands', async () => {
     const [, entryPoint = ''] = /^ENTRYPOINT (\[.*\])$/m.exec(await readDeploy('Dockerfile')) ?? [];
 
     expect(compose.services.backoffice?.entrypoint).to.deep.equal([
@@ -106,7 +106,7 @@ describe('the set-up of compose.yaml', () => {
     return Object.fromEntries(files.map((name, index) => [name, texts[index] ?? '']));
   }
 
-  it('it makes the secrets that are missing, for their owner alone, and replaces none', async () => {
+  it('the set-up makes the secrets that are missing, for their owner alone, and replaces none', async () => {
     expect(await makeSecrets()).to.include({ code: 0, stderr: '' });
 
     const made = await secrets();
@@ -130,7 +130,7 @@ describe('the set-up of compose.yaml', () => {
     expect(await secrets()).to.deep.equal(made);
   });
 
-  it('it makes the databases and the login of the service, with which the service starts; once more, it changes nothing', async () => {
+  it('the set-up makes the databases and the login of the service, with which the service starts; once more, it changes nothing', async () => {
     expect(await makeDatabases()).to.include({ code: 0, stderr: '' });
     const made = await secrets();
     expect(await makeDatabases()).to.include({ code: 0, stderr: '' });
@@ -149,7 +149,7 @@ describe('the set-up of compose.yaml', () => {
     expect(service.output.stdout).not.to.match(/"level":[456]0/);
   });
 
-  it('where a command fails, it fails with its sentence, and leaves no half of a secret', async () => {
+  it('when a command fails, the set-up fails with the sentence of the command, and leaves no half of a secret', async () => {
     await rm(join(folder, 'secrets/database-url'));
     environment = {
       ...environment,

@@ -10,7 +10,7 @@ describe('the page of dependencies', () => {
     page = await readFile(join(root, 'docs/dependencies.md'), 'utf8');
   });
 
-  it('has a row with every package that the service needs, and names no other one', async () => {
+  it('the page of dependencies has a row with every package that the service needs, and names no other one', async () => {
     const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
     const [, table = ''] = /## The packages\n(.*?)\n\n[^|\n]/s.exec(page) ?? [];
     const rows = [...table.matchAll(/^\| ([^|]+) \|/gm)].slice(2).map(match => match[1] ?? '');
@@ -19,7 +19,7 @@ describe('the page of dependencies', () => {
     expect(named).to.have.members(Object.keys(dependencies));
   });
 
-  it('names files that exist, and a test for each private part', async () => {
+  it('the page of dependencies names files that exist, and a test for each private part', async () => {
     const [, parts = ''] = /## Private parts\n(.*?)\n## /s.exec(page) ?? [];
     const rows = parts
       .split('\n')

@@ -74,7 +74,7 @@ describe('drill: compose.yaml of the README in a real Docker', function () {
     );
   });
 
-  it('with its volumes, down removes all that was made of it', async () => {
+  it('docker compose down --volumes leaves no container, volume or network of the trial', async () => {
     await terminal.type('docker compose down --volumes');
 
     const name = basename(clone ?? '').toLowerCase();

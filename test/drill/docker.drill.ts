@@ -83,7 +83,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
   const secretsOf = (names: readonly string[]): Promise<string[]> =>
     Promise.all(names.map(name => readFile(join(clone, 'deploy/secrets', name), 'utf8')));
 
-  it('typed once, with umask 077, they start an installation that serves a tenant through HAProxy', async () => {
+  it('the lines for Compose, typed once with umask 077, start an installation that serves a tenant through HAProxy', async () => {
     await terminal.type(lines.block('backoffice:0.1.0'));
     await terminal.type(lines.block('openssl rand'));
     terminal = terminal.with(lines.block('backoffice() {'));
@@ -168,7 +168,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
     expect(grafana).to.not.match(/EACCES|ENOENT|permission denied/i);
   });
 
-  it('typed a second time, they stop or change nothing: no secret is replaced, and the tenant is served', async () => {
+  it('the lines for Compose, typed a second time, stop or change nothing: no secret is replaced, and the tenant is served', async () => {
     const names = [
       'master-key',
       'postgres-password',

@@ -137,7 +137,7 @@ describe('drill: imports behind HAProxy as the kit has it', function () {
     expect(await countEntities(world)).to.equal(10_000);
   });
 
-  it('5 MB are imported; a byte more, and 10,001 rows, are 413 with the words to send parts', async () => {
+  it('an upload of 5 MB is imported; one that is a byte longer, or has 10,001 rows, gets 413 with the advice to send parts', async () => {
     const most = await client.post('/api/v1/Imports?resource=Currency', sized(limit), csv);
     expect(most.status, JSON.stringify(most.body)).to.equal(200);
 

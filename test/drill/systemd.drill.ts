@@ -87,7 +87,7 @@ describe('drill: the lines for systemd on a real host', function () {
   const mainProcess = async (): Promise<string> =>
     (await terminal.type('systemctl show --property=MainPID --value backoffice')).trim();
 
-  it('typed once, with umask 077, they start a service that serves a tenant', async () => {
+  it('the lines for systemd, typed once with umask 077, start a service that serves a tenant', async () => {
     for (const text of ['backoffice-0.1.0', 'useradd', 'sudoedit', 'control service-login']) {
       await terminal.type(lines.block(text));
     }
@@ -107,7 +107,7 @@ describe('drill: the lines for systemd on a real host', function () {
     }
   });
 
-  it('typed a second time, they replace no secret and no setting, and the tenant is served', async () => {
+  it('the lines for systemd, typed a second time, replace no secret and no setting, and the tenant is served', async () => {
     await terminal.type('echo CORS_ORIGINS=https://app.example.com >> /etc/backoffice/service.env');
     const before = await secretsOf();
 

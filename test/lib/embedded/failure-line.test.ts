@@ -4,7 +4,7 @@ import { failureLine } from '../../../src/lib/embedded/failure-line.ts';
 const time = '2026-11-26 23:44:09.865 UTC [18914]';
 
 describe('why the embedded PostgreSQL does not start', () => {
-  it('is the line with the reason of the system, not the consequences and hints after it', () => {
+  it('the reason of a failed start is the line with the reason of the system, not the consequences and hints after it', () => {
     const full = `FATAL:  could not extend file "base/1/2691": No space left on device`;
     const initdb = [
       'creating configuration files ... ok',
@@ -25,7 +25,7 @@ describe('why the embedded PostgreSQL does not start', () => {
     expect(failureLine(server.join('\n'))).to.equal(fork);
   });
 
-  it('is the last error without such a reason, or else the last line', () => {
+  it('without a reason of the system, the reason of a failed start is the last error, or else the last line', () => {
     const fatal = `${time} FATAL:  configuration file "/data/postgresql.conf" contains errors`;
 
     expect(

@@ -23,7 +23,7 @@ describe('an embedded PostgreSQL that is killed under the service', () => {
     return before;
   }
 
-  it('is started again by the service on its port, and a command that runs meanwhile uses it', async () => {
+  it('the service starts a killed embedded PostgreSQL again on its port, and a command that runs meanwhile uses it', async () => {
     const service = await running();
     const client = await logIn(service);
     const portBefore = await killServer();
@@ -39,7 +39,7 @@ describe('an embedded PostgreSQL that is killed under the service', () => {
     await expectServing(service);
   });
 
-  it('is started again at growing pauses with the reason in the log, until it comes up', async () => {
+  it('the service starts the embedded PostgreSQL again at growing pauses, with the reason in the log, until it comes up', async () => {
     const service = await running();
     const configuration = data('postgresql.conf');
     await rename(configuration, `${configuration}.kept`);

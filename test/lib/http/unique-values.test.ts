@@ -126,7 +126,7 @@ describe('two writes of one unique value at the same time', () => {
   });
 
   for (const [index, { path, resource, field, body }] of Object.entries(codes)) {
-    it(`one of two requests, or of a request and an import, gets the code: ${index}`, async () => {
+    it(`a code is given to one of two requests, or of a request and an import: ${index}`, async () => {
       for (let round = 0; round < rounds; round++) {
         const code = newCode();
         const names = [field, ...Object.keys(body)].join(',');
@@ -158,7 +158,7 @@ describe('two writes of one unique value at the same time', () => {
     });
   }
 
-  it('one of two roles, or of two changes of roles, gets the name', async () => {
+  it('a name is given to one of two roles, or of two changes of roles', async () => {
     for (let round = 0; round < rounds; round++) {
       const Name = `Role ${newCode()} ${round}`;
       const [first, second] = await Promise.all([

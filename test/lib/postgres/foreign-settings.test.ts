@@ -231,7 +231,7 @@ describe('what a server, a role or a database sets', () => {
   });
 
   for (const scope of ['server', 'role', 'database'] as const) {
-    it(`as defaults of the ${scope}, they change nothing in the life of a tenant`, async () => {
+    it(`settings that are defaults of the ${scope} change nothing in the life of a tenant`, async () => {
       const servers = await Promise.all([
         createPlainServer('createdb createrole'),
         createOtherServer(),

@@ -33,7 +33,7 @@ describe('an archive', () => {
     archive = await makeArchive(world.acme);
   });
 
-  it('has the header, the schema, the tables and the manifest in this order, and says what each table has', async () => {
+  it('an archive has the header, the schema, the tables and the manifest in this order, and says what each table has', async () => {
     const { header, manifest } = await check(archive);
 
     const members = await membersOf(archive);
@@ -92,7 +92,7 @@ describe('an archive', () => {
     expect(manifest.members.length).to.be.above(10_000);
   });
 
-  it('each of its recipients opens it, and nobody else does', async () => {
+  it('each recipient of an archive opens it, and nobody else does', async () => {
     const [one, two, stranger] = [await makeIdentity(), await makeIdentity(), await makeIdentity()];
     const made = await makeArchive(world.acme, { recipients: [one.recipient, two.recipient] });
 
@@ -101,7 +101,7 @@ describe('an archive', () => {
     expect(await faultOf({ ...made, identity: stranger })).to.equal('sealed');
   });
 
-  it('every flipped byte and every cut is found', async () => {
+  it('every flipped byte and every cut of an archive is found', async () => {
     const { bytes } = archive;
     const places = [
       ...Array(400).keys(),
@@ -178,7 +178,7 @@ describe('an archive', () => {
     expect(await faultOf(archive, tar)).to.equal('damaged');
   });
 
-  it('one that a stranger has sealed, that was renamed, or is of another installation, is refused', async () => {
+  it('an archive that a stranger has sealed, that was renamed, or is of another installation, is refused', async () => {
     const { expected, identity } = archive;
     const members = await membersOf(archive);
     const manifest = JSON.parse(members.at(-1)?.content.toString() ?? '');

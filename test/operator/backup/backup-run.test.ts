@@ -24,7 +24,7 @@ describe('backup run', () => {
     await backUp(environment);
   });
 
-  it('makes files that this login alone can read', async () => {
+  it('backup run makes files that its login alone can read', async () => {
     const [archive = ''] = await archivesOf(world.acme.guid);
 
     for (const path of [archive, join(archive, '..'), join(archive, '..', '..')]) {
@@ -32,7 +32,7 @@ describe('backup run', () => {
     }
   });
 
-  it('fails the tenant with a table that its archive would not have whole, leaves no file of it, names it below all others, and ends with the totals', async () => {
+  it('a tenant with a table that its archive would not have whole fails, without a file, and backup run names it below all others, before the totals', async () => {
     await sql(world.acme, 'create table parts (id integer) partition by range (id)');
     await sql(world.globex, `insert into entity_statuses (title) values ('New')`);
     const before = await archivesOf(world.acme.guid);
@@ -52,7 +52,7 @@ describe('backup run', () => {
     expect(await archivesOf(world.acme.guid)).to.deep.equal(before);
   });
 
-  it('says what to set when it has no target, one that cannot be written, or nobody to seal for', async () => {
+  it('backup run says what to set when it has no target, one that cannot be written, or nobody to seal for', async () => {
     const { BACKUP_TARGET: _, ...withoutTarget } = environment;
     expect((await run(withoutTarget)).stderr).to.equal(
       'BACKUP_TARGET is not set: set it to a folder (/mnt/backup) or a bucket (s3://bucket/prefix).\n',

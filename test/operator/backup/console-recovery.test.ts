@@ -123,7 +123,7 @@ describe('console: recovery by the listing of the target', () => {
     }
   });
 
-  it('a target that is away is said on the page, which shows the rest', async () => {
+  it('the page says that a target is away, and shows everything else', async () => {
     await rename(folder, `${folder}-away`);
     try {
       const { status, text } = await opened.get('/recovery/acme');

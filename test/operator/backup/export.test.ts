@@ -47,7 +47,7 @@ describe('an export of a tenant', () => {
     return members;
   }
 
-  it('has the tables and people of the tenant as CSV, no cell that a spreadsheet runs, no secret, and nothing of another tenant', async () => {
+  it('an export has the tables and people of the tenant as CSV, no cell that a spreadsheet runs, no secret, and nothing of another tenant', async () => {
     const path = join(folder, 'acme.tar');
     const { code, stderr } = await runCommand(
       'scripts/tenant.ts',
@@ -112,7 +112,7 @@ describe('an export of a tenant', () => {
     expect(again.stderr).to.equal(`${path} exists already: remove it, or name another file.\n`);
   });
 
-  it('that does not fit says where it cannot be written, and leaves nothing', async () => {
+  it('an export that does not fit says where it cannot be written, and leaves nothing', async () => {
     const before = await readdir(folder);
     const limited = 'ulimit -f 1; exec "$0" "$@"';
     const command = ['bin/backoffice', 'export', 'acme', '--to', join(folder, 'large.tar')];

@@ -32,7 +32,7 @@ describe('a target with the archives of another control database', () => {
     await backUp(environment);
   });
 
-  it('keeps them as they are beside those of a second installation, which neither lists nor removes them', async () => {
+  it('a second installation in one target neither lists, changes nor removes the archives of the first', async () => {
     await other.provision('initech');
     const second = { ...other.environment, ...(await backupSettings(folder)) };
     const before = await filesOf();
@@ -54,7 +54,7 @@ describe('a target with the archives of another control database', () => {
     await runWell('tenant', 'backup', 'verify', '--open');
   });
 
-  it('lets no empty control database take the place of a lost one: every command names the restore', async () => {
+  it('no empty control database takes the place of a lost one in its target: every command names the restore', async () => {
     const before = await filesOf();
     const [{ id } = { id: '' }] = await server.control<{ id: string }>(
       'select id from installation',

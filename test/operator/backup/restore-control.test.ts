@@ -82,7 +82,7 @@ describe('restore of the control database from an archive sealed with age', () =
 
   after(() => recovered?.close());
 
-  it('of an older archive, what the newest has disabled, suspended, deleted or purged is so again, users that it has not are disabled, and nobody by the older one alone', async () => {
+  it('a restore from an older archive disables, suspends, deletes and purges again what the newest archive has so, disables the users that the newest lacks, and enables nobody', async () => {
     await server.control(`update users set disabled_at = now() where email = 'leaver@acme.test'`);
     await server.control(`update users set disabled_at = null where email = 'returner@acme.test'`);
     await tenant('user', 'remove', 'acme', 'removed@acme.test', '--yes');
@@ -167,7 +167,7 @@ describe('restore of the control database from an archive sealed with age', () =
     expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
   });
 
-  it('of a recovered server, what the newest archive has disabled is so again, unless the operator says that none can be had', async () => {
+  it('a restore from a recovered server disables what the newest archive has as disabled, unless the operator says that there is no archive', async () => {
     const from = (settings: Record<string, string | undefined>, ...args: string[]) => {
       const chosen = Object.entries({ ...environment, ...settings }).filter(
         ([, value]) => value !== undefined,

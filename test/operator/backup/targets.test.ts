@@ -400,7 +400,7 @@ describe('targets of archives', () => {
     s3.store.versions = undefined;
   });
 
-  it('a store without versions is erased by its list; of one whose versions may not be listed that is said', async () => {
+  it('a store without versions is erased by its list of objects, and so is one whose versions may not be listed, with a warning', async () => {
     const target = await bucket();
 
     for (const [status, code, expected] of [

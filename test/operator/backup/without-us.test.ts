@@ -87,7 +87,7 @@ describe('an archive without this software', () => {
     return withConnection(url, work, { settings: archiveSettings });
   }
 
-  it('becomes a database with the same rows, checksums and sequences, by the script of the handbook', async () => {
+  it('the script of the handbook makes a database with the same rows, checksums and sequences of an archive', async () => {
     const admin = await world.login(world.acme);
     await admin.post('/api/v1/EntityStatus', {
       Title: `'Quotes' "and" \\ , ü\nand\r\nlines\t= :x`,
@@ -125,7 +125,7 @@ describe('an archive without this software', () => {
     expect(inPublic.length).to.be.greaterThan(10);
   });
 
-  it('of the next version becomes a database of that version, with a page that its migration has no file of', async () => {
+  it('an archive of the next version becomes a database of that version, with a page that its migration has no file of', async () => {
     const next = await makeNextBuild();
     const identity = await makeIdentity();
     const target = join(folder, 'archives');
@@ -165,7 +165,7 @@ describe('an archive without this software', () => {
     expect(theirs.sequences).to.have.deep.members(ours.sequences);
   });
 
-  it('is refused by the script when it lacks its end', async () => {
+  it('the script refuses an archive that lacks its end', async () => {
     const archive = await makeArchive(world.acme);
 
     const { code, stderr } = await open({ ...archive, bytes: archive.bytes.subarray(0, -1_000) });

@@ -58,7 +58,7 @@ describe('errors of the command line', () => {
     }
   });
 
-  it('of a read-only server an error says so, without a stack', async () => {
+  it('an error of a read-only server says that it is read-only, without a stack', async () => {
     const { pathname } = new URL(world.acme.adminUrl);
     await withConnection(world.acme.adminUrl, async client => {
       await client.query(

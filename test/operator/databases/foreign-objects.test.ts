@@ -33,7 +33,7 @@ describe('what others have made in a tenant database', () => {
     await sql(world.acme, `alter database ${world.acme.database} set work_mem = '16MB'`);
   });
 
-  it('restore diff, a drill and the plan of a swap name what they do not compare, prove or bring', async () => {
+  it('restore diff, a drill and the plan of a swap name the objects of others, which they leave out', async () => {
     const names = [...rows, ...rest];
     const { document: diff } = await tenant('restore', 'diff', 'acme');
     expect(diff.notCompared).to.have.members(

@@ -48,7 +48,7 @@ describe('a control database that has lost its last commits', () => {
     ['reserved, with the fence', `state = 'reserved'`, true],
     ['to be dropped', `state = 'condemned'`, false],
   ] as const) {
-    it(`no command serves the former database of a tenant or drops the newer one, which is ${name}, and a swap puts that in place`, async () => {
+    it(`while the newer database of a tenant is ${name}, no command serves the former one or drops the newer one, and a swap puts the newer one in place`, async () => {
       const { world } = servers;
       const admin = await world.login(world.acme);
       const from = await servers.serverOf();

@@ -25,7 +25,7 @@ describe('doctor and the limits of requests', () => {
     );
   };
 
-  it('one process without Redis is no finding', async () => {
+  it('a single process without Redis is no finding', async () => {
     expect(await findLimits()).to.deep.equal([]);
   });
 

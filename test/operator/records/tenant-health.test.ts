@@ -155,7 +155,7 @@ describe('health of tenants', () => {
     expect(healths).to.deep.equal(['unwell', 'unwell']);
   });
 
-  it('nobody is said to be well whom doctor has not looked at', async () => {
+  it('a tenant that doctor has not checked is never shown as healthy', async () => {
     await controlSql(world, `update doctor_reports set made_at = now() - interval '1 year'`);
     expect((await read()).map(({ health }) => health)).to.deep.equal(['unchecked', 'unchecked']);
 

@@ -43,7 +43,7 @@ describe('repairs of schema drift', () => {
     return left;
   }
 
-  it('every change that has a repair is undone by it, and what has none is a table or a column that differs', async () => {
+  it('the repair of a change undoes it, and the only changes without a repair are tables and columns that differ', async () => {
     await withConnection(await createScratch(), async client => {
       await client.query(schema);
       const wanted = await schemaObjects(client);

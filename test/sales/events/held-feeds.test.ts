@@ -45,7 +45,7 @@ describe('a transaction that holds back the changes of a tenant', () => {
   });
   after(() => end());
 
-  it('is named by doctor and webhooks, with its application, login and process, and of no other tenant', async () => {
+  it('doctor and webhooks name a transaction that holds back the changes of a tenant, with its application, login and process, and of no other tenant', async () => {
     const found = JSON.parse((await run('doctor', '--json')).stdout).findings.filter(
       ({ check }: { check: string }) => check === 'feed_held',
     );
@@ -62,12 +62,12 @@ describe('a transaction that holds back the changes of a tenant', () => {
     expect(others.stderr).to.equal('');
   });
 
-  it('is not named before changes have waited for 30 s', async () => {
+  it('a transaction that holds back changes is not named before they have waited for 30 s', async () => {
     expect(await readFeedHolder(read(world.globex))).to.equal(undefined);
     expect(await readFeedHolder(read(world.acme))).to.include({ application: 'Desktop Tool', pid });
   });
 
-  it('is a metric and one line of the log from 30 s on, until a page of the feed is read that nothing holds back', async () => {
+  it('a transaction that holds back changes is a metric and one line of the log from 30 s on, until a page of the feed is read that nothing holds back', async () => {
     let now = 0;
     const lines: object[] = [];
     const held = new HeldFeeds({ warn: (line: object) => lines.push(line) } as never, () => now);
@@ -85,7 +85,7 @@ describe('a transaction that holds back the changes of a tenant', () => {
     expect(held.oldest).to.equal(undefined);
   });
 
-  it('doctor --fix ends it, and the changes go on', async () => {
+  it('doctor --fix ends a transaction that holds back changes, and the changes go on', async () => {
     const { findings } = JSON.parse((await run('doctor', '--json')).stdout);
     const { id } = findings.find(({ check }: { check: string }) => check === 'feed_held');
 

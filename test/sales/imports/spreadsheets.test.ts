@@ -152,7 +152,7 @@ describe('CSV as spreadsheets save it', () => {
       [9, 7, 'C7', 'Rate'],
     ];
 
-    it('name the line of the file, and the row and the cell that a spreadsheet shows', async () => {
+    it('the errors of an import name the line of the file, and the row and the cell that a spreadsheet shows', async () => {
       const { Errors } = await importFile('TaxCode', file);
 
       expect(
@@ -171,7 +171,7 @@ describe('CSV as spreadsheets save it', () => {
       ]);
     });
 
-    it('are a file for a spreadsheet with Accept: text/csv, in which no cell is a formula', async () => {
+    it('with Accept: text/csv, the errors of an import are a file for a spreadsheet, in which no cell is a formula', async () => {
       const formula = 'Code,Name,Rate\nF5,Name,=1+1\n';
 
       const { status, headers, body } = await admin.send('POST', `${path}&bom=true`, formula, {
@@ -189,7 +189,7 @@ describe('CSV as spreadsheets save it', () => {
       );
     });
 
-    it('are a header alone where nothing is wrong, and a repeated key has the same file', async () => {
+    it('the file of errors is a header alone where nothing is wrong, and a repeated key has the same file', async () => {
       const headers = { ...csv, Accept: 'text/csv', 'Idempotency-Key': randomUUID() };
       const send = () => admin.send('POST', path, 'Code,Name,Rate\nF9,Name,1\n', headers);
 
@@ -200,7 +200,7 @@ describe('CSV as spreadsheets save it', () => {
       expect(second.headers.get('idempotency-replayed')).to.equal('true');
     });
 
-    it('are JSON where JSON is wanted as much', async () => {
+    it('the errors of an import are JSON where JSON is wanted as much', async () => {
       const { body } = await admin.send('POST', path, 'Code\n', { ...csv, Accept: '*/*' });
 
       expect(body.Errors).to.deep.equal([]);

@@ -316,7 +316,7 @@ describe('hostile input', () => {
   });
 
   describe('another tenant', () => {
-    it('has the same rows after all of that', async () => {
+    it('another tenant has the same rows after all hostile input', async () => {
       expect(await rowsOf(world)).to.deep.equal(otherRows);
     });
   });

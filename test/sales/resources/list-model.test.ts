@@ -182,7 +182,7 @@ describe('list pages beside a model in memory', () => {
     rows = rows.filter(({ id }) => !ids.includes(id));
   }
 
-  it('the pages of a walk are together the sorted and filtered list of the model, whatever sort, filters and limit', async () => {
+  it('all pages of a list together are the sorted and filtered list of the model, with any sort, filters and limit', async () => {
     await fc.assert(
       fc.asyncProperty(
         sort,

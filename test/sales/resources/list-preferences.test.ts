@@ -204,7 +204,7 @@ describe('Prefer: count=exact and include', () => {
     }
   });
 
-  it('who may not read users gets the names of themselves and of the users of their own entity only', async () => {
+  it('a caller who may not read users gets only the own name, and those of users of the own entity', async () => {
     const { body: entity } = await admin.post('/api/v1/Entities', {
       Name: 'Names',
       EntityType: 'customer',

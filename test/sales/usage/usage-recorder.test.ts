@@ -186,7 +186,7 @@ describe('recorded usage', () => {
     );
   });
 
-  it('nothing is counted twice while the network to the control database breaks in the middle, and what is lost is said', async () => {
+  it('nothing is counted twice while the network to the control database breaks in the middle, and the log has what is lost', async () => {
     const before = await recordedOf(world.acme);
     const lines: { event: string; requests: number }[] = [];
     const log = pino({}, { write: line => void lines.push(JSON.parse(line)) });

@@ -90,12 +90,12 @@ async function serve(
 }
 
 describe('serving the webhooks of a tenant', () => {
-  it('ends when no endpoint has anything to send, after each was looked at once', async () => {
+  it('the serving ends when no endpoint has anything to send, after it has looked at each once', async () => {
     const { looks } = await serve([]);
     expect(looks.sort()).to.deep.equal(ids);
   });
 
-  it('each wake has every endpoint looked at again, and then the serving ends, whenever the wakes come', async () => {
+  it('after a wake at any moment, every endpoint is looked at again before the serving ends', async () => {
     for (let first = 1; first <= 6; first++) {
       for (let second = first; second <= 9; second++) {
         const { looks, beforeLastWake, reads } = await serve([first, second]);

@@ -34,7 +34,7 @@ describe('a restore of the control database that has not ended', () => {
       .map(({ name }: { name: string }) => name);
   });
 
-  it('lets no command fill the control database, and doctor names what is left', async () => {
+  it('until a restore of the control database has ended, no command fills the control database, and doctor names what is left', async () => {
     const failure = async (...args: string[]): Promise<string> => {
       const { code, stderr } = await runCommand('scripts/tenant.ts', args, environment);
       expect(code, args.join(' ')).to.equal(1);
