@@ -47,8 +47,8 @@ export interface BudgetMember {
   /** Returns the maximum connections of the pool of the control database at this moment. */
   maxControl: () => number;
   /**
-   * Called when the server of the control database has refused a connection to it, because it
-   * has no more.
+   * Called when the server of the control database has refused a connection, because as many
+   * are open as it allows.
    */
   onControlRefused: () => void;
 }

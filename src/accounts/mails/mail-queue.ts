@@ -61,8 +61,8 @@ const isDue = `m.state = 'waiting' and m.next_attempt_at <= now() and not ${isLe
 const tenantAfter = (other: string): string =>
   `(select m.tenant_id from mail_deliveries m where ${isDue} and m.tenant_id > ${other} order by m.tenant_id limit 1)`;
 /**
- * Mails of a tenant to choose from: others lease some of them at the same moment, which this
- * statement skips.
+ * The number of mails of a tenant that one lease chooses from. Some of them are skipped, because
+ * other processes lease them at the same moment.
  */
 const maxCandidates = 20;
 /**

@@ -174,8 +174,8 @@ async function withSecrets(fields: Fields, given: Call['given']): Promise<Record
 }
 
 /**
- * Returns what an operator asks for, for the log of operators; undefined if that has no entry,
- * as it changes nothing. Has no secret.
+ * Returns the entry of a command for the log of operators, without its secrets; undefined for a
+ * command that changes nothing, which gets no entry.
  * @param given the fields that were given, without defaults
  */
 function actionOf(

@@ -316,7 +316,7 @@ describe('backup runs by the listing of their target', () => {
     await server.sql('drop database office_clone with (force)');
   });
 
-  it('a run that is killed before it replaced the file of the writer goes on, and of two copies of that moment one does', async () => {
+  it('a run that was killed before it replaced the file of the writer can be repeated, by one of two copies of its control database and not by the other', async () => {
     const dying = new Proxy(target, {
       get: (object, name) => {
         if (name === 'replaceDocument') return () => Promise.reject(new Error('as if killed'));

@@ -316,7 +316,7 @@ describe('targets of archives', () => {
     }
   });
 
-  it('a symbolic link to a folder below an installation fails each list with its name, and nothing behind it is removed', async () => {
+  it('a symbolic link to a folder below an installation fails each list, with the name of the link, and nothing behind the link is removed', async () => {
     const target = await folderOf(folder);
     const id = '00000000-0000-4000-8000-000000000001';
     const elsewhere = await mkdtemp(join(tmpdir(), 'elsewhere-'));

@@ -45,8 +45,8 @@ export type Include = 'etag' | 'user';
 interface ListOptions {
   view: z.ZodObject;
   /**
-   * The parameters of the plain list. One that has `limit` is paged already: `limit` alone is
-   * then no new parameter.
+   * The parameters of the plain list. If `limit` is among them, the plain list has pages itself,
+   * and a request with `limit` alone is one for the plain list.
    */
   query?: z.ZodObject | undefined;
   /** The direction of each field that orders the plain list. */
