@@ -27,6 +27,7 @@ export async function recordSchema(
       where id = $1 and state in ('reserved', 'filled', 'kept')`,
     [id, version, compatibleFrom, fingerprint],
   );
+
   return rowCount === 1;
 }
 
@@ -66,6 +67,7 @@ export async function exchangeDatabases(
            from d where t.id = $1`,
       [id, target.id],
     );
+
     if (!isEnded || !isComplete || !rowCount) {
       throw new OperatorError(
         `another run has changed the databases of ${slug} meanwhile: this one has stopped`,
@@ -99,5 +101,6 @@ async function endCurrent(
        from tenants t where t.id = $1 and d.id = $2 and d.tenant_id = $1 and d.state = 'current'`,
     [tenantId, id, keptBy, keepSeconds],
   );
+
   return rowCount === 1;
 }
