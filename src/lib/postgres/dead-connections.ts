@@ -9,7 +9,8 @@ import type { ScramClient } from './scram-client.ts';
  *
  * A server may vanish without closing its connections (frozen machine, lost network). Then it
  * does not even report its own `statement_timeout`. So when the server sends nothing for
- * `silenceMs` during a query, the connection is closed and the query rejects.
+ * `silenceMs` during a query, the connection is closed and the query rejects. The idle ones are
+ * closed with it: otherwise each of them would let one more query wait as long.
  *
  * Kysely releases the connection of a transaction only after COMMIT or ROLLBACK. On a dead
  * connection both fail, and the pool would be one connection smaller for as long as the process
@@ -19,18 +20,25 @@ import type { ScramClient } from './scram-client.ts';
  * @param silenceMs longer than the `statement_timeout` of the connections
  */
 export function removeDeadConnections(pool: pg.Pool, silenceMs: number): void {
+  const open = new Set<pg.PoolClient>();
   const inUse = new Set<pg.PoolClient>();
+  pool.on('remove', client => open.delete(client));
   pool.on('acquire', client => inUse.add(client));
   pool.on('release', (_error, client) => inUse.delete(client));
   pool.on('connect', client => {
+    open.add(client);
     const stream = streamOf(client);
     // A listener, because a callback of `setTimeout` is called once only, and an idle
     // connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
-      if (inUse.has(client)) {
-        (client as unknown as ScramClient).abort(
-          new PoolError('ETIMEDOUT', 'the server sent nothing for too long'),
-        );
+      if (!inUse.has(client)) return;
+
+      for (const each of open) {
+        if (each === client || !inUse.has(each)) {
+          (each as unknown as ScramClient).abort(
+            new PoolError('ETIMEDOUT', 'the server sent nothing for too long'),
+          );
+        }
       }
     });
 

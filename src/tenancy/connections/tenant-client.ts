@@ -110,8 +110,11 @@ export class TenantClient extends SessionClient {
     stream.setTimeout(silenceMs).on('timeout', () => {
       // Without the code of a lost connection, which would cause a retry that takes as long
       // again.
-      if (this.#onRelease) {
-        this.abort(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
+      if (!this.#onRelease) return;
+
+      // The idle ones too: each of them would let one more request wait as long.
+      for (const each of [this, ...this.pool.idle]) {
+        each.abort(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
       }
     });
   }

@@ -141,12 +141,12 @@ describe('silence limit of database connections', () => {
     Object.assign(timeLimits.operator, { connectMs });
   });
 
-  async function tenantPool() {
+  async function tenantPool(max = 1) {
     const tenant = await tenantRecord(world, world.acme);
     const budget = new ConnectionBudget({
-      max: 1,
-      maxPerTenant: 1,
-      maxPerTenantShared: 1,
+      max,
+      maxPerTenant: max,
+      maxPerTenantShared: max,
       maxWaitMs: patienceMs,
     });
     const pool = new TenantPool(budget, {
@@ -157,6 +157,42 @@ describe('silence limit of database connections', () => {
     });
     return { pool, budget };
   }
+
+  it('a connection that falls silent during a query ends the idle ones with it, so that no further query waits as long', async () => {
+    const { controlUrl } = world.installation;
+    const control = new pg.Pool({
+      ...connectionConfig(proxy.through(controlUrl), 'control'),
+      max: 2,
+    });
+    control.on('error', () => {});
+    removeDeadConnections(control, silenceMs);
+    const { pool: tenant, budget } = await tenantPool(2);
+
+    for (const { pool, database } of [
+      { pool: control, database: new URL(controlUrl).pathname.slice(1) },
+      { pool: tenant, database: world.acme.database },
+    ]) {
+      const clients = [await pool.connect(), await pool.connect()];
+      for (const client of clients) client.release();
+      proxy.silence(database, packet => packet.includes('silencing'));
+
+      await failsAfter(async () => {
+        const client = await pool.connect();
+        try {
+          await client.query(`select 'silencing'`);
+        } finally {
+          client.release();
+        }
+      });
+
+      // long before they would end because they are idle
+      await eventually(() => proxy.open(database) === 0, timeLimits.api.idleMs / 2);
+    }
+
+    await control.end();
+    await tenant.end();
+    await budget.close();
+  });
 
   it('a query of a tenant fails within the limit, on a connection that was idle for longer', async () => {
     const { pool, budget } = await tenantPool();
