@@ -10,12 +10,15 @@ import { eventually } from './eventually.ts';
 export class Standby {
   /** Superuser URL of the database `postgres`. */
   readonly url: string;
+  /** Its folder, with which a further standby can follow it. */
+  readonly folder: string;
   readonly #data: string;
   readonly #primaryUrl: string;
 
-  private constructor(url: string, data: string, primaryUrl: string) {
+  private constructor(url: string, folder: string, primaryUrl: string) {
     this.url = url;
-    this.#data = data;
+    this.folder = folder;
+    this.#data = join(folder, 'postgres');
     this.#primaryUrl = primaryUrl;
   }
 
@@ -56,7 +59,7 @@ export class Standby {
       );
     }, 20_000);
 
-    return new Standby(url, data, primaryUrl);
+    return new Standby(url, folder, primaryUrl);
   }
 
   /**
