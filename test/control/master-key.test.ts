@@ -5,22 +5,22 @@ import { expect } from 'chai';
 import pg from 'pg';
 import { createControlPool } from '../../src/control/control-pool.ts';
 import { openControlDatabase } from '../../src/control/database.ts';
-import { type Installation, openInstallation } from '../../src/control/installation.ts';
+import type { Installation } from '../../src/control/installation.ts';
 import { requireMasterKey } from '../../src/control/present-key.ts';
 import { owners, SecretBox } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { readConfig } from '../../src/lib/config/config.ts';
 import { lockKey, lockSpaces } from '../../src/lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { sqlState } from '../../src/lib/postgres/database-error.ts';
 import { rotateKey } from '../../src/operator/records/keys.ts';
 import { resealSecrets } from '../../src/operator/records/reseal.ts';
-import { type RunningServer, startServer } from '../../src/service/server.ts';
+import type { RunningServer } from '../../src/service/server.ts';
 import { type ApiResponse, Client } from '../support/client.ts';
 import { startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { readLockWaiters } from '../support/lock-waiters.ts';
 import { runCommand } from '../support/run-command.ts';
+import { startServerBeside } from '../support/server-beside.ts';
 import { controlTemplate, postgresUrl } from '../support/test-server.ts';
 import { use } from '../support/use.ts';
 import { controlSql, createWorld, type TestTenant, type World } from '../support/world.ts';
@@ -518,24 +518,8 @@ interface Process {
 const balancerMs = 300;
 
 async function startProcess(world: World, keys: Keys): Promise<Process> {
-  const config = readConfig({ ...world.environment, ...keys });
-  const installation = await openInstallation(config);
-  await requireMasterKey(installation.statements, installation.secrets);
-  const service = await startServer({
-    config,
-    installation,
-    log: world.log,
-    passwords: world.passwords,
-  });
-  return {
-    service,
-    url: `http://127.0.0.1:${service.port}`,
-    secrets: installation.secrets,
-    stop: async () => {
-      await service.stop(balancerMs);
-      await installation.close();
-    },
-  };
+  const beside = await startServerBeside(world, { ...keys });
+  return { ...beside, stop: () => beside.stop(balancerMs) };
 }
 
 /**

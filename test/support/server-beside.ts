@@ -9,8 +9,11 @@ export interface ServerBeside {
   readonly service: RunningServer;
   readonly url: string;
   readonly secrets: SecretBox;
-  /** Stops the server, and closes its connections. */
-  stop(): Promise<void>;
+  /**
+   * Stops the server, and closes its connections.
+   * @param delayMs for so long it accepts further connections
+   */
+  stop(delayMs?: number): Promise<void>;
 }
 
 /**
@@ -34,8 +37,8 @@ export async function startServerBeside(
     service,
     url: `http://127.0.0.1:${service.port}`,
     secrets: installation.secrets,
-    stop: async () => {
-      await service.stop();
+    stop: async delayMs => {
+      await service.stop(delayMs);
       await installation.close();
     },
   };
