@@ -144,6 +144,32 @@ describe('drill: the table of losses in the handbook', () => {
     await succeed('backup run --all');
   });
 
+  it('the line for lost commits of the control database serves no older data, and names the command that serves the newer', async () => {
+    const lost =
+      "The last commits of the control database alone, while the tenants' servers are newer";
+    await server.sql('create database office_before template office');
+    await server.sql('revoke all on database office_before from public');
+    await succeed('restore northwind --archive latest');
+    await succeed('restore swap northwind --yes');
+    const [newer] = await server.control<{ name: string }>(
+      `select database_name as name from tenants where slug = 'northwind'`,
+    );
+
+    await server.sql('drop database office with (force)');
+    await server.sql('alter database office_before rename to office');
+    const command = losses.get(lost);
+    losses.delete(lost);
+    const { code, stderr } = await run(command ?? '');
+
+    expect(code, stderr).to.equal(1);
+    const swap = `restore swap northwind --database ${newer?.name}`;
+    expect(stderr).to.include(`bin/backoffice ${swap}`);
+    await succeed(`${swap} --yes`);
+    await expectAll();
+    expect(databases.get('northwind')).to.equal(newer?.name);
+    await succeed('backup run --all');
+  });
+
   it('the line for a lost target archives all tenants to a new one', async () => {
     await rm(target, { recursive: true });
     await mkdir(target);
