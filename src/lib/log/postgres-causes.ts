@@ -73,6 +73,13 @@ export const serverCauses: readonly ErrorCause[] = [
     step: 'Take the options out of its URL',
   },
   {
+    codes: ['TRIGGERS_OFF'],
+    cause: 'no trigger would run in its sessions: session_replication_role is on replica',
+    step:
+      'As a superuser, reset session_replication_role where it is set: alter database, alter role, or alter system ' +
+      'and a reload',
+  },
+  {
     codes: ['3D000'],
     cause: 'the database does not exist',
     step: 'Correct the database in its URL, or create it; a tenant gets its data back by bin/backoffice restore',

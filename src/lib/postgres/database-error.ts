@@ -10,7 +10,8 @@ export class PoolError extends Error {
     | 'ETIMEDOUT'
     | 'TLS_FILE'
     | 'NO_PASSWORD'
-    | 'URL_OPTIONS';
+    | 'URL_OPTIONS'
+    | 'TRIGGERS_OFF';
 
   constructor(code: PoolError['code'], message: string) {
     super(message);
@@ -127,6 +128,7 @@ const problemByCode = [
       'POOL_CLOSED',
       'POOL_FENCED',
       'NO_PASSWORD',
+      'TRIGGERS_OFF',
       'DEADLINE',
       'MASTER_KEY',
       otherKeyState,

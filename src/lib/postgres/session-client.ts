@@ -41,6 +41,7 @@ const reliedOn: SessionSettings = {
   check_function_bodies: 'on',
   createrole_self_grant: '',
   restrict_nonsystem_relation_kind: '',
+  session_replication_role: 'origin', // else no trigger runs: no audit entry, no event, no reference
   password_encryption: 'scram-sha-256',
   row_security: 'on',
   'plpgsql.extra_errors': 'none',
@@ -78,6 +79,12 @@ const synchronousCommit = `case pg_catalog.current_setting('synchronous_commit')
   else pg_catalog.current_setting('synchronous_commit') end`;
 
 /**
+ * Settings that need a right. Where they are as they should be, they are left alone; elsewhere a
+ * session that lacks the right fails.
+ */
+const privileged = ['session_replication_role'].map(quoteLiteral);
+
+/**
  * Returns the statement that sets a session, and returns no row. Names with their schema:
  * `search_path` is not set yet. A setting that the server does not know, because it is of a
  * later version, is left out; those of this project have no value before they are set.
@@ -94,9 +101,12 @@ function sessionStatement(settings: SessionSettings = {}): string {
 
   return `
     select from rows from (pg_catalog.unnest(array[${names}]), pg_catalog.unnest(array[${values}])) as setting(name, value)
-     where case when pg_catalog.starts_with(name, 'app.') or pg_catalog.current_setting(name, true) is not null
+     where case when name in (${privileged}) and pg_catalog.current_setting(name) = value then value
+                when pg_catalog.starts_with(name, 'app.') or pg_catalog.current_setting(name, true) is not null
                 then pg_catalog.set_config(name, value, false) end is null`;
 }
+
+const insufficientPrivilege = '42501';
 
 /** SQLSTATEs of a login whose `options` the server, or a pooler, does not take. */
 const refusedOptions = new Set(['08P01', '22023', '42601', '42704']);
@@ -172,9 +182,18 @@ export class SessionClient extends ScramClient {
     });
   }
 
-  /** Sets the session. */
+  /**
+   * Sets the session.
+   * @throws {PoolError} `TRIGGERS_OFF` when no trigger would run in it
+   */
   async setSession(): Promise<void> {
-    await this.query(this.#statement);
+    await this.query(this.#statement).catch(cause => {
+      if (sqlState(cause) !== insufficientPrivilege) throw cause;
+      throw Object.assign(
+        new PoolError('TRIGGERS_OFF', 'session_replication_role lets no trigger run'),
+        { cause },
+      );
+    });
   }
 
   async #open(): Promise<this> {

@@ -2,6 +2,7 @@ import pLimit from 'p-limit';
 import type pg from 'pg';
 import type { Installation } from '../../control/installation.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
+import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
@@ -53,11 +54,26 @@ export async function checkTenants(
   return findings.flat();
 }
 
-function notExamined({ slug, databaseName, server }: CheckedTenant, error: unknown): Finding {
+function notExamined(tenant: CheckedTenant, error: unknown): Finding {
+  const { slug, databaseName, roleName, server } = tenant;
+  const problem = `database ${databaseName} was not checked: ${connectFailure(error) ?? errorText(error)}`;
+
+  if (sqlState(error) === 'TRIGGERS_OFF') {
+    const [database, role] = [quote(databaseName), quote(roleName)];
+    const places = [`database ${database}`, `role ${role}`, `role ${role} in database ${database}`];
+    return toFinding(server.name, {
+      check: 'not_examined',
+      tenant: slug,
+      problem,
+      remedy: 'Reset that for the database and its login; if the server has it, reset it there',
+      statements: places.map(place => `alter ${place} reset session_replication_role`),
+    });
+  }
+
   return toFinding(server.name, {
     check: 'not_examined',
     tenant: slug,
-    problem: `database ${databaseName} was not checked: ${errorText(error)}`,
+    problem,
     remedy: 'If a session in it holds a transaction open, end the session',
     statements: [
       `select pg_terminate_backend(pid) from pg_stat_activity

@@ -41,11 +41,12 @@ export async function addServer(
 
   const url = parseServerUrl(urlText);
   const identity = await requireUsable(name, url).catch(cause => {
-    const known = connectFailure(cause) === undefined ? undefined : postgresCause(cause);
-    if (known === undefined) throw cause;
+    const reason = connectFailure(cause);
+    const known = postgresCause(cause);
+    if (reason === undefined || known === undefined) throw cause;
 
     const remedy = `${known.step}. Then run again: bin/backoffice server add ${name}`;
-    throw new OperatorError(`The server ${name} cannot be used: ${known.cause}. ${remedy}`, {
+    throw new OperatorError(`The server ${name} cannot be used: ${reason}. ${remedy}`, {
       cause,
     });
   });

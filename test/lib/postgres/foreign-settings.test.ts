@@ -127,6 +127,13 @@ const leftToServer = new RegExp(
 );
 
 /**
+ * Settings that only a superuser makes, and that change no result: what is logged, counted and
+ * checked. Commands prove nothing by counters while `track_counts` is off.
+ */
+const leftToSuperusers =
+  /^(log|track|debug|wal)_|^(allow_|ignore_|zero_)|^(backtrace_functions|commit_delay|compute_query_id|deadlock_timeout|dynamic_library_path|event_triggers|extension_control_path|jit_dump_bitcode|lc_messages|lo_compat_privileges|max_stack_depth|session_preload_libraries|temp_file_limit|update_process_title)$/;
+
+/**
  * Left out: `local_preload_libraries` loads code; `default_transaction_read_only` is a lock,
  * which is refused by its name at every door.
  */
@@ -228,6 +235,41 @@ describe('what a server, a role or a database sets', () => {
       expect([...new Set(relied.map(name => name.split(' ')[1]))], target).to.deep.equal([]);
     }
     await server.sql('select pg_reload_conf()');
+  });
+
+  it('a default of superusers that lets no trigger run is overridden, or refused by its name at every door', async () => {
+    const { sql, url, superuserUrl } = server;
+    const superusers = await sql<{ name: string }>(
+      `select name from pg_settings where context = 'superuser' order by name`,
+    );
+    const relied = superusers.map(({ name }) => name).filter(name => !leftToSuperusers.test(name));
+    expect(relied).to.deep.equal(['session_replication_role']);
+
+    for (const target of ['alter database postgres', 'alter role operator', 'alter role all']) {
+      // given
+      await sql(`${target} set session_replication_role = replica`);
+
+      // when a login may set it
+      const { rows } = await withConnection(superuserUrl('postgres'), client =>
+        client.query('show session_replication_role'),
+      );
+      // then
+      expect(rows, target).to.deep.equal([{ session_replication_role: 'origin' }]);
+
+      // when a login may not
+      const environment = { DATABASE_URL: url('postgres'), MASTER_KEY: 'ab'.repeat(32) };
+      for (const [script, ...args] of [
+        ['src/main.ts'],
+        ['scripts/backoffice.ts', 'control', 'migrate'],
+        ['scripts/backoffice.ts', 'list'],
+      ] as const) {
+        const { code, stderr } = await runCommand(script, args, environment);
+        // then
+        expect(code, `${target}: ${stderr}`).to.equal(1);
+        expect(stderr, target).to.include('reset session_replication_role where it is set');
+      }
+      await sql(`${target} reset session_replication_role`);
+    }
   });
 
   for (const scope of ['server', 'role', 'database'] as const) {

@@ -144,12 +144,13 @@ export function explainFailure(cause: unknown): never {
       { cause },
     );
   }
-  const known = connectFailure(cause) === undefined ? undefined : postgresCause(cause);
-  if (known === undefined) throw cause;
+  const reason = connectFailure(cause);
+  const known = postgresCause(cause);
+  if (reason === undefined || known === undefined) throw cause;
 
   const step = known.step.replaceAll('its URL', 'DATABASE_URL');
   const test = isServerFull(cause) ? '' : `. Then test it: psql "$DATABASE_URL" -c 'select 1'`;
-  throw new OperatorError(`The control database cannot be used: ${known.cause}. ${step}${test}`, {
+  throw new OperatorError(`The control database cannot be used: ${reason}. ${step}${test}`, {
     cause,
   });
 }
