@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { fieldProblem } from '../../lib/errors.ts';
 import { readText } from '../../lib/http/csv.ts';
 import { camelCase, pascalCase } from '../../lib/runtime/casing.ts';
-import { inexactNumber, readDecimal } from '../../lib/runtime/exact-number.ts';
+import { inexactNumber, type ReadNumber, readDecimal } from '../../lib/runtime/exact-number.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { fileError, type ImportError, type RowError } from './import-report.ts';
 import type { CsvRecord } from './read-csv.ts';
@@ -124,11 +124,31 @@ const maxValueLength = 100;
 /**
  * Places an error of a row in the cell of its field; a field without a column has no cell.
  */
-export function placeError({ fields }: Columns, record: CsvRecord, error: RowError): ImportError {
-  const index = error.Field === '' ? -1 : fields.indexOf(error.Field);
-  if (index >= 0) return cellError(record, index, error);
+export function placeError(columns: Columns, record: CsvRecord, error: RowError): ImportError {
+  const index = error.Field === '' ? -1 : columns.fields.indexOf(error.Field);
+  if (index < 0) return { ...fileError(error.Code, error.Reason, record), Field: error.Field };
 
-  return { ...fileError(error.Code, error.Reason, record), Field: error.Field };
+  const Reason =
+    error.Code === 'wrong_type' ? typeReason(columns, index, record, error) : error.Reason;
+  return cellError(record, index, { ...error, Reason });
+}
+
+/** Says how a cell is written that was not read as the kind of its column. */
+function typeReason(
+  { writable, hasDecimalComma }: Columns,
+  index: number,
+  { cells }: CsvRecord,
+  { Reason }: RowError,
+): string {
+  const { kind } = writable[index] ?? {};
+  const cell = (cells[index] ?? '').trim();
+
+  if (kind === 'boolean') return 'must be TRUE or FALSE';
+  if (kind !== 'number' || readNumber(cell, hasDecimalComma).error === undefined) return Reason;
+
+  return hasDecimalComma
+    ? 'must be a number in digits, with a comma before decimals, such as 1234,5'
+    : 'must be a number in digits, with a point before decimals, such as 1234.5';
 }
 
 function cellError(
@@ -218,7 +238,7 @@ function parseCell({ field, kind }: Column, cell: string, hasDecimalComma: boole
   if (kind === 'text') return text.replaceAll('\r\n', '\n');
   const trimmed = text.trim();
   if (kind === 'number') {
-    const { number, error } = readDecimal(hasDecimalComma ? trimmed.replace(',', '.') : trimmed);
+    const { number, error } = readNumber(trimmed, hasDecimalComma);
     if (error === inexactNumber) throw fieldProblem(field, error.message, error.code);
 
     return number ?? text;
@@ -231,6 +251,10 @@ function parseCell({ field, kind }: Column, cell: string, hasDecimalComma: boole
     .split(/[\s,;|]+/, maxNumbers + 3) // one may be empty at each end
     .filter(part => part !== '');
   return numbers.every(part => /^\d+$/.test(part)) ? numbers.map(Number) : text;
+}
+
+function readNumber(text: string, hasDecimalComma: boolean): ReadNumber {
+  return readDecimal(hasDecimalComma ? text.replace(',', '.') : text);
 }
 
 interface Schema {

@@ -115,6 +115,29 @@ describe('CSV as spreadsheets save it', () => {
     expect(comma.Errors[0]).to.include({ Line: 2, Field: 'Rate', Code: 'wrong_type' });
   });
 
+  it('a cell that is no number, and no word for yes or no, is refused with the way to write it', async () => {
+    const point = 'must be a number in digits, with a point before decimals, such as 1234.5';
+    const comma = 'must be a number in digits, with a comma before decimals, such as 1234,5';
+    const reasons = async (resource: string, file: string) =>
+      (await importFile(resource, file)).Errors.map(
+        ({ Cell, Reason }: Record<string, string>) => `${Cell}: ${Reason}`,
+      );
+
+    for (const cell of ['"1,5"', '19.6 %', "1'234.50", '1.5E+03', '#N/A', '=1+1']) {
+      const file = `Code,Name,Rate\nG1,Normal,${cell}\n`;
+      expect(await reasons('TaxCode', file), cell).to.deep.equal([`C2: ${point}`]);
+    }
+    for (const cell of ['19,6 %', '1\u202f234,50', '\u22125']) {
+      const file = `Code;Name;Rate\nG1;Normal;${cell}\n`;
+      expect(await reasons('TaxCode', file), cell).to.deep.equal([`C2: ${comma}`]);
+    }
+    const file = 'Code;Name;Rate;IsActive\nG1;Normal;much;WAHR\n';
+    expect(await reasons('TaxCode', file)).to.have.members([
+      `C2: ${comma}`,
+      'D2: must be TRUE or FALSE',
+    ]);
+  });
+
   it('the error of a column names it by its letter, as the spreadsheet does', async () => {
     const reasons = async (file: string) => {
       const { Applied, Errors } = await importFile('TaxCode', file);
@@ -185,7 +208,7 @@ describe('CSV as spreadsheets save it', () => {
         'attachment; filename="import-errors.csv"',
       );
       expect(body).to.equal(
-        "\uFEFFLine,Row,Cell,Field,Value,Code,Reason\r\n2,2,C2,Rate,'=1+1,wrong_type,must be of type number\r\n",
+        '\uFEFFLine,Row,Cell,Field,Value,Code,Reason\r\n2,2,C2,Rate,\'=1+1,wrong_type,"must be a number in digits, with a point before decimals, such as 1234.5"\r\n',
       );
     });
 
