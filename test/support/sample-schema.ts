@@ -63,6 +63,8 @@ export const changes: [change: string, object: string][] = [
     'create function half(n bigint) returns bigint language sql as $$ select n / 2 $$',
     'function half(bigint)',
   ],
+  ['create rule more as on update to things do instead nothing', 'rule things.more'],
+  ['alter table things force row level security', 'table things'],
   ['create policy more on things using (true)', 'policy things.more'],
   ['alter policy visible on things using (size > 2)', 'policy things.visible'],
   [`alter type mood add value 'so so'`, 'type mood'],

@@ -22,7 +22,7 @@ const objectsQuery = `
     select classid, objid from pg_depend where refclassid = 'pg_extension'::regclass and deptype = 'e'
   ), relations as materialized (
     select oid, relname::text as name, relkind as kind, relowner as owner, relacl as acl,
-           relpersistence, relrowsecurity, reloptions
+           relpersistence, relrowsecurity, relforcerowsecurity, reloptions
       from pg_class
      where oid >= 16384 and relnamespace = 'public'::regnamespace
        and relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'i', 'I')
@@ -54,7 +54,8 @@ const objectsQuery = `
      group by what, name, grantee
   )
   select 'table' as kind, name,
-         concat_ws(' ', kind, relpersistence, case when relrowsecurity then 'rls' end, reloptions::text,
+         concat_ws(' ', kind, relpersistence, case when relrowsecurity then 'rls' end,
+         case when relforcerowsecurity then 'forced' end, reloptions::text,
          case when kind in ('v', 'm') then pg_get_viewdef(oid) end) as definition from tables
   union all
   select 'column', name, concat_ws(' ', format_type(atttypid, atttypmod), case when attnotnull then 'not null' end,
@@ -80,6 +81,9 @@ const objectsQuery = `
   union all
   select 'trigger', t.name || '.' || tgname::text, pg_get_triggerdef(g.oid) || ' ' || tgenabled::text
     from pg_trigger g join tables t on t.oid = tgrelid where not tgisinternal
+  union all
+  select 'rule', t.name || '.' || rulename::text, pg_get_ruledef(r.oid) || ' ' || ev_enabled::text
+    from pg_rewrite r join tables t on t.oid = ev_class where rulename <> '_RETURN'
   union all
   select 'policy', t.name || '.' || polname::text,
          concat_ws(' ', polcmd, polpermissive, pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid))

@@ -93,6 +93,25 @@ const objectsQuery = `
   union all
   select 'extension', null, extname, 'extension ' || extname from pg_extension where extname <> 'plpgsql'
   union all
+  select case type when 'default acl' then 'default rights' else type end, null, identity, null
+    from (select 'pg_rewrite'::regclass as classid, oid from pg_rewrite
+                  where rulename <> '_RETURN' and ev_class in (select oid from relations)
+          union all select 'pg_default_acl'::regclass, oid from pg_default_acl
+          union all select 'pg_statistic_ext'::regclass, oid from pg_statistic_ext
+          union all select 'pg_collation'::regclass, oid from pg_collation
+          union all select 'pg_conversion'::regclass, oid from pg_conversion
+          union all select 'pg_operator'::regclass, oid from pg_operator
+          union all select 'pg_opclass'::regclass, oid from pg_opclass
+          union all select 'pg_cast'::regclass, oid from pg_cast
+          union all select 'pg_language'::regclass, oid from pg_language
+          union all select 'pg_am'::regclass, oid from pg_am
+          union all select 'pg_ts_config'::regclass, oid from pg_ts_config
+          union all select 'pg_ts_dict'::regclass, oid from pg_ts_dict
+          union all select 'pg_foreign_data_wrapper'::regclass, oid from pg_foreign_data_wrapper) as further,
+         lateral pg_identify_object(classid, oid, 0)
+   where further.oid >= 16384
+     and not exists (select from members where (members.classid, objid) = (further.classid, further.oid))
+  union all
   select 'publication', null, pubname, null from pg_publication
   union all
   select 'subscription', null, subname, null from pg_subscription join databases d on d.oid = subdbid

@@ -32,6 +32,11 @@ function driftRepair({ object, found, wanted }: Difference, group: string): stri
         ...ifFound(`drop trigger if exists ${quote(part)} on ${quote(table)}`),
         ...ifWanted(`${wanted?.replace(/ \w$/, '')}`),
       ];
+    case 'rule':
+      return [
+        ...ifFound(`drop rule if exists ${quote(part)} on ${quote(table)}`),
+        ...ifWanted(`${wanted?.replace(/ \w$/, '')}`),
+      ];
     case 'function':
       return isForeign ? keep(`alter routine ${name}`) : [`${wanted}`];
     case 'policy':
@@ -98,7 +103,7 @@ function partsOf({
     const holder = escaped(name);
     return {
       objects: new RegExp(
-        `^((column|constraint|trigger|policy|rights on column) ${holder}\\.|rights on table ${holder} of ` +
+        `^((column|constraint|trigger|rule|policy|rights on column) ${holder}\\.|rights on table ${holder} of ` +
           `|(sequence|rights on sequence) ${holder}_\\w+_seq( of |$))`,
       ),
       definition: new RegExp(`^index [^\\n]*\\n.* ON public\\."?${holder}"? `),

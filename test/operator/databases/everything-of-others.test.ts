@@ -16,6 +16,23 @@ const make = `
   create table reporting.sales as select 1 as id, 'kept only here' as note;
   create view reporting.totals as select count(*) from reporting.sales;
   create function reporting.noted() returns event_trigger language plpgsql as 'begin end';
+  create materialized view reporting.sums as select count(*) from reporting.sales;
+  create type reporting.mood as enum ('good', 'bad');
+  create rule quiet as on update to reporting.sales do also nothing;
+  create statistics reporting.pairs on id, note from reporting.sales;
+  create collation reporting.german (provider = icu, locale = 'de');
+  create conversion reporting.of_texts for 'LATIN1' to 'UTF8' from iso8859_1_to_utf8;
+  create operator reporting.=== (leftarg = text, rightarg = text, function = texteq);
+  create operator class reporting.texts for type text using hash as operator 1 =, function 1 hashtext(text);
+  create cast (xid8 as money) with inout as assignment;
+  create text search dictionary reporting.words (template = simple);
+  create text search configuration reporting.plain (copy = simple);
+  create foreign data wrapper nothing;
+  create server far foreign data wrapper nothing;
+  create user mapping for public server far options (password 'hush');
+  create foreign table reporting.remote (id integer) server far;
+  create access method heap_of_theirs type table handler heap_tableam_handler;
+  alter default privileges in schema public grant select on tables to reader;
   create event trigger ddl_noted on ddl_command_end execute function reporting.noted();
   create publication elsewhere for all tables;
   create subscription incoming connection 'host=nowhere.invalid dbname=x' publication p
@@ -26,19 +43,44 @@ const make = `
   grant select on reporting.sales to reader`;
 const rows = ['large objects', 'schema reporting (sales)'];
 const others = [
+  'access method heap_of_theirs',
+  'cast (pg_catalog.xid8 AS pg_catalog.money)',
+  'collation reporting.german',
+  'conversion reporting.of_texts',
+  'default rights for role postgres in schema public on tables',
   'event trigger ddl_noted',
   'extension hstore',
   'extension ltree',
   'extension pg_stat_statements',
+  'foreign server far',
+  'foreign table reporting.remote',
+  'foreign-data wrapper nothing',
   'function reporting.noted()',
+  'materialized view reporting.sums',
+  'operator class reporting.texts USING hash',
+  'operator reporting.===(pg_catalog.text,pg_catalog.text)',
   'publication elsewhere',
   'replication slot outgoing',
   'rights of reader',
+  'rule quiet on reporting.sales',
   'setting work_mem',
   'setting statement_timeout of reader',
+  'statistics object reporting.pairs',
   'subscription incoming',
+  'text search configuration reporting.plain',
+  'text search dictionary reporting.words',
+  'type reporting.mood',
   'view reporting.totals',
 ];
+
+/**
+ * Catalogs of what is a part of another object, or is only there with a module in C, which an
+ * extension brings.
+ */
+const partsAndModules =
+  'pg_amop pg_amproc pg_attrdef pg_constraint pg_language pg_opfamily pg_policy pg_publication_namespace pg_publication_rel pg_transform pg_trigger pg_ts_parser pg_ts_template'.split(
+    ' ',
+  );
 
 /**
  * The table of the handbook, *What becomes of what others have made in a tenant's database*, is
@@ -71,6 +113,23 @@ describe('a tenant database with all that others can make in it', () => {
     await onSecond('create database of_somebody_else', 'postgres');
   });
   after(() => servers.close());
+
+  it('there is an object here of each catalog that PostgreSQL has for the objects of a database', async () => {
+    const { rows: catalogs } = await onSecond(
+      `select c.oid::regclass::text as name from pg_class c join pg_attribute on attrelid = c.oid and attname = 'oid'
+        where relnamespace = 'pg_catalog'::regnamespace and relkind = 'r' and not relisshared order by 1`,
+    );
+
+    const empty: string[] = [];
+    for (const { name } of catalogs) {
+      const { rowCount } = await onSecond(
+        `select from ${name} as made where oid >= 16384 and not exists (
+           select from pg_depend where (classid, objid, deptype) = ('${name}'::regclass, made.oid, 'e')) limit 1`,
+      );
+      if (rowCount === 0 && !partsAndModules.includes(name)) empty.push(name);
+    }
+    expect(empty).to.deep.equal([]);
+  });
 
   it("doctor and migrate have no objection: what belongs to extensions and other schemas is nobody's drift", async () => {
     await controlSql(
