@@ -67,6 +67,8 @@ export function createDirectory(options: DirectoryOptions) {
 
     /** @param hash of the token, in hexadecimal */
     legacyToken: (hash: string) => legacyTokens.get(legacyTokenKey(hash)),
+    /** Removes a legacy token from the cache, as `invalidateSession` does a session. */
+    invalidateLegacyToken: (hash: string) => legacyTokens.invalidate(legacyTokenKey(hash)),
   };
 }
 

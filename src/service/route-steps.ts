@@ -79,9 +79,7 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
       precondition: route.takesIfMatch
         ? preconditionOf(ctx.req.headers, route.volatile)
         : undefined,
-      lastEventId: route.takesLastEventId
-        ? (ctx.req.headers['last-event-id'] as string | undefined)
-        : undefined,
+      lastEventId: route.takesLastEventId ? lastEventIdOf(ctx) : undefined,
       prefersCsv: route.csv !== undefined && prefersCsv(ctx.req.headers.accept),
       readUpload: uploadReader(ctx, route),
       idempotencyKey,
@@ -105,6 +103,15 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
 }
 
 /**
+ * An empty id is none (HTML Standard §9.2.4): the client has received no event yet, or one that
+ * reset the id.
+ */
+function lastEventIdOf({ req }: Context): string | undefined {
+  return (req.headers['last-event-id'] as string | undefined) || undefined;
+}
+
+/**
+ * An empty key is refused: without a key, the request would be made again when it is sent again.
  * @throws {Problem} `invalid_request` also for a POST that takes no key: it would be made
  *   twice, against the promise
  */

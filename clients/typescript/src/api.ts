@@ -75,7 +75,9 @@ export interface paths {
         put?: never;
         /**
          * End the current session
-         * @description Needs a token.
+         * @description With a legacy token, revokes that token.
+         *
+         *     Needs a token.
          */
         post: operations["postAuthLogout"];
         delete?: never;

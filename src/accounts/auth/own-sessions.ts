@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { Session } from '../../control/control-entities.ts';
+import { type ControlDatabase, transactControl } from '../../control/database.ts';
 import { describeFields, timestamp } from '../../lib/http/fields.ts';
 import { isUuid } from '../../lib/http/uuid.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
@@ -71,8 +72,19 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
   ];
 }
 
+const revokeToken = `
+  update legacy_tokens set revoked_at = now() where hash = decode($1, 'hex') and revoked_at is null`;
+
+/** Revokes one token of an API client; every process refuses it within 1 s. */
+async function revokeLegacyToken(control: ControlDatabase, hash: string): Promise<void> {
+  await transactControl(control, async query => {
+    await query('revoke_legacy_token', revokeToken, [hash]);
+  });
+}
+
 /**
- * Revokes the session of the access token. A legacy token has no session, so nothing happens.
+ * Revokes the session of the access token. A legacy token has no session, and is revoked itself:
+ * the other tokens of its client stay.
  */
 export function logout({ control, directory }: AuthServices): TenantRoute {
   return defineRoute({
@@ -81,8 +93,15 @@ export function logout({ control, directory }: AuthServices): TenantRoute {
     access: 'user',
     tag: 'Authentication',
     summary: 'End the current session',
+    description: 'With a legacy token, revokes that token.',
     handler: async (_input, { caller }) => {
-      if (caller.sessionId === '') return;
+      const { legacyTokenHash } = caller;
+      if (legacyTokenHash) {
+        await revokeLegacyToken(control, legacyTokenHash);
+        directory.invalidateLegacyToken(legacyTokenHash);
+        return;
+      }
+
       await revokeSession(control, caller.sessionId, 'logout');
       directory.invalidateSession(caller.sessionId);
     },

@@ -121,7 +121,8 @@ export function requirePlain(
   mediaTypes: readonly string[],
   accepted = {},
 ): void {
-  const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = headers;
+  const { 'content-type': contentType = '' } = headers;
+  const coding = headers['content-encoding'] || 'identity'; // an empty list has no coding
   const [type = '', ...parameters] = contentType
     .toLowerCase()
     .split(';')

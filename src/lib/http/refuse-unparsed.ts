@@ -66,7 +66,7 @@ export function refuseUnparsed(
 function responseText(status: number, headers: Record<string, string>, body: string): string {
   const all = {
     ...headers,
-    'Content-Type': 'application/problem+json; charset=utf-8',
+    'Content-Type': 'application/problem+json',
     'Content-Length': Buffer.byteLength(body),
     Date: new Date().toUTCString(),
     Connection: 'close',

@@ -177,7 +177,9 @@ export type Precondition = (view: unknown) => void;
 
 /**
  * Returns the demands of `If-Match` and `If-None-Match` on a record (RFC 9110 §13.1); undefined
- * without these headers.
+ * without these headers. An empty `If-None-Match` is a list without tags (§5.6.1), so it
+ * refuses nothing. An empty `If-Match` would hold for no record: it is refused with the reason,
+ * as a client that sends it has lost the tag.
  * @param volatile see `Route.volatile`
  * @throws {Problem} `invalid_request` when one of them is no list of tags
  */
@@ -185,7 +187,8 @@ export function preconditionOf(
   headers: IncomingHttpHeaders,
   volatile?: readonly string[],
 ): Precondition | undefined {
-  const { 'if-match': required, 'if-none-match': refused } = headers;
+  const { 'if-match': required } = headers;
+  const refused = headers['if-none-match'] || undefined;
   if (required === undefined && refused === undefined) return undefined;
   if (required !== undefined) requireTags('If-Match', required);
   if (refused !== undefined) requireTags('If-None-Match', refused);

@@ -14,6 +14,7 @@ import { catalogue } from './catalogue.ts';
 import { createCommand } from './command.ts';
 import { addFields, givenFields } from './command-fields.ts';
 import { type FrontEnd, formats, printError, printLine, wantsDocuments } from './output.ts';
+import type { Position } from './position.ts';
 import { canAsk } from './read-answer.ts';
 
 /** The width of a help that is not printed on a terminal: the default of commander. */
@@ -178,8 +179,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
   }
 
   const isOfConsole = args[0] === '__run' || args[0] === '__perform';
-  const [first, ...others] = args;
-  const words = isOfConsole ? others : first === 'help' ? [...others, '--help'] : args;
+  const words = isOfConsole ? args.slice(1) : args;
 
   const consoleFrontEnd = async (): Promise<FrontEnd> => {
     const { createConsoleFrontEnd } = await import('./console-front-end.ts');
@@ -191,7 +191,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     isOfConsole ? consoleFrontEnd : terminal,
   );
 
-  const known = asksForHelp(words) ? await withoutHelpOfUnknown(program, words) : words;
+  const known = asksForHelp(words) ? await helpOfKnown(program, words) : words;
   const answered = canAsk()
     ? await (await import('./ask-missing.ts')).askMissing(program, known)
     : known;
@@ -200,24 +200,47 @@ export async function runProgram(args: readonly string[]): Promise<void> {
 
 const helpOptions = ['-h', '--help'];
 
+/** The word that stands before the name of a command, to show its help. */
+const helpWord = 'help';
+
 function asksForHelp(words: readonly string[]): boolean {
-  return words.some(word => helpOptions.includes(word));
+  return words.some(word => word === helpWord || helpOptions.includes(word));
 }
 
 /**
- * Returns the words without the option of the help where they name no command: the program then
- * says which word it does not know, in place of the help of another command.
+ * Returns the words with the option of the help in place of the word before a command, and
+ * without it where they name no command: the program then says which word it does not know, in
+ * place of the help of another command.
  */
-async function withoutHelpOfUnknown(
-  program: Command,
-  words: readonly string[],
-): Promise<readonly string[]> {
+async function helpOfKnown(program: Command, given: readonly string[]): Promise<readonly string[]> {
   const { positionAfter } = await import('./position.ts');
+  const words = withHelpOption(given, positionAfter(program, wordsBeforeHelp(given)));
+  if (!words.some(word => helpOptions.includes(word))) return words;
+
   const { command, operands } = positionAfter(program, words);
   const isUnknown =
     operands.length > 0 && command.commands.length > 0 && command.registeredArguments.length === 0;
 
   return isUnknown ? words.filter(word => !helpOptions.includes(word)) : words;
+}
+
+function wordsBeforeHelp(words: readonly string[]): readonly string[] {
+  return words.slice(0, Math.max(0, words.indexOf(helpWord)));
+}
+
+/**
+ * Returns the words with `--help` at their end in place of `help`, if that stands where the name
+ * of a command does: `user help add` is `user add --help`, and `list --search help` stays.
+ * @param position of the first `help`
+ */
+function withHelpOption(
+  words: readonly string[],
+  { command, operands, option }: Position,
+): readonly string[] {
+  const at = words.indexOf(helpWord);
+  const isName = at !== -1 && !option && operands.length === 0 && command.commands.length > 0;
+
+  return isName ? [...words.toSpliced(at, 1), '--help'] : words;
 }
 
 /**
@@ -272,10 +295,10 @@ export async function createProgram(
 
 /**
  * Returns the name of the command of the top level in the arguments: the first one that is no
- * option.
+ * option, and not the word that asks for its help.
  */
 function topicOf(args: readonly string[]): string | undefined {
-  return args.find(arg => !arg.startsWith('-'));
+  return args.find(arg => !arg.startsWith('-') && arg !== helpWord);
 }
 
 /** The list of all commands has only names. */

@@ -465,6 +465,27 @@ describe('legacy tokens', () => {
       expect(await statuses(otherToken)).to.deep.equal([200, 200, 200, 200]);
     });
 
+    it('a logout with a legacy token ends that token in every process, and no other one of its client', async () => {
+      const owner = await addTestClient(world.acme);
+      const [token, inHeader, kept] = [
+        await tokenOf(owner),
+        await tokenOf(owner),
+        await tokenOf(owner),
+      ];
+      for (const each of [token, inHeader, kept]) await becomes(each, 200);
+
+      const ended = await withToken(token).post('/api/v1/auth/logout');
+      const named = await world.anonymous.post('/api/v1/auth/logout', undefined, {
+        'X-Api-Token': inHeader,
+      });
+
+      expect([ended.status, named.status]).to.deep.equal([204, 204]);
+      expect((await withToken(token).get(data)).status, 'in this process at once').to.equal(401);
+      for (const each of [token, inHeader]) await expectRefused(each, 401, 'invalid_token');
+      expect(await statuses(kept)).to.deep.equal([200, 200, 200, 200]);
+      expect((await withToken(await tokenOf(owner)).get(data)).status, 'a new one').to.equal(200);
+    });
+
     it('a token that is issued while its client is being revoked is refused too', async () => {
       const owner = await addTestClient(world.acme);
       const { running } = await world.control.em.fork().transactional(async em => {

@@ -49,11 +49,13 @@ describe('program of the command line', () => {
 
   it('help shows the help of the whole command whose words follow it, as --help behind them does', async () => {
     const program = join(root, 'bin/backoffice');
-    const [asked, option] = await Promise.all([
+    const [asked, within, option] = await Promise.all([
       run(program, ['help', 'user', 'add']),
+      run(program, ['user', 'help', 'add']),
       run(program, ['user', 'add', '--help']),
     ]);
     expect(asked).to.deep.include({ code: 0, stdout: option.stdout });
+    expect(within).to.deep.include({ code: 0, stdout: option.stdout });
     expect(option.stdout).to.include('--password-stdin');
   });
 
@@ -63,6 +65,7 @@ describe('program of the command line', () => {
       ['help', 'tenants'],
       ['tenants', '--help'],
       ['help', 'user', 'tenants'],
+      ['user', 'help', 'tenants'],
       ['user', 'tenants', '-h'],
     ];
 
