@@ -12,7 +12,7 @@ const shown = [
   'bin/backoffice list',
   'bin/backoffice delete acme --dry-run',
   'bin/backoffice delete acme --yes --reason "contract ended"',
-  'bin/backoffice restore acme --reason "it had not"',
+  'bin/backoffice undelete acme --reason "it had not"',
   'bin/backoffice logs acme',
 ];
 

@@ -946,7 +946,7 @@ create index webhook_deliveries_webhook_id_index on webhook_deliveries (webhook_
 -- other's rows, do not exceed a maximum together.
 --
 -- Rows that are marked as deleted do not count toward the maxima, so that setting the mark
--- always succeeds and makes room for a new row. A marked row keeps its code, can be restored,
+-- always succeeds and makes room for a new row. A marked row keeps its code, can be undeleted,
 -- and may be referenced, so none is removed. Instead, a table accepts no new row while its
 -- marked rows are more than ten times max_rows, or have more than twice max_bytes: that bounds
 -- a list with `includeDeleted` to about four times the bytes.

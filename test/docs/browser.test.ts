@@ -47,14 +47,14 @@ describeInBrowser('documentation in a browser', (world, open) => {
     await index;
     await page.route('**/search.json', route => route.abort());
 
-    await page.getByRole('searchbox').fill('restore currency');
-    const result = page.getByRole('link', { name: /Restore one Currency record/ });
+    await page.getByRole('searchbox').fill('undelete currency');
+    const result = page.getByRole('link', { name: /Undelete one Currency record/ });
     await result.waitFor();
 
     await page.keyboard.press('ArrowDown');
     await result.and(page.locator(':focus')).waitFor();
     await page.keyboard.press('Enter');
-    await page.waitForFunction(isNearTop, '#postCurrencyByIdRestore');
+    await page.waitForFunction(isNearTop, '#postCurrencyByIdUndelete');
 
     await page.unroute('**/search.json');
   });
@@ -75,7 +75,7 @@ describeInBrowser('documentation in a browser', (world, open) => {
       ['realtime', '/docs/guide/events#follow-the-stream'],
       ['throttling', '/docs/errors#rate_limited'],
       ['sdk', '/docs/guide/first-call#with-typescript'],
-      ['undelete', '/docs/operate/restore'],
+      ['disaster', '/docs/operate/restore'],
     ] as const) {
       await page.getByRole('searchbox').fill(words);
       const first = page.locator('#search-results li:first-child a');

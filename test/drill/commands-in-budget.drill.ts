@@ -216,7 +216,7 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     ['completion', just('bash')],
 
     ['delete', of('--yes')],
-    ['restore', of()],
+    ['undelete', of()],
     ['delete', of('--yes')],
     ['purge', of('--yes')],
     ['control migrate', just()],

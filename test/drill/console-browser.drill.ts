@@ -24,7 +24,7 @@ const pages = [
   '/tenants/acme',
   '/tenants/acme/commands',
   '/tenants?health=unwell',
-  '/rollouts',
+  '/migrations',
   '/recovery',
   '/recovery/acme?at=2026-01-01T10:00',
   '/findings',

@@ -483,21 +483,21 @@ export interface paths {
         };
         /**
          * All Country records
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token.
          */
         get: operations["getCountries"];
         /**
          * Replace one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
         put: operations["putCountries"];
         /**
          * Create one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -517,7 +517,7 @@ export interface paths {
         };
         /**
          * One Country record by its code
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token.
          */
@@ -526,7 +526,7 @@ export interface paths {
         post?: never;
         /**
          * Mark one Country record as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -536,7 +536,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/Countries/code/{code}/restore": {
+    "/api/v1/Countries/code/{code}/undelete": {
         parameters: {
             query?: never;
             header?: never;
@@ -546,12 +546,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Restore one Country record that is marked as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
+         * Undelete one Country record that is marked as deleted
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; its own path has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
-        post: operations["postCountriesCodeByCodeRestore"];
+        post: operations["postCountriesCodeByCodeUndelete"];
         delete?: never;
         options?: never;
         head?: never;
@@ -891,7 +891,7 @@ export interface paths {
         };
         /**
          * All Currency records
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token.
          */
@@ -899,7 +899,7 @@ export interface paths {
         put?: never;
         /**
          * Create one Currency record
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -919,14 +919,14 @@ export interface paths {
         };
         /**
          * One Currency record by its id
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token.
          */
         get: operations["getCurrencyById"];
         /**
          * Replace one Currency record
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -934,7 +934,7 @@ export interface paths {
         post?: never;
         /**
          * Mark one Currency record as deleted
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -943,14 +943,14 @@ export interface paths {
         head?: never;
         /**
          * Change the fields of one Currency record that are sent
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
         patch: operations["patchCurrencyById"];
         trace?: never;
     };
-    "/api/v1/Currency/{id}/restore": {
+    "/api/v1/Currency/{id}/undelete": {
         parameters: {
             query?: never;
             header?: never;
@@ -960,12 +960,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Restore one Currency record that is marked as deleted
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * Undelete one Currency record that is marked as deleted
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `undelete` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
-        post: operations["postCurrencyByIdRestore"];
+        post: operations["postCurrencyByIdUndelete"];
         delete?: never;
         options?: never;
         head?: never;
@@ -5698,7 +5698,7 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
-    postCountriesCodeByCodeRestore: {
+    postCountriesCodeByCodeUndelete: {
         parameters: {
             query?: never;
             header?: {
@@ -8177,7 +8177,7 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
-    postCurrencyByIdRestore: {
+    postCurrencyByIdUndelete: {
         parameters: {
             query?: never;
             header?: {

@@ -22,8 +22,13 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
       () => import('../records/state.command.ts'),
     ],
     [
+      'undelete',
+      'serve a deleted tenant again',
+      () => import('../fleet/recovery/undelete.command.ts'),
+    ],
+    [
       'restore',
-      'bring a deleted tenant back, or earlier data of a tenant',
+      'bring earlier data of a tenant back',
       () => import('../fleet/recovery/restore.command.ts'),
     ],
     [

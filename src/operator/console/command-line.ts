@@ -106,7 +106,7 @@ function formPath(words: readonly string[], offered: Offer): string | undefined 
   const positions = fields.filter(([, { isArgument }]) => isArgument);
 
   if (operation.name === 'runs show' && /^\d+$/.test(words[2] ?? '')) {
-    return `/rollouts/${words[2]}`;
+    return `/migrations/${words[2]}`;
   }
 
   const texts: Record<string, string[]> = {};

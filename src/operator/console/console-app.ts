@@ -25,10 +25,10 @@ import {
   startOperation,
 } from './views/commands.ts';
 import { findingsPage } from './views/findings.ts';
+import { migrationRunPage, migrationsPage } from './views/migrations.ts';
 import { nowPage } from './views/now.ts';
 import { logPage } from './views/operator-log.ts';
 import { recoveryPage, tenantRecoveryPage } from './views/recovery.ts';
-import { rolloutPage, rolloutsPage } from './views/rollouts.ts';
 import { tenantsPage } from './views/tenant-list.ts';
 import { tenantCommandsPage, tenantPage } from './views/tenant-page.ts';
 
@@ -40,8 +40,8 @@ const pages: Handlers = {
   '/tenants': tenantsPage,
   '/tenants/:slug': tenantPage,
   '/tenants/:slug/commands': tenantCommandsPage,
-  '/rollouts': rolloutsPage,
-  '/rollouts/:id': rolloutPage,
+  '/migrations': migrationsPage,
+  '/migrations/:id': migrationRunPage,
   '/recovery': recoveryPage,
   '/recovery/:slug': tenantRecoveryPage,
   '/findings': findingsPage,

@@ -73,7 +73,7 @@ export type Answer = ConsolePage | string | { readonly to: string };
 const navigation = [
   ['/', 'Now'],
   ['/tenants', 'Tenants'],
-  ['/rollouts', 'Rollouts'],
+  ['/migrations', 'Migrations'],
   ['/recovery', 'Recovery'],
   ['/findings', 'Findings'],
   ['/capacity', 'Capacity'],

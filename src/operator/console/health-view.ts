@@ -105,6 +105,6 @@ const labels: Readonly<Record<string, string>> = {
   suspend: 'Suspend',
   resume: 'Resume',
   delete: 'Delete',
-  restore: 'Bring it back',
+  undelete: 'Undelete: serve it again',
   purge: 'Purge: remove it for good',
 };

@@ -7,7 +7,8 @@ export const recoveryPath = (slug: string): string => `/recovery/${encodeURIComp
 export const tenantLink = (slug: string): Html => html`<a href="${tenantPath(slug)}">${slug}</a>`;
 
 /** A link to a migration run. */
-export const rolloutLink = (id: number): Html => html`<a href="/rollouts/${id}">Run ${id}</a>`;
+export const migrationRunLink = (id: number): Html =>
+  html`<a href="/migrations/${id}">Run ${id}</a>`;
 
 /**
  * The path of the form of an operation.

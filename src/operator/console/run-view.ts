@@ -138,7 +138,9 @@ function notesView(run: Run, offered: Offer): Html {
   );
 }
 
-/** Links the page of the rollout in the result of a run. Every other command stays a text. */
+/**
+ * Links the page of the migration run in the result of a run. Every other command stays a text.
+ */
 function resultText(run: Run, text: string, offered: Offer): Html {
   const shown = offered.get('runs show');
   const pages: Offer = new Map(shown ? [['runs show', shown]] : []);

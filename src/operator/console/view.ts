@@ -1,14 +1,14 @@
 import { type Html, html } from '../../lib/html/html.ts';
 import { fieldLabel } from '../command/texts.ts';
 import { type Cell, cellView, none, numberText, time, valueFormats } from './format.ts';
-import { type Query, rolloutLink, tenantLink, withQuery } from './links.ts';
+import { migrationRunLink, type Query, tenantLink, withQuery } from './links.ts';
 
 /** The formats of `valueFormats`, with those of properties that are links. */
 const formats: typeof valueFormats = {
   ...valueFormats,
   slug: tenantLink,
   tenant: tenantLink,
-  run: rolloutLink,
+  run: migrationRunLink,
 };
 
 /**

@@ -5,9 +5,9 @@ import { argument, flag } from '../command/operation-fields.ts';
 import { readTenant } from './read-tenants.ts';
 import type { Transition } from './transitions.ts';
 
-/** `restore` does more than this: see `restore.command.ts`. */
+/** `undelete` does more than this: see `undelete.command.ts`. */
 function defineTransition(
-  name: Exclude<Transition, 'restore'>,
+  name: Exclude<Transition, 'undelete'>,
   more: Pick<Operation, 'help' | 'effect'> & { consequence: string },
 ): Operation {
   const { consequence, ...rest } = more;

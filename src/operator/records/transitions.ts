@@ -14,10 +14,10 @@ const transitions: Record<
   suspend: { from: ['active'], to: 'suspended', participle: 'suspended' },
   resume: { from: ['suspended'], to: 'active', participle: 'resumed' },
   delete: { from: ['active', 'suspended'], to: 'deleted', participle: 'deleted' },
-  restore: { from: ['deleted'], to: 'active', participle: 'restored' },
+  undelete: { from: ['deleted'], to: 'active', participle: 'undeleted' },
 };
 
-export type Transition = 'suspend' | 'resume' | 'delete' | 'restore';
+export type Transition = 'suspend' | 'resume' | 'delete' | 'undelete';
 
 /** Returns the decisions that can be made about a tenant that has a state. */
 export function transitionsFrom(status: TenantStatus): Transition[] {

@@ -21,7 +21,7 @@ export const countries = defineResource({
   name: 'Country',
   path: '/api/v1/Countries',
   description:
-    'Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. ' +
+    'Countries by their code. DELETE marks a country; its code stays taken, and `undelete` brings it back. ' +
     '`includeDeleted=true` also shows marked ones.',
   entity: Country,
   key: { code: 'countryCode' },

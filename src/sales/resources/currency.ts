@@ -32,7 +32,7 @@ export const currencies = defineResource({
   name: 'Currency',
   path: '/api/v1/Currency',
   description:
-    'Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. ' +
+    'Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `undelete` brings it back. ' +
     '`includeDeleted=true` also shows marked ones.',
   entity: Currency,
   key: { id: maxInt32 },

@@ -9,7 +9,7 @@ export interface SampleValues {
   /** The values of path parameters, by their names. */
   readonly path: Readonly<Record<string, string | number>>;
   /**
-   * The id of a record that DELETE and restore use: nothing refers to it in the demo tenant.
+   * The id of a record that DELETE and undelete use: nothing refers to it in the demo tenant.
    */
   readonly deletedId: number;
 }
@@ -141,7 +141,7 @@ function pathValue(
   const schema = parameters.find(each => each.name === name && each.in === 'path')?.schema;
   if (schema?.format === 'uuid') return uuid;
   const isDeleted =
-    name === 'id' && ((method === 'DELETE' && path.endsWith('}')) || path.endsWith('/restore'));
+    name === 'id' && ((method === 'DELETE' && path.endsWith('}')) || path.endsWith('/undelete'));
   return isDeleted ? values.deletedId : (values.path[name] ?? 1);
 }
 

@@ -15,7 +15,7 @@ export const meanings: Record<ProblemCode, string> = {
     'well-formed, or its endpoint takes no `Idempotency-Key`. `detail` says which.',
   duplicate:
     'Another record has the code in the field that `errors` names. If that record is marked ' +
-    'as deleted, `restore` brings it back.',
+    'as deleted, `undelete` brings it back.',
   in_use: 'The record cannot be deleted, because other records refer to it.',
   limit_reached:
     'The tenant has as many records of this kind, or as much text in them, as [it may ' +

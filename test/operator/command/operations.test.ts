@@ -201,7 +201,7 @@ describe('operations', () => {
       ['refresh acme', { guid: world.acme.guid }],
       ['clone acme acme-copy', { slug: 'acme-copy', of: 'acme', server: 'default' }],
       ['export acme --to /nowhere/acme.tar', { file: '/nowhere/acme.tar' }],
-      ['restore gone', { from: 'deleted', to: 'active' }],
+      ['undelete gone', { from: 'deleted', to: 'active' }],
       ['user add acme new@acme.test', { email: 'new@acme.test', role: 'Member' }],
       [`user role acme ${user.email} Administrator`, { role: 'Administrator' }],
       [`user enable acme ${user.email}`, { email: user.email }],
@@ -273,7 +273,7 @@ describe('operations', () => {
       'suspend acme',
       'resume planned-off',
       'delete acme',
-      'restore planned-away',
+      'undelete planned-away',
       'purge planned-away',
       'clone acme acme-planned',
       'isolate acme',
@@ -306,6 +306,7 @@ describe('operations', () => {
     // What the plans of these need, other tests make: another server, an archive, a restored
     // database, a second migration. They take the same way.
     const others = [
+      'restore',
       'restore swap',
       'restore back',
       'rollback',

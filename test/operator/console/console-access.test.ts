@@ -126,7 +126,7 @@ describe('console: access', () => {
       .and.not.include('id="perform"');
     expect(plan.text).to.include('This console does not run suspend');
 
-    expect((await readOnly.get('/rollouts')).text)
+    expect((await readOnly.get('/migrations')).text)
       .to.include('/operations/migrate')
       .and.not.include('class="do"');
 

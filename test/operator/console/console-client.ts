@@ -10,7 +10,7 @@ export const pages = [
   '/tenants',
   '/tenants?q=admin@acme.test',
   '/tenants/acme',
-  '/rollouts',
+  '/migrations',
   '/recovery',
   '/recovery/acme',
   '/tenants/acme/commands',

@@ -382,7 +382,7 @@ describe('console: forms, plans and runs', () => {
     }
   });
 
-  it('the page of a migration that runs leads to the page of its rollout', async () => {
+  it('the page of a migration that runs leads to the page of its migration run', async () => {
     await controlSql(world, `update tenants set schema_version = null where slug = 'acme'`);
 
     const { text } = await opened.ended(
@@ -390,7 +390,7 @@ describe('console: forms, plans and runs', () => {
     );
 
     const link =
-      /<a href="(\/rollouts\/\d+)">bin\/backoffice runs show \d+<\/a>/.exec(text)?.[1] ?? '';
+      /<a href="(\/migrations\/\d+)">bin\/backoffice runs show \d+<\/a>/.exec(text)?.[1] ?? '';
     expect((await opened.get(link)).text).to.include('href="/tenants/acme"');
   });
 

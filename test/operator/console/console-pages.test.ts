@@ -59,7 +59,7 @@ describe('console: pages', () => {
          from run, tenants t returning run_id as id`,
     );
 
-    const { text } = await opened.get(`/rollouts/${run?.id}`);
+    const { text } = await opened.get(`/migrations/${run?.id}`);
     await controlSql(world, `delete from migration_runs where id = ${run?.id}`);
 
     const rows = text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
@@ -90,7 +90,7 @@ describe('console: pages', () => {
          from run, tenants t where slug = 'globex' returning run_id as id`,
     );
 
-    const { text } = await opened.get(`/rollouts/${run?.id}`);
+    const { text } = await opened.get(`/migrations/${run?.id}`);
     await controlSql(world, `delete from migration_runs where id = ${run?.id}`);
 
     expect(text).to.include('drop index &#34;by_hand&#34;;').and.include('/findings?tenant=globex');
@@ -118,7 +118,7 @@ describe('console: pages', () => {
       .to.include('and 129 more tenants')
       .and.include('<a href="/tenants?health=unwell">All that are unwell</a>');
 
-    const list = (await opened.get('/rollouts?page=7')).text;
+    const list = (await opened.get('/migrations?page=7')).text;
     expect(list)
       .to.include('Tenants whose last migration failed (137)')
       .and.include('it is broken')

@@ -146,7 +146,7 @@ describe('console: the state of tenants', () => {
   const verbs = {
     active: ['suspend', 'isolate', 'delete'],
     suspended: ['resume', 'isolate', 'delete'],
-    deleted: ['restore', 'purge'],
+    deleted: ['undelete', 'purge'],
   };
 
   for (const [status, names] of Object.entries(verbs)) {
@@ -156,7 +156,7 @@ describe('console: the state of tenants', () => {
         const { text } = await opened.get('/tenants/globex');
         const decisions = [
           ...text.matchAll(
-            /href="\/operations\/(suspend|resume|restore|isolate|delete|purge)\?slug=globex/g,
+            /href="\/operations\/(suspend|resume|undelete|isolate|delete|purge)\?slug=globex/g,
           ),
         ];
         const apart = text.slice(text.indexOf('destroys</span>'));
@@ -207,8 +207,8 @@ describe('console: the state of tenants', () => {
         '/',
         '/tenants',
         '/tenants/globex',
-        '/rollouts',
-        `/rollouts/${run?.id}`,
+        '/migrations',
+        `/migrations/${run?.id}`,
         '/recovery/globex',
       ]) {
         expect((await opened.get(path)).text, path).to.not.include(`>${command}</a>`);

@@ -43,7 +43,7 @@ describe('purge', () => {
     expect(killed).to.equal('the run is killed here');
 
     for (const args of [
-      ['restore', 'acme'],
+      ['undelete', 'acme'],
       ['restore', 'acme', '--lost'],
       ['restore', 'acme', '--archive', 'latest'],
       ['clone', 'acme', 'acme-copy'],

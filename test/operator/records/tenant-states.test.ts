@@ -49,7 +49,7 @@ describe('states of a tenant', () => {
 
   it('a transition that the state of the tenant does not allow is refused', async () => {
     for (const [args, exitCode] of [
-      [['restore', 'acme'], 0],
+      [['undelete', 'acme'], 0],
       [['resume', 'acme'], 0],
       [['purge', 'acme', '--yes'], 1],
       [['suspend', 'nobody', '--yes'], 1],
@@ -61,11 +61,11 @@ describe('states of a tenant', () => {
     await bothRespond(200);
   });
 
-  it('a deleted tenant is refused, and a restored one has all of its data again', async () => {
+  it('a deleted tenant is refused, and an undeleted one has all of its data again', async () => {
     expect((await admin.post(path, { Title: 'Kept' })).status).to.equal(201);
     expect((await run('delete', 'acme', '--yes')).code).to.equal(0);
     await bothRespond(403, 'tenant_inactive');
-    expect((await run('restore', 'acme')).code).to.equal(0);
+    expect((await run('undelete', 'acme')).code).to.equal(0);
     await bothRespond(200);
     expect((await admin.get(path)).body.map(({ Title }: { Title: string }) => Title)).to.include(
       'Kept',

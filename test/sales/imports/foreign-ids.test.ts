@@ -146,7 +146,7 @@ describe('ids in imported files', () => {
       expect(unmarked.Errors[0]).to.include({ Field: 'CountryCode', Code: 'taken' });
     }
     expect((await globex.get('/api/v1/Countries/code/GB')).status).to.equal(404);
-    expect((await globex.post('/api/v1/Countries/code/GB/restore')).status).to.equal(200);
+    expect((await globex.post('/api/v1/Countries/code/GB/undelete')).status).to.equal(200);
     const restored = await importFile(
       globex,
       'Country&mode=upsert',

@@ -140,7 +140,7 @@ describe('errors of fields', () => {
     ['Countries', 'CountryCode', 'unknown_record'],
     ['Currency', 'Code', 'not_found'],
   ] as const) {
-    it(`duplicate reports a deleted record of ${path}, and restore brings it back with an audit entry`, async () => {
+    it(`duplicate reports a deleted record of ${path}, and undelete brings it back with an audit entry`, async () => {
       const names = path === 'Countries' ? { CountryName: 'Norway' } : { Name: 'Norway' };
       const { body: record } = await admin.post(`/api/v1/${path}`, { [field]: 'NOK', ...names });
       const url = `/api/v1/${path}/${path === 'Countries' ? 'code/NOK' : record.Id}`;
@@ -153,9 +153,9 @@ describe('errors of fields', () => {
         { [field]: [{ code: 'taken', deleted: true }] },
       ]);
 
-      const restored = await admin.post(`${url}/restore`);
-      expect(restored.status).to.equal(200);
-      expect(restored.body).to.deep.equal(record);
+      const undeleted = await admin.post(`${url}/undelete`);
+      expect(undeleted.status).to.equal(200);
+      expect(undeleted.body).to.deep.equal(record);
       expect((await admin.get(url)).body).to.deep.equal(record);
       expect((await admin.get(`/api/v1/${path}`)).body).to.deep.include(record);
       const entries = await auditOf(
@@ -167,16 +167,16 @@ describe('errors of fields', () => {
       expect(entries.at(-1)?.After).to.include({ IsDeleted: false, DeletedAt: null });
 
       const audited = await newestAudit(admin);
-      expect((await admin.post(`${url}/restore`)).body).to.deep.equal(record);
+      expect((await admin.post(`${url}/undelete`)).body).to.deep.equal(record);
       expect(await newestAudit(admin)).to.equal(audited);
       const nowhere = path === 'Countries' ? 'code/nowhere' : '99999';
       expectRefused(
-        await admin.post(`/api/v1/${path}/${nowhere}/restore`),
+        await admin.post(`/api/v1/${path}/${nowhere}/undelete`),
         missing === 'not_found' ? 404 : 400,
         missing,
       );
       const reader = await world.loginAs(world.acme, { permissions: [] });
-      expectRefused(await reader.post(`${url}/restore`), 403, 'forbidden');
+      expectRefused(await reader.post(`${url}/undelete`), 403, 'forbidden');
     });
   }
 });

@@ -48,7 +48,7 @@ describe('Idempotency-Key', () => {
     expect(other.body.code).to.equal('idempotency_key_reused');
   });
 
-  it('every POST of records takes a key: activities, uses of promotions, and restored records too', async () => {
+  it('every POST of records takes a key: activities, uses of promotions, and undeleted records too', async () => {
     const entity = await admin.post('/api/v1/Entities', { Name: 'Once', EntityType: 'customer' });
     const promotion = await admin.post('/api/v1/Promotions', {
       PromoCode: 'ONCE',
@@ -65,7 +65,7 @@ describe('Idempotency-Key', () => {
     for (const [path, body] of [
       ['/api/v1/Activity', { ActivityCode: 7, Comment: 'once' }],
       [`/api/v1/Promotions/${promotion.body.Id}/entity/${entity.body.Id}/used`, undefined],
-      ['/api/v1/Countries/code/ZZ/restore', undefined],
+      ['/api/v1/Countries/code/ZZ/undelete', undefined],
     ] as const) {
       const key = keyed();
       const first = await admin.post(path, body, key);

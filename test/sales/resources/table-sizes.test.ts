@@ -251,10 +251,10 @@ describe('sizes of tables with unpaged lists', () => {
 
         const next = path === countries ? country('BT') : { Code: 'BTS', Name: 'Atlantis' };
         expect((await admin.post(path, next)).status, table).to.equal(201);
-        expectRefused(await admin.post(`${path}/${key}/restore`, {}), 400, 'limit_reached');
+        expectRefused(await admin.post(`${path}/${key}/undelete`, {}), 400, 'limit_reached');
 
         await leaveRoom(table, {});
-        expect((await admin.post(`${path}/${key}/restore`, {})).status, table).to.equal(200);
+        expect((await admin.post(`${path}/${key}/undelete`, {})).status, table).to.equal(200);
       }
     });
 
@@ -272,7 +272,7 @@ describe('sizes of tables with unpaged lists', () => {
       expect((await admin.delete(`${countries}/code/C22`)).status).to.equal(204);
 
       for (const code of ['C1', 'C22']) {
-        expect((await admin.post(`${countries}/code/${code}/restore`, {})).status).to.equal(200);
+        expect((await admin.post(`${countries}/code/${code}/undelete`, {})).status).to.equal(200);
       }
 
       expect((await admin.delete(`${countries}/code/C1`)).status).to.equal(204);
@@ -295,7 +295,7 @@ describe('sizes of tables with unpaged lists', () => {
       expectRefused(await admin.post(countries, country('D2')), 400, 'limit_reached');
     });
 
-    it('concurrent marks and restores together do not exceed a limit, and a mark that is rolled back makes no room', async () => {
+    it('concurrent marks and undeletes together do not exceed a limit, and a mark that is rolled back makes no room', async () => {
       await fill(`select 'C' || i, 'Country' from generate_series(1, 10) i`);
       await leaveRoom('countries', { rows: 0 });
       const keys = Array.from({ length: 10 }, (_, i) => `${countries}/code/C${i + 1}`);
@@ -304,8 +304,8 @@ describe('sizes of tables with unpaged lists', () => {
       expect(marks.filter(({ status }) => status === 204)).to.have.length(10);
       expect((await admin.post(countries, country('N1'))).status).to.equal(201);
 
-      const restores = await Promise.all(keys.map(key => admin.post(`${key}/restore`, {})));
-      expect(restores.filter(({ status }) => status === 200)).to.have.length(9);
+      const undeleted = await Promise.all(keys.map(key => admin.post(`${key}/undelete`, {})));
+      expect(undeleted.filter(({ status }) => status === 200)).to.have.length(9);
 
       await sql(
         world.acme,

@@ -47,7 +47,7 @@ export async function applyTenantPacks(
     await requireComparable(tenant);
     if (tenant.status === 'deleted') {
       throw new OperatorError(
-        `${slug} is deleted. Restore it first: bin/backoffice restore ${slug}`,
+        `${slug} is deleted. Undelete it first: bin/backoffice undelete ${slug}`,
       );
     }
 

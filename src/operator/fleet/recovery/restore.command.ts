@@ -66,10 +66,8 @@ const restore = defineOperation({
   name: 'restore',
   help: {
     description:
-      'bring a deleted tenant back into service, or restore earlier data of a tenant beside ' +
-      'the present ones',
+      'restore earlier data of a tenant beside the present ones, or in place of a lost database',
     examples: [
-      'restore acme # undo delete: serve the tenant again',
       'restore acme --archive latest # its newest archive, beside its present data',
       'restore acme --archive 20261121T1405 # an older archive: backup list acme',
       'restore acme --at 2026-11-21T14:05:00Z # its data of that moment: restore moments acme',
@@ -94,7 +92,6 @@ over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is 
   async plan(values, { installation }) {
     const { slug, server } = values;
     requireOneScope(values);
-    if (isUndelete(values)) return planUndelete(requireSlug(slug), installation);
     if (slug === undefined) {
       const { planLostFleet } = await import('./restore-lost-tenants.ts');
       return planLostFleet(installation, server);
@@ -104,7 +101,6 @@ over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is 
   async run(values, { installation, ...context }) {
     const { slug } = values;
     requireOneScope(values);
-    if (isUndelete(values)) return undelete(requireSlug(slug), { installation, ...context });
     if (slug === undefined) {
       const { restoreLostFleet } = await import('./restore-lost-tenants.ts');
       return restoreLostFleet(values, { installation, ...context });
@@ -114,8 +110,8 @@ over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is 
 });
 
 /**
- * @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of
- *   all, and no data of one
+ * @throws {OperatorError} unless the fields name a tenant and its earlier data, or the lost ones
+ *   of a server or of all, and no data of one
  */
 function requireOneScope({ slug, at, archive, from, lost, server, all }: RestoreFields): void {
   const isFleet = server !== undefined || all;
@@ -135,45 +131,12 @@ function requireOneScope({ slug, at, archive, from, lost, server, all }: Restore
       usage: true,
     });
   }
-}
-
-function requireSlug(slug: string | undefined): string {
-  if (slug === undefined) throw new OperatorError('Name a tenant', { usage: true });
-  return slug;
-}
-
-async function planUndelete(slug: string, installation: Context['installation']): Promise<Plan> {
-  const { changeState } = await import('../../records/transitions.ts');
-  const { guid, from, to } = await changeState(installation, slug, 'restore', true);
-  return {
-    document: { slug, guid, from, to, state: 'planned' },
-    text: () => (from === to ? `${slug} is ${to} already.` : `${slug} would be served again.`),
-  };
-}
-
-function isUndelete({ at, archive, from, lost }: RestoreFields): boolean {
-  return !lost && [at, archive, from].every(value => value === undefined);
-}
-
-async function undelete(slug: string, { installation, output }: Context): Promise<void> {
-  const { changeState } = await import('../../records/transitions.ts');
-  const { findDatabase } = await import('../../databases/lost-database.ts');
-  const { guid, to: status } = await changeState(installation, slug, 'restore');
-  const { server, lost } = await findDatabase(installation, guid);
-
-  if (lost === undefined) {
-    output.warn(
-      `Server ${server} cannot be queried, so it is not known whether the database of ${slug} ` +
-        'exists. Check both: bin/backoffice doctor',
+  if (!lost && [at, archive, from].every(value => value === undefined)) {
+    throw new OperatorError(
+      `Say which data: --archive latest, another archive, --at or --from, or --lost. To serve a deleted tenant again: bin/backoffice undelete ${slug}`,
+      { usage: true },
     );
   }
-
-  output.result({ slug, guid, status, isDatabaseLost: lost ?? null }, () =>
-    lost
-      ? `${slug} is ${status}, but it is not served: its database does not exist or is ` +
-        `incomplete. Restore it: bin/backoffice restore ${slug} --lost`
-      : `${slug} is ${status}.`,
-  );
 }
 
 const goalOf = ({ lost }: Pick<RestoreFields, 'lost'>) => (lost ? 'replace' : 'place');

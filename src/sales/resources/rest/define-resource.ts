@@ -35,7 +35,7 @@ export interface Resource {
 
 /**
  * Defines the REST routes of one table: list, read, look up by code, create, replace and
- * delete, and where the options say so, patch and restore. A trigger of the database writes the
+ * delete, and where the options say so, patch and undelete. A trigger of the database writes the
  * audit entry of every change.
  * @throws when `options.entity` is not an entity of MikroORM
  */
@@ -55,7 +55,7 @@ export function defineResource<
     updateRoute(definition),
     ...(definition.takesPatch ? [patchRoute(definition)] : []),
     deleteRoute(definition),
-    ...(definition.softDelete ? [restoreRoute(definition)] : []),
+    ...(definition.softDelete ? [undeleteRoute(definition)] : []),
   ];
 
   return { name, path, entity, routes, definition };
@@ -196,29 +196,29 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
 }
 
 /**
- * POST …/restore of one record: removes the mark that DELETE set. A record without the mark
+ * POST …/undelete of one record: removes the mark that DELETE set. A record without the mark
  * stays as it is.
  */
-function restoreRoute(resource: ResourceDefinition): TenantRoute {
+function undeleteRoute(resource: ResourceDefinition): TenantRoute {
   const { name, recordPath, access, table, view, onMissing } = resource;
   return defineRoute({
     ...documentation(resource),
     method: 'POST',
-    path: `${recordPath}/restore`,
+    path: `${recordPath}/undelete`,
     access: access.write,
-    summary: `Restore one ${name} record that is marked as deleted`,
+    summary: `Undelete one ${name} record that is marked as deleted`,
     response: view,
     hasTag: true,
     takesIdempotencyKey: true,
-    problems: changeProblems(resource, 'restore'),
+    problems: changeProblems(resource, 'undelete'),
     handler: async ({ params }, context) => {
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);
-      const [restored] = await writeRecord(resource, context, async transaction => {
+      const [undeleted] = await writeRecord(resource, context, async transaction => {
         await lockRecord(resource, transaction, [condition]);
         return table.update({ isDeleted: false, deletedAt: null }, [condition]);
       });
-      return restored;
+      return undeleted;
     },
   });
 }

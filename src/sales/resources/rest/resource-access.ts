@@ -121,7 +121,7 @@ async function duplicateProblem(
 
   return problem('duplicate', {
     ...(deleted
-      ? { detail: 'The record with this code is marked as deleted. It can be restored.' }
+      ? { detail: 'The record with this code is marked as deleted. It can be undeleted.' }
       : {}),
     errors: { [field]: [{ message, code: 'taken', ...(deleted ? { deleted } : {}) }] },
     cause,

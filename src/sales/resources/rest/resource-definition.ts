@@ -86,7 +86,7 @@ export function documentation({ name, path, key, description }: ResourceDefiniti
  */
 export function changeProblems(
   { key, onMissing, paged, unique, validate, softDelete, isReferenced }: ResourceDefinition,
-  change: 'create' | 'update' | 'delete' | 'restore',
+  change: 'create' | 'update' | 'delete' | 'undelete',
 ): ProblemCode[] {
   const refersToOthers = validate !== undefined;
   const setsCode = change === 'create' || (change === 'update' && 'id' in key);

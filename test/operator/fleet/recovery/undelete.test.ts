@@ -7,7 +7,7 @@ import { type SilentProxy, startSilentProxy } from '../../../support/silent-prox
 import { postgresUrl } from '../../../support/test-server.ts';
 import { controlSql, createWorld, sql, type World } from '../../../support/world.ts';
 
-describe('restore of a deleted tenant', () => {
+describe('undelete of a tenant', () => {
   let world: World;
   let proxy: SilentProxy;
 
@@ -15,12 +15,12 @@ describe('restore of a deleted tenant', () => {
   const control = (text: string) => controlSql(world, text);
   const undelete = async (slug: string) => {
     expect((await run('delete', slug, '--yes')).code).to.equal(0);
-    const { code, stdout, stderr } = await run('restore', slug);
+    const { code, stdout, stderr } = await run('undelete', slug);
     expect(
       [code, await control(`select status from tenants where slug = '${slug}'`)],
       stderr,
     ).to.deep.equal([0, [{ status: 'active' }]]);
-    const again = await run('restore', slug, '--json');
+    const again = await run('undelete', slug, '--json');
     return { stdout, stderr, isDatabaseLost: JSON.parse(again.stdout).isDatabaseLost };
   };
 
@@ -32,7 +32,7 @@ describe('restore of a deleted tenant', () => {
     await proxy.close();
   });
 
-  it('restore of a deleted tenant names the command that restores its database, if that is missing', async () => {
+  it('undelete names the command that restores the database of the tenant, if that is missing', async () => {
     const lost =
       'acme is active, but it is not served: its database does not exist or is incomplete. ' +
       'Restore it: bin/backoffice restore acme --lost\n';
@@ -53,7 +53,17 @@ describe('restore of a deleted tenant', () => {
     expect((await undelete('globex')).stdout).to.equal('globex is active.\n');
   });
 
-  it('restore of a deleted tenant succeeds with a warning while its server does not respond', async () => {
+  it('restore without the data to restore is wrong usage, which names undelete', async () => {
+    expect((await run('delete', 'globex', '--yes')).code).to.equal(0);
+
+    const { code, stderr } = await run('restore', 'globex');
+
+    expect(code).to.equal(2);
+    expect(stderr).to.include('bin/backoffice undelete globex');
+    expect((await run('undelete', 'globex')).code).to.equal(0);
+  });
+
+  it('undelete succeeds with a warning while the server of the tenant does not respond', async () => {
     const url = proxy.through(postgresUrl());
     const { secrets } = world.installation;
     const { em } = world.control;

@@ -15,9 +15,9 @@ import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { durationText, inlineCode, numberText, state, states, textBlock, time } from '../format.ts';
 import {
   actions,
+  migrationRunLink,
   olderLinks,
   operationLink,
-  rolloutLink,
   tenantLink,
   withQuery,
 } from '../links.ts';
@@ -30,7 +30,7 @@ const maxOutcomes = 100;
 const retry = operationLink('migrate', 'Retry what failed', { retryFailed: 'on' });
 
 /** The tenants whose last migration failed, and the migration runs, the newest first. */
-export async function rolloutsPage({ control, query }: PageRequest) {
+export async function migrationsPage({ control, query }: PageRequest) {
   const part = partOf(query('page'), maxFailing);
   const { failing, total } = await readFailingTenants(control, part);
   const newest = await pageRuns(control, { limit: maxRuns, before: readNumber(query('before')) });
@@ -50,22 +50,22 @@ ${table(`Tenants whose last migration failed (${total})`, failing, 'None has fai
   'run',
   'error',
   ['What to do', migrateAgain],
-])}${pager('/rollouts', {}, part, total)}
+])}${pager('/migrations', {}, part, total)}
 ${table(`Migration runs: ${pageText(newest) ?? `all ${newest.total}`}`, newest.items, empty, [
-  ['Run', ({ id }) => rolloutLink(id)],
+  ['Run', ({ id }) => migrationRunLink(id)],
   'state',
   ['To version', 'head'],
   'tenants',
   'outcomes',
   'startedAt',
   ['By', 'requestedBy'],
-])}${olderLinks('/rollouts', {}, newest)}`;
+])}${olderLinks('/migrations', {}, newest)}`;
 
-  return { title: 'Rollouts', main };
+  return { title: 'Migrations', main };
 }
 
 /** One migration run: its waves, its failures by cause, and the outcome of each tenant. */
-export async function rolloutPage({
+export async function migrationRunPage({
   control,
   runs,
   params: { id = '' },
@@ -148,7 +148,7 @@ ${table(
   ],
 )}`;
 
-  return { title: `Run ${run.id}`, above: [['/rollouts', 'Rollouts']], main };
+  return { title: `Migration run ${run.id}`, above: [['/migrations', 'Migrations']], main };
 }
 
 const migrateAgain = ({ slug }: { slug: string }): Html =>
