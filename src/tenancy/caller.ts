@@ -1,6 +1,7 @@
 import type { Directory } from '../control/directory.ts';
 import type { RoleRecord, TenantRecord, UserRecord } from '../control/records.ts';
 import type { Scope } from '../control/scopes.ts';
+import { hasFeature } from '../control/tenant-features.ts';
 
 /** The authenticated caller, as verified by the access token and the control database. */
 export interface Caller {
@@ -109,9 +110,8 @@ async function isLoginEnded(
 }
 
 /** True if a tenant has the feature `legacyTokens`, and is not isolated. */
-export function permitsLegacyTokens({
-  features,
-  isIsolated,
-}: Pick<TenantRecord, 'features' | 'isIsolated'>): boolean {
-  return !isIsolated && features.includes('legacyTokens');
+export function permitsLegacyTokens(
+  tenant: Pick<TenantRecord, 'features' | 'isIsolated'>,
+): boolean {
+  return !tenant.isIsolated && hasFeature(tenant, 'legacyTokens');
 }

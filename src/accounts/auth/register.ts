@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Role } from '../../control/control-entities.ts';
 import { type ControlDatabase, type QueryControl, queryControl } from '../../control/database.ts';
+import { hasFeature } from '../../control/tenant-features.ts';
 import { fieldProblem, problem } from '../../lib/errors.ts';
 import { clientNetwork } from '../../lib/http/client-address.ts';
 import { email } from '../../lib/http/email.ts';
@@ -94,7 +95,7 @@ async function requireMayRegister(
   context: RequestContext,
 ): Promise<void> {
   if (!context.optionalCaller) {
-    if (context.tenant.features.includes('selfRegistration')) return;
+    if (hasFeature(context.tenant, 'selfRegistration')) return;
     throw problem('unauthorized', {
       reason: 'no_token',
       headers: { 'WWW-Authenticate': 'Bearer' },

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { tenantFeatures } from '../../control/tenant-features.ts';
 import { cleanText } from '../../lib/config/clean-text.ts';
 import { normalPostgresUrl } from '../../lib/config/postgres-url.ts';
 import { environment } from '../../lib/config/process-environment.ts';
@@ -44,7 +45,8 @@ const queries = {
   session: `select s.id::text as value, u.email as description from sessions s join users u on u.id = s.user_id
               where revoked_at is null and s.${ofTenant}`,
   feature: `select distinct name as value, null as description
-              from (select unnest(features) as name from tenants union all select 'legacyTokens') features`,
+              from (select unnest(features) as name from tenants union all
+                    select unnest('{${tenantFeatures.join(',')}}'::text[])) features`,
   operator: 'select distinct operator as value, null as description from operator_actions',
   command: 'select distinct command as value, null as description from operator_actions',
   finding: `select finding ->> 'id' as value, finding ->> 'problem' as description

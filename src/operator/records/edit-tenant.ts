@@ -1,20 +1,20 @@
 import { z } from 'zod';
 import type { ControlStatements } from '../../control/installation.ts';
+import { mustBeFeature, tenantFeatures } from '../../control/tenant-features.ts';
 import { pageAddress } from '../../lib/config/config-values.ts';
 import { lengths, text } from '../../lib/http/fields.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { kebabCase } from '../command/operation-fields.ts';
 import { noSuchTenant } from './read-tenants.ts';
 
-const feature = text({ max: lengths.code });
-
 const tenantEdit = z.strictObject({
   name: text({ max: lengths.name }).optional(),
   appId: text({ max: lengths.code }).optional(),
   /** `none`: that of all tenants. */
   appUrl: z.literal('none').or(pageAddress).optional(),
-  enable: z.array(feature),
-  disable: z.array(feature),
+  enable: z.array(z.string().pipe(z.enum(tenantFeatures, mustBeFeature))),
+  /** Also a name that only the tenant has, by SQL. */
+  disable: z.array(z.string()),
 });
 
 /**
@@ -57,6 +57,11 @@ export async function editTenant(
     [slug],
   );
   if (!tenant) throw noSuchTenant(slug);
+
+  const known: readonly string[] = [...tenantFeatures, ...tenant.features];
+  if (disable.some(each => !known.includes(each))) {
+    throw new OperatorError(`--disable ${mustBeFeature}`, { usage: true });
+  }
 
   const features = [...new Set([...tenant.features, ...enable])].filter(
     each => !disable.includes(each),
@@ -105,7 +110,7 @@ function parseEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
     const faults = parsed.error.issues.map(
       ({ path: [field], message }) => `--${kebabCase(String(field))} ${message}`,
     );
-    throw new OperatorError(faults.join('; '), { usage: true });
+    throw new OperatorError([...new Set(faults)].join('; '), { usage: true });
   }
 
   const { name, appId, appUrl, enable, disable } = parsed.data;
@@ -119,7 +124,7 @@ function parseEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
     );
   }
 
-  const both = enable.filter(each => disable.includes(each));
+  const both: string[] = enable.filter(each => disable.includes(each));
   if (both.length > 0) {
     throw new OperatorError(`Either enable or disable ${both.join(', ')}`, { usage: true });
   }

@@ -79,7 +79,7 @@ const edit = defineChange({
         isAdvanced: true,
       },
     ),
-    enable: optionList('<feature>', 'a feature to enable, such as legacyTokens', {
+    enable: optionList('<feature>', 'a feature to enable: legacyTokens or selfRegistration', {
       kind: 'feature',
       isAdvanced: true,
     }),

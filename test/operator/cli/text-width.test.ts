@@ -33,16 +33,7 @@ describe('width of the text', () => {
     await world.login(world.acme);
     const name = 'International Trading and Shipping Company of Lower Austria and Vienna Ltd';
     const lines = [
-      [
-        'edit',
-        'acme',
-        '--name',
-        name,
-        '--enable',
-        'legacyTokens',
-        '--enable',
-        'anotherFeatureWithALongName',
-      ],
+      ['edit', 'acme', '--name', name, '--enable', 'legacyTokens', '--enable', 'selfRegistration'],
       [
         'client',
         'add',

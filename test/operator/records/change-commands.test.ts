@@ -183,6 +183,14 @@ describe('commands that change people and tenants', () => {
     expect(await logged('acme', '--command', 'edit')).to.deep.equal(['edit']);
 
     expect((await run('edit', 'acme')).code, 'nothing to change').to.equal(2);
+    for (const option of ['--enable', '--disable']) {
+      const unknown = await run('edit', 'acme', option, 'legacyToken');
+      expect(unknown.code).to.equal(2);
+      expect(unknown.stderr).to.equal(`${option} must be one of legacyTokens, selfRegistration.\n`);
+    }
+    await controlSql(world, `update tenants set features = '{ofOthers}' where slug = 'acme'`);
+    await json('edit', 'acme', '--disable', 'ofOthers');
+    expect(await json<{ features: string[] }>('show', 'acme')).to.deep.include({ features: [] });
     const unnamed = await run('edit', 'acme', '--name', ' ');
     expect(unnamed.code).to.equal(2);
     expect(unnamed.stderr).to.equal('--name must not be empty.\n');

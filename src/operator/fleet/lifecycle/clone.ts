@@ -2,6 +2,7 @@ import type pg from 'pg';
 import type { Passwords } from '../../../accounts/auth/passwords.ts';
 import { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
+import { tenantFeatures } from '../../../control/tenant-features.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { inSnapshot, inTransaction } from '../../../lib/postgres/in-transaction.ts';
@@ -84,8 +85,10 @@ function manifestOf(
 ): Manifest {
   if (status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
   const admin = { email: 'nobody@clone' };
+  const known = tenantFeatures.filter(feature => features.includes(feature));
+
   return checkManifest(
-    { slug: newSlug, name, appId, features, server: server.name, admin },
+    { slug: newSlug, name, appId, features: known, server: server.name, admin },
     'the new slug',
   );
 }

@@ -2,6 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { initialRoles } from '../../../control/permissions.ts';
 import { scopes } from '../../../control/scopes.ts';
+import { mustBeFeature, tenantFeatures } from '../../../control/tenant-features.ts';
 import { pageAddress } from '../../../lib/config/config-values.ts';
 import { email } from '../../../lib/http/email.ts';
 import { fieldErrorOf } from '../../../lib/http/field-error-of.ts';
@@ -33,7 +34,7 @@ const description = z.strictObject({
   appId: text({ max: lengths.code }).optional(),
   /** The pages that links in mails lead to; without it, those of `APP_URL`. */
   appUrl: pageAddress.optional(),
-  features: z.array(text({ max: lengths.code })).default([]),
+  features: z.array(z.enum(tenantFeatures, mustBeFeature)).default([]),
   /** The server; without it, the one with the most room. */
   server: name.optional(),
   admin: z.strictObject({

@@ -33,7 +33,7 @@ const fields = {
   ),
   name: option('<name>', 'name of the company', { neededUnless: 'file', unless: ['file'] }),
   appId: option('<id>', 'application identifier', { otherwise: 'the slug', isAdvanced: true }),
-  feature: optionList('<feature>', 'a feature to enable', {
+  feature: optionList('<feature>', 'a feature to enable: legacyTokens or selfRegistration', {
     label: 'Features',
     kind: 'feature',
     isAdvanced: true,

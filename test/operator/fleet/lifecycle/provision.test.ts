@@ -175,6 +175,7 @@ describe('provision of tenants', () => {
       '{"slug":"../acme","name":"x","admin":{"email":"a@b.test"}}',
       '{',
       ...[
+        { features: ['selfregistration'] },
         { users: [{ email: 'A@b.test' }] },
         { users: [{ email: 'b@b.test' }, { email: 'b@b.test' }] },
         { users: [{ email: 'b@b.test', role: 'Nobody' }] },
@@ -193,6 +194,7 @@ describe('provision of tenants', () => {
         slug,
       ]),
       ...files.map(file => ['--file', file]),
+      [...argumentsOf('initrode'), '--feature', 'legacyToken'],
       ['initrode', '--file', 'tenants/demo.json'],
       ['--file', 'tenants/demo.json', '--feature', 'beside'],
     ];

@@ -1,0 +1,17 @@
+/**
+ * What an operator can switch on for a tenant: tokens of legacy clients, and registrations by
+ * anyone. The service heeds no other name.
+ */
+export const tenantFeatures = ['legacyTokens', 'selfRegistration'] as const;
+export type TenantFeature = (typeof tenantFeatures)[number];
+
+/** What an unknown name must be instead. */
+export const mustBeFeature = `must be one of ${tenantFeatures.join(', ')}`;
+
+/** True if a tenant has a feature. */
+export function hasFeature(
+  { features }: { readonly features: readonly string[] },
+  feature: TenantFeature,
+): boolean {
+  return features.includes(feature);
+}
