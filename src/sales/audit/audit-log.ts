@@ -91,8 +91,8 @@ const table = new TableStatements(AuditEntry, view);
 /** The resources whose records, and audit entries, are in the control database. */
 const controlResources = ['User', 'Role'];
 /**
- * The names that a filter takes: the resources whose changes have entries, and activities, which
- * are never changed and so have none.
+ * The names that the filter `resource` accepts: the resources whose changes have audit entries,
+ * and `Activity`, whose records never change.
  */
 const auditedResources = [
   ...resources.map(({ definition }) => definition.name),
@@ -186,7 +186,9 @@ function toFields(row: Row | null): Row | null {
   return fields;
 }
 
-/** The field of each column. Bounded: the columns are those of the audited tables. */
+/**
+ * The field of each column. The map is bounded, because only audited tables have columns in it.
+ */
 const fieldsOfColumns = new Map<string, { name: string; isTimestamp: boolean }>();
 
 function fieldOf(column: string) {
@@ -201,10 +203,7 @@ function fieldOf(column: string) {
   return field;
 }
 
-/**
- * Returns a timestamp of an audited row, written in whatever time zone, in UTC to the
- * millisecond.
- */
+/** Converts a timestamp of an audited row, in any time zone, to UTC, to the millisecond. */
 export function toTimestamp(value: string): string {
   const timestamp = toIso(value);
   if (timestamp !== value) return timestamp;

@@ -3,16 +3,18 @@
  * era of the database, the id of their transaction, their kind, and the id of their row.
  */
 export interface Cursor {
-  /** The era in which the cursor was made: tells whether the data were replaced since. */
+  /**
+   * The era in which the cursor was made. It shows whether the data were replaced since then.
+   */
   readonly madeIn: number;
   readonly era: number;
   readonly xid: number;
   readonly kind: number;
   readonly id: number;
   /**
-   * When the last change at or before the place was made, in microseconds since 1970; 0: there
-   * was none. It proves that the database still has what was read: ids are used again by a
-   * server that was put back to an earlier state.
+   * The time of the last change at or before the place, in microseconds since 1970; 0: there
+   * was none. It proves that the database still has that change: a server that was put back to
+   * an earlier state uses ids again.
    */
   readonly madeAt: number;
 }
@@ -26,7 +28,7 @@ export const firstCursor: Cursor = {
   id: 0,
   madeAt: 0,
 };
-/** `madeAt` of a place that needs no proof. No text of a client has it. */
+/** The `madeAt` of a place that needs no proof. No text that `parseCursor` accepts has it. */
 export const unproved = -1;
 
 /** Returns the text of a cursor: six numbers of base 36. */
@@ -53,12 +55,12 @@ export function parseCursor(text: string): Cursor | undefined {
   return { madeIn, era, xid, kind, id, madeAt };
 }
 
-/** Where a cursor is in the order of changes. */
+/** The place of a cursor in the order of changes. */
 type Place = Pick<Cursor, 'era' | 'xid' | 'kind' | 'id'>;
 
 /**
- * Returns a number below, equal to or above 0, as the first place is before, at or after the
- * second.
+ * Returns a number below 0 if the first place is before the second, 0 if they are equal, and a
+ * number above 0 otherwise.
  */
 export function compareCursors(one: Place, other: Place): number {
   return one.era - other.era || one.xid - other.xid || one.kind - other.kind || one.id - other.id;

@@ -37,7 +37,9 @@ export interface ChangePage {
    * its limit.
    */
   readonly isEnd: boolean;
-  /** True if changes follow which are not final yet: nobody may notify when they are. */
+  /**
+   * True if changes follow that are not final yet. Nothing may report when they become final.
+   */
   readonly isHeld: boolean;
 }
 
@@ -59,10 +61,11 @@ const maxParsedInTurn = 32 * 1024;
  *
  *   I2 (era) While a transaction can still write to a database, its era does not change, and
  *      each database that becomes the current one has an era above those of all earlier ones.
- *      Assumes: `beginFeedEra` sets the epoch of the run as era when a new database was filled,
- *      or one that was current before is about to be: both are closed, and the second has no
- *      session since `end sessions` of the run that has closed it (the invariant *one open* of
- *      `databaseProtocol`). A retreat opens the database that was current, and changes no era.
+ *      Assumes: `beginFeedEra` sets the epoch of the run as the era of a new database after it
+ *      was filled, and of an earlier database before it becomes current again. Both are closed,
+ *      and the earlier one has no session since `end sessions` of the run that closed it (the
+ *      invariant *one open* of `databaseProtocol`). A retreat opens the database that was
+ *      current, and changes no era.
  *
  *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of
  *      this database with an id below H had ended before S. Assumes: `current_feed` gets S, and
@@ -95,15 +98,15 @@ const maxParsedInTurn = 32 * 1024;
  *
  * A server can lose its last commits: its files are put back to a snapshot, or a standby
  * without them is promoted. Then it uses ids of transactions and rows again, and nothing in its
- * database tells. So a cursor names the last change at or before its place with the time at
- * which it was made (`madeAt`), and is refused when the database does not have that change.
+ * database shows that. So a cursor names the last change at or before its place with the time
+ * at which it was made (`madeAt`), and is refused when the database does not have that change.
  * Invariants:
  *
  *   I4 (proof) No two changes have the same place and time. Assumes: the clock of the server
  *      does not return to the same microsecond.
  *
- *   I5 (bound) The place of a cursor is not after the first id that follows its last change and
- *      what was removed (`endOf`), as long as there is a change.
+ *   I5 (bound) As long as there is a change, the place of a cursor is not after the first id
+ *      that follows both its last change and the last removed change (`endOf`).
  *
  * Proof that a cursor that is accepted after a loss skips no new change: by I4, its last change
  * is one that both histories have, and so committed before they parted. The server gives ids
@@ -111,13 +114,13 @@ const maxParsedInTurn = 32 * 1024;
  * place after that of the cursor. Without any change before the place (`madeAt` 0), the
  * database has none there either: else the cursor is refused.
  *
- * The limits: a change of the last 28 days proves itself only; of older ones the retention may
- * have removed it, and they are accepted. And what was read of a transaction that was open at
- * the moment of the snapshot, and began before that of the last change, which is there, is not
- * missed.
+ * The limits: only a change of the last 28 days is proved. The retention may have removed an
+ * older one, so a cursor that names an older change is accepted. And the loss of a transaction
+ * goes unnoticed if it was open at the moment of the snapshot, and its id is below that of the
+ * last change, which the snapshot has.
  *
  * Another limit is the removal of old rows: a cursor before the last removed change is refused.
- * So is one of data that were replaced, which was made in an era before `feed_since`.
+ * So is a cursor that was made in an era before `feed_since`, because its data were replaced.
  * @throws {Problem} `cursor_expired`
  */
 export async function readChanges(
@@ -203,7 +206,7 @@ function endOf({
 const beyondAll: Cursor = { ...firstCursor, era: Number.MAX_SAFE_INTEGER };
 
 function requireValid({ madeIn, era, xid, kind, madeAt }: Cursor, state: FeedState): void {
-  if (kind === 0 && xid === 0) return; // before the first change: whatever is left is read
+  if (kind === 0 && xid === 0) return; // before the first change: all that are left are read
   const { stateEra, since, removedEra, removedXid, nextXid, isKept } = state;
   const isRemoved = era < removedEra || (era === removedEra && xid <= removedXid);
   const isAhead = era > stateEra || (era === stateEra && xid > nextXid);
@@ -211,7 +214,7 @@ function requireValid({ madeIn, era, xid, kind, madeAt }: Cursor, state: FeedSta
   if (isRemoved || isAhead || !isProved || madeIn < since) throw cursorExpired();
 }
 
-/** The response to a cursor of a reader who sees other changes now than when it was made. */
+/** The response to a cursor whose reader saw other changes when it was made than now. */
 export function accessChanged() {
   return problem('cursor_expired', {
     detail:

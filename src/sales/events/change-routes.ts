@@ -89,7 +89,7 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         const after = asked === 'now' || changes.length === 0 ? last : asked;
 
         const isWithRecord = query.include === 'record';
-        changeStreams.requireRoom(request); // others may have begun meanwhile
+        changeStreams.requireRoom(request); // other streams may have begun meanwhile
         return new EventStream(sink =>
           changeStreams.begin({ ...request, after, isWithRecord }, sink),
         );
@@ -149,7 +149,10 @@ function cursorOf(place: ReaderCursor | 'now', access: string): Cursor | 'now' {
   return place.cursor;
 }
 
-/** Encodes a change only when it is asked for, so that a large page is encoded in parts. */
+/**
+ * Yields the text of each change. Encodes a change only when its text is taken, so that a large
+ * page is encoded in parts.
+ */
 function* changeTexts(
   changes: readonly Change[],
   access: string,

@@ -29,8 +29,8 @@ export interface ChangeSource {
   /** The callers who may read its records, and so its changes. */
   readonly access: Permission | 'user';
   /**
-   * True if records belong to a business entity, and a caller of scope `Self` reads only those
-   * of their own.
+   * True if records belong to a business entity, so that a caller of scope `Self` reads only
+   * those of the own entity.
    */
   readonly isOwned: boolean;
   /** The fields of its view that are columns of its table, with their columns. */
@@ -107,7 +107,7 @@ export function visibleChanges(
   return { resources, ownEntity: scope === 'Self' ? (entityId ?? 0) : undefined };
 }
 
-/** Returns whether a filter lets a change pass, as the statement of the reader does. */
+/** True if a filter lets a change pass. `changeStatement` decides the same in SQL. */
 export function letsPass(
   { resources, actions, ownEntity }: ChangeFilter,
   { Resource, Action, entityId }: { Resource: string; Action: string; entityId: number | null },

@@ -28,23 +28,23 @@ const rowsOf = (select: string, id: string): string => `
    order by feed_era, feed_xid, id limit $5)`;
 
 /**
- * When the last change at or before a place was made, in microseconds since 1970. Values:
- * `placeValues`.
+ * SQL: the time of the last change at or before a place, in microseconds since 1970. Its
+ * parameters are `placeValues`.
  */
 export const lastMadeAt = '(select made_at from last_change($1, $2::text::xid8, $3, $4))';
 
 /**
- * True if the database has the last change that was read (`Cursor.madeAt`), or if it may have
- * removed it: the retention removes no change of the last 28 days.
+ * SQL: true if the database has the last change that was read (`Cursor.madeAt`), or if the
+ * retention may have removed that change: it removes none of the last 28 days.
  */
 export const isKept = (madeAt: string): string =>
   `(coalesce(made_at, 0) = ${madeAt}::bigint or to_timestamp(nullif(${madeAt}::bigint, 0) / 1e6) < now() - interval '28 days')`;
 
 /**
- * One statement, so that the rows are of the snapshot that `current_feed` judges. It returns at
- * least one row. Contents are made into text once, of rows that match, up to one more than
- * `limit`. Their bytes are summed up to each row, and the page ends before the row that exceeds
- * them, but has at least one.
+ * Reads the changes and the state of the feed in one statement, so that the rows are of the
+ * snapshot that `current_feed` judges. Returns at least one row. The contents of the first
+ * `limit` + 1 rows that match are made into text, once. The page ends before the row with which
+ * their bytes exceed the maximum, but has at least one change.
  */
 const text = `
   with state as materialized (select * from current_feed(pg_current_snapshot())),
@@ -78,8 +78,8 @@ const text = `
 export interface FeedState {
   readonly stateEra: number;
   /**
-   * Cursors of earlier eras are of data that were replaced, or may be of commits that a
-   * failover has lost.
+   * Cursors that were made in earlier eras are refused: their data were replaced, or a failover
+   * may have lost commits that they passed.
    */
   readonly since: number;
   readonly removedEra: number;
@@ -100,7 +100,10 @@ export interface FeedState {
   readonly isHeld: boolean;
 }
 
-/** A row that was looked at. Its contents, as JSON texts, are there if it matches and fits. */
+/**
+ * A row that the statement has read. It has its contents, as JSON texts, if it matches and
+ * fits.
+ */
 export interface ScannedRow {
   readonly kind: number;
   readonly era: number;
@@ -108,7 +111,10 @@ export interface ScannedRow {
   readonly id: number;
   readonly matches: boolean;
   readonly madeAt: number;
-  /** False from the row on that is one too many, in number or bytes. */
+  /**
+   * False for the first row that exceeds the number or the bytes of the page, and for the rows
+   * after it.
+   */
   readonly fits: boolean;
   readonly createdAt: string;
   readonly userGuid: string | null;
@@ -121,8 +127,8 @@ export interface ScannedRow {
 }
 
 /**
- * Selects the changes that follow a cursor: at most `limit` + 1 that match, and those in
- * between that do not; none with limit 0.
+ * Selects the changes that follow a cursor: at most `limit` + 1 that match, and those between
+ * them that do not; none with limit 0.
  * @param maxBytes maximum bytes of the contents of the changes that match; a first change that
  *   is larger is selected alone
  */

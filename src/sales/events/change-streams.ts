@@ -159,8 +159,8 @@ export class ChangeStreams {
   }
 
   /**
-   * Sends a stream what follows its cursor, one page after the other, each when the one before
-   * was taken.
+   * Sends the changes that follow the cursor of a stream, page after page; each page after the
+   * client has taken the one before.
    */
   #pump(followed: Followed, stream: Stream): void {
     stream.isStale = true;
@@ -203,8 +203,8 @@ export class ChangeStreams {
   }
 
   /**
-   * Many streams that share a page would otherwise hold the event loop for as long as all of
-   * them take.
+   * Encodes the changes of a page as events. Lets the event loop run in between: otherwise many
+   * streams that share a page would hold it until all of them have the page.
    */
   async #encode(changes: readonly Change[], { access, isWithRecord }: Stream): Promise<string> {
     const events = changes.map(change => eventOf(change, access, isWithRecord)).join('');
@@ -249,7 +249,10 @@ function idOf({ cursor, access }: Stream): string {
   return readerCursorText(cursor, access);
 }
 
-/** Lets clients that lose their streams together come back one after the other. */
+/**
+ * Returns the field with the time after which a client connects again, a random one: clients
+ * that lose their streams together then come back one after the other.
+ */
 function retry(): string {
   return `retry: ${1_000 + randomInt(4_000)}\n`;
 }

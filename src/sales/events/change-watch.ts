@@ -56,20 +56,20 @@ interface FollowedTenant extends WriteCounters {
 
 /**
  * Called when a tenant with webhooks may have new changes.
- * @param written what the server has counted, if a poll has seen it: the same text in every
- *   process
+ * @param written the counters that a poll of the server has read, if a poll is the cause: the
+ *   same text in every process
  */
 type Serve = (guid: string, written?: string) => void;
 
 /**
- * Wakes those who follow the changes of tenants, when there may be new ones: this process has
- * committed a change; another one says so; or a poll of the server shows that somebody has
+ * Wakes the followers of a tenant when there may be new changes: this process has committed
+ * one; another process has announced one; or a poll of the server shows that somebody has
  * written. It holds no connection to a tenant's database: a server beside that of the control
  * database is polled on the connection of one tenant.
  *
  * A process announces its commits only while another one follows the tenant, so that they cost
- * nothing otherwise. It learns that through the change feed of the control database:
- * `?<process>/<guid>` is a follower, `<guid>` a change.
+ * nothing otherwise. The change feed of the control database carries both: `?<process>/<guid>`
+ * names a follower, `<guid>` a change.
  */
 export class ChangeWatch {
   readonly #options: ChangeWatchOptions;
@@ -115,15 +115,16 @@ export class ChangeWatch {
   }
 
   /**
-   * Every process serves webhooks: the one that commits a change does it, and a poll finds what
-   * it left, so that nobody needs to announce the change.
+   * Sets the function that serves the webhooks of a tenant, and begins to poll. The process
+   * that commits a change serves its webhooks, and a poll finds the changes that are left, so
+   * no process announces a change for webhooks.
    */
   onServed(serve: Serve): void {
     this.#serve = serve;
     this.#begin('', () => this.#poll());
   }
 
-  /** This process has committed a change of the tenant, or may have. */
+  /** Notes that this process has committed a change of the tenant, or may have. */
   notify(guid: string): void {
     this.#wake(guid);
     if (this.#interest.has(guid)) this.#announce(guid);
@@ -144,8 +145,8 @@ export class ChangeWatch {
   }
 
   /**
-   * A process follows a tenant. The changes that this process has committed before are
-   * announced now.
+   * Remembers that another process follows a tenant. Announces the tenant to a new follower,
+   * because this process may have committed changes before.
    */
   #remember(key: string): void {
     const [processId, guid = ''] = key.slice(1).split('/');
@@ -187,7 +188,7 @@ export class ChangeWatch {
 
     const before = this.#served;
     this.#served = new Set(tenants.flatMap(({ guid, hasWebhooks }) => (hasWebhooks ? guid : [])));
-    // This process may have changed a tenant that is new here before it learned of it.
+    // This process may have changed a tenant before it learned that the tenant has webhooks.
     const added = before ? [...this.#served].filter(guid => !before.has(guid)) : [];
     for (const guid of added) this.#serve(guid);
 
@@ -207,8 +208,8 @@ export class ChangeWatch {
     let driver = databases.lastUsedOn(server);
 
     if (!driver) {
-      // Another one each time: one that cannot be read, such as for its password, keeps no
-      // other from being polled.
+      // A random tenant each time: one that cannot be read, such as for its password, does not
+      // keep the others from being polled.
       const tenant = await directory.tenant(tenants[randomInt(tenants.length)]?.guid as string);
       if (!tenant) return;
       driver = databases.open(tenant);

@@ -25,8 +25,9 @@ export interface FeedHolder {
 const maxHeldSeconds = 30;
 
 /**
- * Returns no row while nothing is held back. The login of a tenant does not see when
- * transactions of others have begun. The first change that waits is that with the lowest place.
+ * Selects the holder of the feed; no row while nothing is held back. The login of a tenant does
+ * not see when transactions of other logins began, so the time of the first waiting change,
+ * which has the lowest place, stands in for it.
  */
 const holderText = `
   with feed as materialized (select * from current_feed(pg_current_snapshot())),

@@ -3,8 +3,8 @@ import { type Cursor, cursorText, parseCursor } from './change-cursor.ts';
 import { type Reader, visibleChanges } from './change-sources.ts';
 
 /**
- * A place in the feed, as one reader has it. A reader who may see more or less than before has
- * missed changes, or keeps records that the reader may not see: so a cursor from before is
+ * A place in the feed of one reader. A reader whose rights have changed has missed changes, or
+ * keeps records that the reader may not see. So a cursor from before the change of rights is
  * refused, and the reader reads the records again.
  */
 export interface ReaderCursor {
@@ -14,7 +14,7 @@ export interface ReaderCursor {
 }
 
 /**
- * Base 36 digits of a mark: two different accesses have the same one once in 2 billion times.
+ * Base 36 digits of a mark: two different accesses have the same mark once in 2 billion times.
  */
 const markLength = 6;
 

@@ -9,16 +9,16 @@ import { type ChangeFilter, changeSources, letsPass } from './change-sources.ts'
  */
 const maxChanges = 100;
 const pageBytes = 64 * 1024;
-/** Changes that are not final are looked for again after this time, in ms. */
+/** The pauses, in ms, after which the feed is read again while changes are not final. */
 const minPauseMs = 20;
 const maxPauseMs = 1_000;
 const everything: ChangeFilter = { resources: [...changeSources.keys()] };
 
 /**
- * Reads the feed of one tenant for its streams. Those that stand at the same place share what
- * is read there: however many streams follow the tenant, each new change is read once. Its
- * pages are read one after the other, so that many streams that are far behind occupy one
- * connection of the tenant, and one core of its server.
+ * Reads the feed of one tenant for its streams. Streams at the same place share a read: however
+ * many streams follow the tenant, each new change is read once. Its pages are read one after
+ * the other, so that many streams that are far behind occupy one connection of the tenant, and
+ * one core of its server.
  */
 export class TenantFeed {
   readonly #read: Read;
@@ -28,8 +28,8 @@ export class TenantFeed {
   readonly #shared = new Map<string, Promise<ChangePage>>();
   readonly #inTurn = pLimit(1);
   /**
-   * PostgreSQL reads the contents of so many changes before it knows how many of them a page
-   * has.
+   * Maximum changes of the next page. PostgreSQL reads the contents of so many changes before
+   * it knows how many of them fit into a page.
    */
   #limit = maxChanges;
   #pauseMs = minPauseMs;

@@ -5,7 +5,7 @@
 export const writeCountersSql = `concat_ws(' ', oid, extract(epoch from pg_stat_get_db_stat_reset_time(oid)),
                                      pg_stat_get_db_tuples_inserted(oid))`;
 
-/** Returns the counters of a server after so many more rows were inserted. */
+/** Returns the counters as they are after `inserted` more rows. */
 export function writtenAfter(written: string, inserted: number): string {
   const at = written.lastIndexOf(' ') + 1;
   return `${written.slice(0, at)}${Number(written.slice(at)) + inserted}`;

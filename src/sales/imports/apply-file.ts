@@ -30,7 +30,7 @@ export interface FileImport {
 /**
  * Applies the rows of a file, and counts them.
  * @returns false when the file cannot be read, or has more rows than the table may have;
- *   `counts.errors` says it
+ *   `counts.errors` then has the reason
  * @throws what `requireRights` throws
  */
 export async function applyFile(file: FileImport): Promise<boolean> {

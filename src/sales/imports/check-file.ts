@@ -11,8 +11,8 @@ const maxRows = 10_000;
  * rows.
  * @returns the errors of a file that is not CSV, or has no header, or one with wrong columns
  * @throws {Problem} `validation_failed` when the file has ids, and the order does not say that
- *   they are the tenant's own: there, 10 EUR would become 10 JPY; `payload_too_large` when it
- *   has more than 10,000 rows
+ *   they are the tenant's own: with ids of another tenant, 10 EUR would become 10 JPY;
+ *   `payload_too_large` when it has more than 10,000 rows
  */
 export async function checkFile(
   order: ImportOrder,

@@ -6,8 +6,8 @@ const mebibyte = 1024 * kibibyte;
 const minBlockBytes = 4 * kibibyte;
 const maxBlockBytes = 64 * kibibyte;
 /**
- * Bytes of the files of one tenant, and of all tenants, that a process holds: two of the
- * largest, and six.
+ * Maximum bytes of files that a process holds: of one tenant, two of the largest files; of all
+ * tenants, six.
  */
 const maxTenantBytes = 10 * mebibyte;
 const maxBytes = 32 * mebibyte;

@@ -16,8 +16,8 @@ import { findStored, type StoredRecords } from './stored-records.ts';
 
 const maxErrors = 1_000;
 /**
- * Rows are checked for so long before requests have their turn: the cells of a batch can take
- * 50 ms.
+ * The time for which rows are checked before requests have their turn: the cells of a batch can
+ * take 50 ms.
  */
 const maxTurnMs = 2;
 
@@ -28,8 +28,8 @@ interface Batch {
   readonly order: ImportOrder;
   readonly counts: ImportCounts;
   /**
-   * The line on which the file names a record first, by the text that identifies it in small
-   * letters.
+   * The line on which the file first names each record, by the key of the record (`keyOf`) in
+   * lower case.
    */
   readonly firstLines: ReadonlyMap<string, number>;
 }
@@ -46,8 +46,8 @@ interface Plan {
 /**
  * Applies rows by the rules of single changes: the contract of the resource, its `validate`,
  * its unique codes and references. Valid rows are written with one statement for new records
- * and one for changed ones. When the database refuses them, both halves are tried, down to the
- * row that is refused.
+ * and one for changed ones. When the database refuses a statement, its two halves are tried,
+ * down to the row that is refused.
  * @throws when the database fails, or the table may not grow
  */
 export async function applyBatch(batch: Batch, records: readonly CsvRecord[]): Promise<void> {
@@ -181,8 +181,8 @@ async function planRow(
     return;
   }
 
-  // A row that is equal to a marked record is counted here, too: *Unchanged* would say that the
-  // record is there.
+  // Refuses a row that is equal to a record that is marked as deleted, too: counted as
+  // *Unchanged*, the record would seem to be there.
   if (order.mode === 'create' || (before.isDeleted === true && isMarked !== true)) {
     requireOnce(batch, record);
     throw taken(columns, before);
@@ -196,7 +196,7 @@ async function planRow(
 }
 
 /**
- * Two rows of one record contradict each other: the last one would win in silence, and again
+ * Refuses a second row of one record. Otherwise the last row would win in silence, and again
  * with each import of the file.
  */
 function requireOnce({ columns, order, firstLines }: Batch, record: CsvRecord): void {

@@ -40,7 +40,10 @@ export interface Columns {
   readonly hasDecimalComma: boolean;
 }
 
-/** The columns that a file means something by only in the tenant that gave the ids in them. */
+/**
+ * Returns the columns with ids of records, which have a meaning only in the tenant that gave
+ * them.
+ */
 export function idFields(
   { references = [] }: ResourceDefinition,
   { fields, keyField }: Columns,
@@ -173,8 +176,8 @@ function beginningOf(text: string): string {
 }
 
 /**
- * Returns the error of a row that has not the cells of the header. Further ones are empty, as
- * those are that a spreadsheet adds.
+ * Returns the error of a row with fewer cells than the header, or with a value in a column
+ * without a name. Empty cells, as a spreadsheet adds them, are no error.
  */
 export function shapeError({ fields }: Columns, record: CsvRecord): ImportError | undefined {
   const { cells } = record;
@@ -229,8 +232,8 @@ function requireOneMeaning(field: string, cell: string): void {
 }
 
 /**
- * A cell that is not of the kind of its column stays text, which the contract of the resource
- * then refuses.
+ * Returns the JSON value of a cell. A cell that is not of the kind of its column stays text,
+ * which the contract of the resource then refuses.
  * @throws {Problem} `validation_failed` for a number with more digits than JavaScript keeps
  */
 function parseCell({ field, kind }: Column, cell: string, hasDecimalComma: boolean): unknown {
@@ -248,7 +251,7 @@ function parseCell({ field, kind }: Column, cell: string, hasDecimalComma: boole
   }
   const numbers = trimmed
     .replace(/^\[|\]$/g, '')
-    .split(/[\s,;|]+/, maxNumbers + 3) // one may be empty at each end
+    .split(/[\s,;|]+/, maxNumbers + 3) // an empty part may be at each end
     .filter(part => part !== '');
   return numbers.every(part => /^\d+$/.test(part)) ? numbers.map(Number) : text;
 }

@@ -66,7 +66,7 @@ interface RowPlace {
 
 const firstRow: RowPlace = { line: 1, row: 1 };
 
-/** An error of a whole file, or of what cannot be read from a place on. */
+/** An error of a whole file, or of the part of it that cannot be read, from a place on. */
 export function fileError(
   Code: string,
   Reason: string,

@@ -34,10 +34,7 @@ interface ImportRequest {
   readonly idempotencyKey: string | undefined;
 }
 
-/**
- * Runs each import in its request, and bounds what the imports of all tenants take of this
- * process.
- */
+/** Runs each import in its request, and bounds the number of imports in this process. */
 export class ImportRunner {
   readonly #connectionsOf: (tenant: TenantRecord) => ServerConnections;
   readonly #memory = new FileMemory();
@@ -45,14 +42,16 @@ export class ImportRunner {
    * The running import of each tenant, by the guid: the server connections that it uses one of.
    */
   readonly #running = new Map<string, ServerConnections>();
-  /** When this process has stopped, by `performance.now()`. */
+  /** The time by which this process has ended, by `performance.now()`. */
   #stopsAt = Number.POSITIVE_INFINITY;
 
   constructor(connectionsOf: (tenant: TenantRecord) => ServerConnections) {
     this.#connectionsOf = connectionsOf;
   }
 
-  /** The process ends within `ms`: an import that may take longer does not begin. */
+  /**
+   * Announces that the process ends within `ms`: an import that may take longer does not begin.
+   */
   stopWithin(ms: number): void {
     this.#stopsAt = performance.now() + ms;
   }
@@ -61,7 +60,7 @@ export class ImportRunner {
    * Receives a file, and applies it in one transaction.
    * @throws {Problem} `unavailable` while the tenant has another import, or the process too
    *   many, or is about to end; those of `checkFile`, of the upload, and of a caller who loses
-   *   his rights
+   *   the rights meanwhile
    */
   async run(context: RequestContext, request: ImportRequest): Promise<ImportReport> {
     const { order, resource, readUpload } = request;
@@ -119,8 +118,8 @@ class NotApplied extends Error {
 }
 
 /**
- * Applies a file in one transaction, whose last statement returns the report, which an
- * idempotency key stores.
+ * Applies a file in one transaction. Its last statement returns the report, so that it is
+ * stored with the `Idempotency-Key`.
  */
 async function apply(
   context: RequestContext,

@@ -53,7 +53,7 @@ interface ParsedRecord {
  * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas,
  * semicolons or tabs: by the one that the line `sep=` of Excel at the beginning names, else by
  * the one that is most frequent in the first line with text. Rows without a value are skipped.
- * It holds the records of 8 KiB in memory, or one of 72 KiB.
+ * Holds the records of 8 KiB in memory, or one record of 72 KiB.
  * @throws {CsvError} when a quoted cell does not end, or a record has more than 64 KiB, give or
  *   take 8 KiB
  */
@@ -68,8 +68,8 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
   let emptyLines = 0;
   let rows = 0;
   /**
-   * Bytes since the last parse before the current record began: those of the record, and at
-   * most one piece before it.
+   * Bytes that were parsed since the last part in which a record ended: those of the current
+   * record, and at most one part more.
    */
   let recordBytes = 0;
   const toRecord = ({ record, info }: ParsedRecord): CsvRecord => {

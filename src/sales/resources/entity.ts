@@ -108,8 +108,8 @@ export const entities = defineResource({
 });
 
 /**
- * Returns the default status, or the first one when the default was never set, because there
- * was no status then.
+ * Returns the id of the default status; that of the first status if no default was ever set, as
+ * in a tenant that had no status at first.
  * @throws {Problem} when there is no status at all
  */
 async function defaultStatusId(em: EntityManager): Promise<number> {

@@ -12,7 +12,10 @@ export function codeCondition(property: string, value: unknown): Condition | und
   return code.success ? [`code_key(${snakeCase(property)}) = code_key(?)`, code.data] : undefined;
 }
 
-/** A code in a path or a file. Made once: it takes as long as a query. */
+/**
+ * The contract of a code in a path or a file. Made once, because making it takes as long as a
+ * query.
+ */
 export const codeText = code();
 
 const maxLookups = 10_000;
@@ -21,8 +24,8 @@ const maxLookups = 10_000;
 const lookups = new WeakMap<EntityManager, Map<string, Promise<unknown>>>();
 
 /**
- * From now on, `lookUp` with this entity manager reads each key once: many records may refer
- * to one and the same.
+ * Lets `lookUp` with this entity manager read each key once from now on: many records may refer
+ * to the same one.
  */
 export function rememberLookups(em: EntityManager): void {
   lookups.set(em, new Map());

@@ -13,7 +13,7 @@ export interface TenantUsage {
   databaseMs: number;
 }
 
-/** A request of a tenant, as far as it counts. */
+/** The facts of a request that are counted. */
 export interface CountedRequest {
   readonly method: string;
   readonly status: number;
@@ -35,8 +35,8 @@ const maxHours = 24;
 /**
  * Counts what tenants use, by tenant and hour, until `take`. Only tenants of authenticated
  * callers are counted, so their number is bounded by that of the tenants. After 24 hours
- * without `take`, the last hour also gets what belongs to later ones: nothing is lost, and the
- * memory stays bounded.
+ * without `take`, the counts of later hours are added to the last hour: nothing is lost, and
+ * the memory stays bounded.
  */
 export class UsageCounts {
   readonly #now: () => number;
@@ -57,7 +57,7 @@ export class UsageCounts {
   }
 
   /**
-   * Counts a request that has ended. It is refused with status 429 or 503, and a write if it
+   * Counts a request that has ended: as refused with status 429 or 503, and as a write if it
    * succeeded and is no GET.
    */
   count(tenant: string, { method, status, bytes }: CountedRequest): void {

@@ -15,7 +15,7 @@ interface UsageRecorderOptions {
 }
 
 const defaultIntervalMs = 60_000;
-/** The number of writes after which one also removes hours that are old. */
+/** One of so many writes also removes old hours. */
 const writesForRemoval = 60;
 const maxStopMs = 5_000;
 
@@ -23,9 +23,9 @@ const maxStopMs = 5_000;
  * Counts what tenants use in memory, and adds it to the control database once a minute and at
  * the stop, in one statement. No request waits for that or fails because of it.
  *
- * Counts are written again when the control database has not stored them, as in an outage; not
- * when it may have: then a request counts twice in no invoice. A process that is killed loses
- * the counts of a minute, and so does a connection that breaks off while it commits.
+ * Counts are written again only when the control database has certainly not stored them, as in
+ * an outage. So a request counts twice in no invoice. A process that is killed loses the counts
+ * of a minute, and so does a connection that breaks off while it commits.
  */
 export class UsageRecorder {
   readonly #options: UsageRecorderOptions;

@@ -1,8 +1,8 @@
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 
 /**
- * SQL for the columns that sum hours of `tenant_usage`. Of several sizes of a database, it has
- * the last one, with the hour in which doctor has measured it.
+ * SQL for the columns that sum hours of `tenant_usage`. Of several sizes of a database, the
+ * last one is returned, with the hour in which doctor measured it.
  */
 export const usageSums = `
   sum(requests)::float8 as requests, sum(refused)::float8 as refused, sum(writes)::float8 as writes,

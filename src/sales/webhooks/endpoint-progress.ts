@@ -7,7 +7,7 @@ import {
 } from './endpoint-state.ts';
 import type { SendResult } from './send-webhook.ts';
 
-/** Something to be sent. */
+/** A change, a gap or a message that is to be sent. */
 export interface Item {
   readonly messageId: string;
   readonly type: string;

@@ -5,18 +5,18 @@ export interface EndpointState {
   /** Failed attempts since the last success. */
   readonly failures: number;
   readonly failingSince: number | null;
-  /** When the change at which the endpoint stands is sent again; null: at once. */
+  /** The time at which the change at the endpoint's place is sent again; null: at once. */
   readonly nextAttemptAt: number | null;
 }
 
-/** The fields that decide which changes a webhook receives, and where it stands. */
+/** The fields that decide which changes a webhook receives, and its place in the feed. */
 export interface PlacedWebhook {
   readonly resources: readonly string[];
   readonly actions: readonly string[];
   readonly position: string;
 }
 
-/** Why the service disables an endpoint. */
+/** The reason why the service disables an endpoint. */
 export type DisabledReason = 'gone' | 'failing' | 'rights';
 
 /** An endpoint, as the dispatcher reads it. */
@@ -24,7 +24,7 @@ export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly id: number;
   readonly url: string;
   readonly payload: 'thin' | 'record';
-  /** When the position last changed, in ms since 1970, as all times here. */
+  /** The time of the last change of the position, in ms since 1970. */
   readonly positionAt: number;
   readonly isEnabled: boolean;
   readonly disabledReason: DisabledReason | 'operator' | null;
@@ -33,7 +33,7 @@ export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly version: number;
   /** Messages beside the feed that are due. */
   readonly dueMessages: number;
-  /** When something is sent again; null: nothing has failed. */
+  /** The time at which a change or message is sent again; null: none has failed. */
   readonly dueAt: number | null;
   /**
    * The counters that a poll sees of the tenant's database if nobody has inserted a row since.
@@ -57,7 +57,7 @@ interface Step {
   readonly endpoint: EndpointState;
   readonly disable?: 'gone' | 'failing';
   /**
-   * The fate of the message that was sent. `done`: it needs no further attempt. `stay`: the
+   * The outcome for the message that was sent. `done`: it needs no further attempt. `stay`: the
    * message is a change, and the endpoint keeps its place in the feed. Otherwise the message is
    * beside the feed, and is sent again while the endpoint goes on.
    */
@@ -78,8 +78,8 @@ export const retryDelaysMs: readonly number[] = [
 ];
 const lastDelayMs = 24 * hour;
 /**
- * An endpoint is disabled by the first failure that is so long after the first one since the
- * last success.
+ * The time for which an endpoint may fail: the first failure that is so long after the first
+ * one since the last success disables it.
  */
 export const maxFailingMs = 5 * 24 * hour;
 /**
@@ -135,7 +135,7 @@ function afterChange(endpoint: EndpointState, outcome: Outcome, times: Times): S
 }
 
 /**
- * A message says nothing of the feed: it is tried again by itself, and given up after the last
+ * A message does not hold the feed: it is tried again by itself, and given up after the last
  * retry.
  */
 function afterMessage(

@@ -8,7 +8,7 @@ import type { PlacedWebhook, StoredEndpoint } from './endpoint-state.ts';
 /** A webhook that fails, for operators. */
 export interface FailingWebhook extends FailingState {
   readonly id: number;
-  /** The host and the port of its URL: the rest is its tenant's. */
+  /** The host and the port of its URL. The rest of the URL is not shown to operators. */
   readonly host: string;
 }
 
@@ -24,7 +24,7 @@ export interface FailingState {
    * changes.
    */
   readonly isMore: boolean;
-  /** When the first of the changes was made, as ISO 8601; null: none waits. */
+  /** The time of the first waiting change, as ISO 8601; null: no change waits. */
   readonly waitingSince: string | null;
 }
 
@@ -44,7 +44,10 @@ const stateText = `
    cross join (select count(*) as count_of_messages from webhook_messages where webhook_id = $1) messages
     left join (select status, error from webhook_deliveries where webhook_id = $1 order by id desc limit 1) last on true`;
 
-/** Reads what waits for a webhook, and how its last attempt has ended, in one row. */
+/**
+ * Selects the result of the last attempt of a webhook, and the number of waiting messages, in
+ * one row.
+ */
 export function selectFailingState({
   id,
   position,
@@ -56,7 +59,7 @@ export function selectFailingState({
   return preparedStatement(stateText, [id, ...place, resources, actions]);
 }
 
-/** Reads what waits for the webhook with an id; undefined: there is none. */
+/** Reads the failing state of the webhook with an id; undefined: there is no such webhook. */
 export async function readWaiting(read: Read, id: number): Promise<FailingState | undefined> {
   const [webhook] = await read(preparedStatement(placeText, [id]));
   if (!webhook) return undefined;

@@ -4,7 +4,7 @@ import { maxEntries } from '../../lib/runtime/lru-bounds.ts';
 
 /**
  * Maximum messages per second of one tenant: to one receiving host, which may never have agreed
- * to get any, and to all. Each begins with as many at once.
+ * to receive any, and to all hosts. As many may be sent at once after a pause.
  */
 const maxPerSecond = { host: 50, tenant: 100 };
 
@@ -14,7 +14,7 @@ const maxPerSecond = { host: 50, tenant: 100 };
  */
 const maxHosts = 100;
 
-/** Limits how many messages of one tenant are sent in a time. */
+/** Limits the rate at which messages of one tenant are sent. */
 export class SendRate {
   readonly #all = new Pace(maxPerSecond.tenant);
   readonly #hosts = new LRUCache<string, Pace>(maxEntries(maxHosts));
@@ -40,7 +40,7 @@ export class SendRate {
 class Pace {
   readonly #intervalMs: number;
   readonly #burstMs: number;
-  /** When all tokens are back, on the monotonic clock. */
+  /** The time at which all tokens are back, on the monotonic clock. */
   #fullAt = 0;
 
   /** @param perSecond also how many may come at once */

@@ -14,7 +14,7 @@ export const sendErrors = [
   'unsuccessful response',
   'secret',
 ] as const;
-/** Why an attempt failed. It tells a tenant nothing of the network of the service. */
+/** The reason why an attempt failed. It discloses nothing of the service's network. */
 type SendError = (typeof sendErrors)[number];
 
 /** The answer of the receiver. */
@@ -143,7 +143,7 @@ export function createWebhookSender({
 }
 
 /**
- * Asks the name servers alone, and waits on no thread: the threads of the process, on which
+ * Asks only the name servers, and occupies no thread: the threads of the process, on which
  * `lookup` waits, also hash passwords, and a tenant chooses the name.
  */
 async function resolvePublic(name: string): Promise<LookupAddress[]> {
@@ -160,7 +160,7 @@ async function resolvePublic(name: string): Promise<LookupAddress[]> {
 const dns = new Resolver({ timeout: 2_000, tries: 2 });
 const resolveTrusted: Resolve = name => lookup(name, { all: true, order: 'verbatim' });
 
-/** @param mayUse returns false for an address because of which nothing is sent to the name */
+/** @param mayUse returns false for a forbidden address; then nothing is sent to the name */
 function lookupOf(resolve: Resolve, mayUse: (address: string) => boolean): LookupFunction {
   return (name, { all, family }, callback) => {
     const found = resolve(name).then(addresses => {

@@ -24,7 +24,8 @@ export interface EndpointServices {
    */
   readonly readerOf: (userId: number) => Promise<Reader | undefined>;
   /**
-   * Sends a message in its turn. Those to receivers that fail or are slow take not all turns.
+   * Sends a message in its turn. Messages to receivers that fail or are slow do not take all
+   * turns.
    * @returns undefined when nothing more may be sent
    */
   readonly send: (
@@ -39,7 +40,8 @@ export interface EndpointServices {
    */
   readonly mayGoOn: () => boolean;
   /**
-   * Called with whether changes follow the page that was read, which a transaction holds back.
+   * Called after each page; `isHeld` is true if a transaction holds back changes after the
+   * page.
    */
   readonly onPage: (isHeld: boolean) => void;
   readonly onDisabled: (endpoint: StoredEndpoint, reason: DisabledReason) => void;
@@ -49,7 +51,7 @@ export interface EndpointServices {
 export interface EndpointResult {
   /**
    * True if the endpoint is to be read again soon: changes follow that are not final yet, or
-   * its state is another one now.
+   * its state has changed.
    */
   isOpen: boolean;
   /** Rows that were inserted into the tenant's database. */
@@ -58,11 +60,11 @@ export interface EndpointResult {
   last: Cursor | undefined;
 }
 
-/** A receiver that takes longer is slow. */
+/** The response time above which a receiver counts as slow. */
 const slowMs = 2_000;
 /**
- * The place of an endpoint that has nothing to send is stored again so often, for the retention
- * of the feed.
+ * The age at which the place of an endpoint that has nothing to send is stored again, for the
+ * retention of the feed.
  */
 const maxPositionAgeMs = 24 * 3_600_000;
 

@@ -26,7 +26,7 @@ export interface ServeTenantOptions extends Pick<ContextServices, 'databases'> {
   /** Begins the trace of serving a tenant; undefined: it is not traced. */
   beginTrace: () => Trace | undefined;
   heldFeeds: Pick<HeldFeeds, 'note'>;
-  /** Tells those who manage the settings of a tenant that an endpoint was disabled. */
+  /** Notifies the people who manage the settings of a tenant that an endpoint was disabled. */
   onDisabled: (tenant: TenantRecord, endpoint: StoredEndpoint, reason: DisabledReason) => void;
   /** Aborted when the process stops: cuts off what is being sent. */
   stopping: AbortSignal;
@@ -43,8 +43,8 @@ interface TenantRun {
 }
 
 /**
- * The actor of changes that the service makes to endpoints: it disables one. The audit log
- * names no user.
+ * The actor of a change that the service makes to an endpoint, which it disables. The audit log
+ * then names no user.
  */
 const actor = JSON.stringify({ traceId: 'webhooks' });
 /**
@@ -53,12 +53,15 @@ const actor = JSON.stringify({ traceId: 'webhooks' });
  */
 const maxSending = { tenant: 20, slow: 100, process: 200 };
 /**
- * Queries of the databases of one server at the same time for which the tenant has no
- * connection: those that webhooks take from its budget. A change that was just made here is
- * sent on the connection that has made it, without a turn.
+ * Concurrent queries on one server for which a connection has to be opened: so many connections
+ * webhooks take from the budget of the server. A change that this process has just made is read
+ * on the connection that made it, without a turn.
  */
 const maxQueries = 8;
-/** More tenants than are served in a second, after which an unused rate is as a new one. */
+/**
+ * Maximum tenants whose rates are remembered: more than are served in a second, after which an
+ * unused rate equals a new one.
+ */
 const maxRates = 1_000;
 /**
  * The time after which a tenant is given back, so that an endpoint with much to send does not
@@ -74,8 +77,8 @@ export function createTenantServing(options: ServeTenantOptions) {
   const { directory, sender, stopping, now } = options;
   const turns = new Map<string, LimitFunction>();
   /**
-   * The turns of queries, one server beside the other: one that does not respond delays no
-   * other.
+   * Returns the turns of queries of the tenant's server. Each server has its own, so that one
+   * that does not respond delays no other.
    */
   const turnsOf = ({ databaseUrl }: TenantRecord): LimitFunction => {
     const address = serverAddress(databaseUrl);
@@ -84,7 +87,7 @@ export function createTenantServing(options: ServeTenantOptions) {
     return found;
   };
   const rates = new LRUCache<string, SendRate>(maxEntries(maxRates));
-  /** The rate of a tenant, which goes on from one service of it to the next. */
+  /** Returns the rate of a tenant, which goes on when the tenant is leased again. */
   const rateOf = (tenantGuid: string): SendRate => {
     const found = rates.get(tenantGuid) ?? new SendRate();
     rates.set(tenantGuid, found);
@@ -102,7 +105,8 @@ export function createTenantServing(options: ServeTenantOptions) {
 
   const serve = async (run: TenantRun, trace?: Trace): Promise<ServedTenant> => {
     /**
-     * Looked up before each query: the tenant may be isolated, suspended or moved meanwhile.
+     * Finds the tenant before each query, because it may be isolated, suspended or moved
+     * meanwhile.
      */
     const findServed = async (): Promise<TenantRecord> => {
       const found = await directory.tenant(run.leased.tenantGuid);

@@ -5,13 +5,16 @@ import type { StoredEndpoint } from './endpoint-state.ts';
 import { type EndpointServices, serveEndpoint } from './serve-endpoint.ts';
 import { beginGaps, countAndCheck, selectEndpoints } from './webhook-store.ts';
 
-/** When endpoints are read again soon: nobody says when changes are final. */
+/**
+ * The time after which an open endpoint is read again: nothing reports when changes become
+ * final.
+ */
 export const openMs = 250;
 
-/** A wait without an end, as a timer has it. */
+/** Maximum wait, because a timer cannot wait without an end. */
 const maxWaitMs = 60_000;
 
-/** Says to the service of a tenant that there may be more to send. */
+/** Wakes the task that serves a tenant, because there may be more to send. */
 export class Wakes {
   #isWoken = false;
   #next = Promise.withResolvers<void>();
@@ -29,14 +32,14 @@ export class Wakes {
     return was;
   }
 
-  /** Resolves when there was a `wake` that nobody took. */
+  /** Resolves after a `wake` that was not taken yet. */
   wait(): Promise<void> {
     return this.#next.promise;
   }
 }
 
 interface Served {
-  /** The endpoints, as they were read before each of them was looked at last. */
+  /** The endpoints, as they were read before each of them was served last. */
   readonly endpoints: readonly StoredEndpoint[];
   /** True if one of the endpoints is to be read again soon. */
   readonly isOpen: boolean;
@@ -73,7 +76,10 @@ export async function serveWebhooks(
   const failures: unknown[] = [];
   let endpoints: StoredEndpoint[] = [];
   let isOpen = false;
-  /** When an endpoint that is not served now has something to send, by `services.now`. */
+  /**
+   * The time at which an endpoint that is not served now has something to send, by
+   * `services.now`.
+   */
   let nextDueAt = Number.POSITIVE_INFINITY;
   let written: string | undefined;
   let inserted = 0;
@@ -96,14 +102,14 @@ export async function serveWebhooks(
     } catch (error) {
       failures.push(error);
     } finally {
-      active.delete(first.id); // in the turn of the look at `late`, so that no wake is between them
+      active.delete(first.id); // in the turn of the check of `late`: no wake comes between
     }
   };
 
   const begin = async (): Promise<void> => {
     nextDueAt = Number.POSITIVE_INFINITY;
     late = new Set(active.keys());
-    // The rows of active endpoints that are read here are old when they arrive.
+    // The rows of active endpoints are out of date when they arrive, so they are not served.
     const known = new Set(late);
     endpoints = await read();
     written ??= endpoints[0]?.written;

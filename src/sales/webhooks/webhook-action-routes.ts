@@ -56,7 +56,7 @@ const deliveries = listContract({
 const message = z.object({
   MessageId: z.string().describe('The header `webhook-id` of the message.'),
 });
-/** Changes of one request to send again what has failed: each is a read of the feed. */
+/** Maximum failed changes that one request sends again: each of them is a read of the feed. */
 const maxRetried = 100;
 const maxCounted = 1_000;
 const waitingView = describeFields(
@@ -312,7 +312,8 @@ async function sendFailedAgain(
 }
 
 /**
- * The feed has lost the change by its retention, or the webhook does not receive it any more.
+ * Ignores the error of a change that the retention has removed from the feed, or that the
+ * webhook does not receive any more; throws every other error.
  */
 function ignoreMissing(error: unknown): undefined {
   if (!hasCode(error, 'unknown_record') && !hasCode(error, 'cursor_expired')) throw error;

@@ -12,7 +12,7 @@ interface WebhookDispatcherOptions extends Omit<ServeTenantOptions, 'stopping' |
   control: ControlDatabase;
   background: BackgroundTasks;
   watch: Pick<ChangeWatch, 'onServed'>;
-  /** Tells those who manage the settings of a tenant that an endpoint was disabled. */
+  /** Notifies the people who manage the settings of a tenant that an endpoint was disabled. */
   onDisabled: (...disabled: Parameters<ServeTenantOptions['onDisabled']>) => Promise<void>;
   /** Identifies this process. */
   processId: string;
@@ -20,13 +20,13 @@ interface WebhookDispatcherOptions extends Omit<ServeTenantOptions, 'stopping' |
 
 const pollMs = 1_000;
 /**
- * While so many tenants of one server are served, no others of it are leased: each holds some
- * memory, and a connection only for a query.
+ * Maximum tenants of one server that are served at a time: each holds some memory, and a
+ * connection only for a query.
  */
 const maxOfServer = 200;
 /** Tenants that are leased at once. */
 const maxLeased = 100;
-/** When a tenant is tried again whose database cannot be used. */
+/** The wait before a tenant whose database cannot be used is tried again. */
 const retryMs = 5_000;
 
 /** A tenant that this process serves. */
@@ -47,7 +47,7 @@ export class WebhookDispatcher {
   /** Tenants that have work in any case: leased next, without being marked as due before. */
   #changed = new Set<string>();
   /**
-   * The counters of tenants of which a poll has seen new rows: another process may have served
+   * The counters of tenants in which a poll has seen new rows: another process may have served
    * these rows.
    */
   #polled = new Map<string, string>();
@@ -107,8 +107,8 @@ export class WebhookDispatcher {
   }
 
   /**
-   * Leases tenants that are due or have changed, and marks those as due that others lease or
-   * serve.
+   * Leases tenants that are due or have changed. Marks the changed ones that it could not lease
+   * as due, so that their present holder, or the next one, serves them.
    */
   async #lease(): Promise<void> {
     const changed = this.#changed;
@@ -129,7 +129,7 @@ export class WebhookDispatcher {
       if (asked.size === 0) return;
 
       await this.queue.markDue(asked);
-      this.#loop.wake(); // leases the tenants among them that are not leased
+      this.#loop.wake(); // leases those of them that nobody else leases
     } catch (error) {
       for (const guid of changed) {
         this.#changed.add(guid);
@@ -162,7 +162,7 @@ export class WebhookDispatcher {
     return leasedTenants.map(({ tenantGuid }) => tenantGuid);
   }
 
-  /** The ids of the servers of which as many tenants are served as may be. */
+  /** The ids of the servers with `maxOfServer` tenants that are being served. */
   #fullServers(): number[] {
     const ofServers = Map.groupBy(this.#serving.values(), ({ serverId }) => serverId);
 
@@ -192,7 +192,7 @@ export class WebhookDispatcher {
     } catch (error) {
       this.#serving.delete(tenantGuid);
       await this.queue.postpone(leased, retryMs);
-      // That this process serves no requests of the tenant is no failure.
+      // It is no failure that this process serves no requests of the tenant.
       if (!hasCode(error, 'migration_pending', 'tenant_inactive')) throw error;
     } finally {
       const isWoken = this.#changed.has(tenantGuid) || this.#polled.has(tenantGuid);

@@ -21,8 +21,8 @@ export function placeBefore(messageId: string): Cursor | undefined {
 }
 
 /**
- * A cursor that the tenant's database has stored belongs to the data there, whenever it was
- * made.
+ * Returns a cursor that needs no proof: one that the tenant's database has stored belongs to
+ * the data there, whenever it was made.
  */
 export function ofThisData(cursor: Cursor): Cursor {
   return { ...cursor, madeIn: Number.MAX_SAFE_INTEGER, madeAt: unproved };

@@ -15,16 +15,16 @@ import { selectLastChange } from './webhook-store.ts';
 /** The page of changes that a webhook receives next. */
 export interface NextPage extends ChangePage {
   /**
-   * The data were put in place of others, or changes after the place of the webhook were
-   * removed: changes that it has received may have been undone, or it has not received all
-   * changes. `last` is the place after the gap.
+   * The gap, if the data were replaced, or changes after the place of the webhook were removed:
+   * changes that the webhook has received may be undone, or it misses some. `last` is the place
+   * after the gap.
    */
   readonly gap?: {
     /** The era in which the gap was found. */
     readonly madeIn: number;
     /**
-     * When the last change was made that the data still have, in ms since 1970; undefined:
-     * nobody knows.
+     * The time of the last change that the data still have, in ms since 1970; undefined: not
+     * known.
      */
     readonly lastChangeAt: number | undefined;
   };
@@ -96,9 +96,9 @@ export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean
 }
 
 /**
- * The place before the first change since a minute before a moment, as a transaction may have
- * begun before others; never after that of the webhook, which would leave out changes that have
- * not arrived.
+ * Returns the place before the first change since `since`. Begins a minute earlier, because a
+ * change is dated by the begin of its transaction, which may be older than others. Returns no
+ * place after that of the webhook, which would leave out changes that have not arrived.
  */
 export async function placeAt(read: Read, webhook: PlacedWebhook, since: Date): Promise<string> {
   const { last } = await readAfter(read, webhook, 'now');
@@ -112,8 +112,8 @@ export async function placeAt(read: Read, webhook: PlacedWebhook, since: Date): 
 }
 
 /**
- * The first change since a minute before a moment. Of the activities, an index finds the first
- * 100 by their time.
+ * Selects the first change since a minute before a moment. Of the activities, an index finds
+ * the first 100 by their time.
  */
 const firstSince = {
   name: 'first_change_since',

@@ -38,11 +38,12 @@ export function webhookCondition(id: string | undefined, context: RequestContext
 }
 
 /**
- * Makes a change of webhooks in a transaction. The control database gets the tenant before, so
- * that a process which is killed after the change leaves no webhook that nobody serves.
- * @param change gets what seals the secrets of the tenant
- * @returns the row of the statement. If it has the column `Sealed`, in base64, of the webhook
- *   `Id`, it gets the `Secret`
+ * Makes a change of webhooks in a transaction. The tenant is entered into the control database
+ * before the change, so that a process that is killed after it leaves no webhook that nobody
+ * serves.
+ * @param change receives the sealer of the tenant's secrets
+ * @returns the row of the statement. A row with the column `Sealed`, the sealed secret of the
+ *   webhook `Id` in base64, also has the `Secret`
  */
 export async function changeWebhooks(
   { secrets, webhooks }: WebhookServices,

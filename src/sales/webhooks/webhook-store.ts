@@ -9,25 +9,22 @@ const ms = (column: string): string => `(extract(epoch from ${column}) * 1000)::
 const time = (value: string): string => `to_timestamp(${value}::float8 / 1000)`;
 /** The messages, and the changes, that are sent together. */
 export const batchSize = 20;
-/**
- * Attempts of an endpoint: with each 20th batch, those above are deleted, so that it is checked
- * seldom.
- */
+/** Maximum stored attempts of an endpoint. Only each 20th batch deletes those above it. */
 const maxDeliveries = 10_000;
 const trimEvery = 20;
 const keptDeliveries = maxDeliveries - trimEvery * 2 * batchSize;
 
 /**
- * SQL: PostgreSQL counts what the connection has written when the statement ends, in place of
- * up to 10 s later.
+ * SQL: lets PostgreSQL count the rows that the connection has written when the statement ends,
+ * instead of up to 10 s later.
  */
 const countNow = 'pg_stat_force_next_flush()';
 const countWritten: Statement = preparedStatement(`select ${countNow}`, []);
 
 /**
- * Lets PostgreSQL count what the connection has written, and says whether the database still
- * has what was read up to a place (`isKept`): not if its server was put back to an earlier
- * state.
+ * Lets PostgreSQL count the rows that the connection has written, and returns `isKept`: true if
+ * the database still has the changes up to a place. It has not if its server was put back to an
+ * earlier state.
  * @param place undefined: none was read
  */
 export function countAndCheck(place: Cursor | undefined): Statement {
@@ -37,7 +34,7 @@ export function countAndCheck(place: Cursor | undefined): Statement {
 }
 
 /**
- * Deletes attempts that are older than 30 days, or of which there are too many with the next
+ * Deletes attempts that are older than 30 days, and those that would be too many with the next
  * batches.
  */
 const trim = `
@@ -72,13 +69,16 @@ export const selectDueMessages = (webhookId: number, now: number): Statement =>
     [webhookId, now],
   );
 
-/** SQL: people are told at most once a day that an endpoint was disabled. */
+/**
+ * SQL: the time at which people were last notified that an endpoint was disabled: at most once
+ * a day.
+ */
 const toldAt = `case when told_at > ${time('$11')} - interval '1 day' then told_at else ${time('$11')} end`;
 
 /**
  * Stores the progress of an endpoint. Without a row in the result, the endpoint was deleted,
  * disabled or changed since it was read, and nothing is stored. `isToTell`: people are to be
- * told that it was disabled.
+ * notified that it was disabled.
  */
 export const saveProgress = (
   { id, version }: Pick<StoredEndpoint, 'id' | 'version'>,
@@ -197,8 +197,8 @@ export const beginGaps: Statement = preparedStatement(
 );
 
 /**
- * When the last change was made before the data were put in place of others: nobody has changed
- * them since.
+ * Selects the time of the last change before an era: nobody has changed the data between it and
+ * the replacement.
  */
 export const selectLastChange = (era: number): Statement =>
   preparedStatement(

@@ -85,9 +85,9 @@ export async function writeRecord(
 }
 
 /**
- * Locks the record of a change until its transaction ends, and returns all its properties. In
- * `prepare` of `writeRecord`, which runs before the change is announced, so that a change of a
- * missing record invalidates nothing.
+ * Locks the record of a change until its transaction ends, and returns all its properties. Runs
+ * in `prepare` of `writeRecord`, before the change is announced, so that a change of a missing
+ * record invalidates nothing.
  * @throws {Problem} `onMissing` when there is no such record; `precondition_failed`
  */
 export async function lockRecord(

@@ -8,9 +8,9 @@ import { describeContract } from './field-descriptions.ts';
 import type { CommonOptions, ResourceOptions } from './resource-options.ts';
 
 /**
- * The data that all route builders of a resource use: its options and its table. The options no
- * longer carry the type of the entity, because the compiler has checked by then that entity,
- * view and contracts agree: a row is an object of values.
+ * The data that all route builders of a resource use: its options and its table. The options do
+ * not carry the type of the entity: the compiler has checked in `defineResource` that entity,
+ * view and contracts agree, and from there on a row is an object of values.
  */
 export interface ResourceDefinition extends CommonOptions {
   readonly entity: EntityClass<object>;

@@ -23,7 +23,7 @@ export interface CommonOptions {
    */
   onMissing: 'not_found' | 'unknown_record';
   /**
-   * Records have PATCH. Without it PATCH is 405: such a record is only replaced as a whole, by
+   * Records have PATCH. Otherwise PATCH is a 405, and a record is only replaced as a whole, by
    * PUT.
    */
   takesPatch?: boolean;
