@@ -28,7 +28,7 @@ interface AccountPageServices extends AuthServices, ContextServices {
 }
 
 /**
- * Allows forms to the service itself and its style sheets, and nothing else: no script at all.
+ * Allows only the style sheets of the service, and forms that are sent to it; no script at all.
  */
 const contentSecurityPolicy =
   "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -172,10 +172,7 @@ async function confirm(
   sendDone(ctx, tenant, 'Your address is confirmed', text, services);
 }
 
-/**
- * The time for which a form that is sent again with the same password gets the page of a set
- * password.
- */
+/** The time in which a form that is sent again with the same password gets the success page. */
 const repeatSeconds = 15 * 60;
 
 /**

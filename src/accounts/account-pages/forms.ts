@@ -80,7 +80,9 @@ function hiddenFields({ tenant, token }: Link): Html {
 `;
 }
 
-/** The first field, or the first one with an error, has the focus. */
+/**
+ * Returns the fields of a form. The first field, or the first one with an error, has the focus.
+ */
 function fieldList(fields: readonly Field[], errors: FormErrors, value?: string): Html {
   const focused = fields.find(({ name }) => errors[name]) ?? fields[0];
   return html`${fields.map(field => fieldRow(field, errors[field.name], field === focused, value))}`;

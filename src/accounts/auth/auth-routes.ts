@@ -7,7 +7,7 @@ import { logout, sessionRoutes } from './own-sessions.ts';
 import { confirm, register } from './register.ts';
 import { resetPassword } from './reset-password.ts';
 
-/** All routes of the authentication: login, tokens, sessions and accounts. */
+/** The routes of authentication: login, tokens, sessions and accounts. */
 export function authRoutes(services: AuthServices): TenantRoute[] {
   return [
     login(services),

@@ -185,7 +185,7 @@ const deprecatedSince = new Date('2026-11-21T00:00:00Z');
 const sunset = new Date('2027-12-31T23:59:59Z');
 
 /**
- * Sends headers which say that legacy tokens are deprecated, and when they end (RFC 9745, RFC
+ * Sets the headers that announce the deprecation of legacy tokens, and their end (RFC 9745, RFC
  * 8594).
  */
 function setSunsetHeaders(ctx: Context): void {

@@ -8,10 +8,7 @@ export interface HashRequester {
   readonly tenant: string;
   /** An IPv4 address or an IPv6 network. */
   readonly network: string;
-  /**
-   * The signal that is aborted when the client closes its connection: no one would receive the
-   * result.
-   */
+  /** Aborted when the client closes its connection, so that nobody would receive the result. */
   readonly clientLeft?: AbortSignal;
   /** The deadline of the request, which is refused when it passes. */
   readonly deadline?: Deadline;
@@ -48,7 +45,7 @@ const otherKey = { network: 'tenant', tenant: 'network' } as const;
  * tenants, and one by tenant. So the only waiter of a network waits for at most two turns per
  * network ahead of it, and the only waiter of a tenant for at most two per tenant ahead of it:
  * neither one network that knows many tenants nor many networks that flood one tenant can delay
- * it for longer. A waiter whose client leaves is removed.
+ * such a waiter for longer. A waiter whose client leaves is removed.
  */
 export class HashQueue {
   /**
@@ -141,8 +138,8 @@ export class HashQueue {
 }
 
 /**
- * Puts the group of a waiter that has started last. Within it, those who share the other key
- * with that waiter are last.
+ * Moves the group of a waiter that has started to the end. Within the group, the waiters that
+ * share the other key with that waiter come last.
  */
 function afterTurn(waiters: readonly Waiter[], key: Key, started: Waiter): Waiter[] {
   const rank = (waiter: Waiter): number => {
@@ -153,9 +150,9 @@ function afterTurn(waiters: readonly Waiter[], key: Key, started: Waiter): Waite
 }
 
 /**
- * Returns the waiter to refuse. It is in the group with the most waiters; in that group, it is
- * the last one of those with the most frequent other key. Undefined if the group would be no
- * larger than that of the requester, who counts as one of it.
+ * Returns the waiter to refuse: in the largest group, the last of the waiters with the most
+ * frequent other key. Undefined if the largest group is no larger than that of the requester,
+ * who counts as a member.
  */
 function victimFor(
   requester: HashRequester,
@@ -168,8 +165,8 @@ function victimFor(
 }
 
 /**
- * Returns the waiters with the key that most of them have; of equals, with the one whose turn
- * comes last.
+ * Returns the largest group of waiters with the same key; of equals, the one whose turn comes
+ * last.
  */
 function largestGroup(waiters: readonly Waiter[], key: Key): Waiter[] {
   const groups = [...Map.groupBy(waiters, waiter => waiter[key]).values()];

@@ -37,8 +37,7 @@ const isKnownNetwork = `
  * tenant is resolved.
  *
  * An account is a tenant and an e-mail address, whether or not a user has it, so that the limit
- * does not reveal which accounts exist. Logins that are under way together may exceed the limit
- * by their number.
+ * does not reveal which accounts exist. Concurrent logins may exceed the limit by their number.
  */
 export function limitFailures({
   control,

@@ -12,8 +12,8 @@ interface Administrator {
 export type PeopleLimits = ReturnType<typeof createPeopleLimits>;
 
 /**
- * One administrator cannot use up the changes of a tenant, so that another one can still
- * disable them.
+ * The changes of a tenant, as a multiple of those of one administrator: one cannot use them all
+ * up, so that another one can still disable the first.
  */
 const tenantFactor = 4;
 

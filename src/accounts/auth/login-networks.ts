@@ -4,7 +4,7 @@ import type { QueryControl } from '../../control/database.ts';
 export const knownNetworkAge = `interval '30 days'`;
 
 const maxNetworks = 50; // of a user
-/** Rows removed at a time. A new network adds one row, so that the table does not grow. */
+/** Rows removed at a time. A new network adds only one, so the table does not grow. */
 const batch = 100;
 
 const insertNetwork = `
@@ -33,9 +33,9 @@ const removeExpired = `
  * user that are no longer known.
  *
  * Transactions that remember networks cannot deadlock:
- * 1. One of them waits only for the row of its user, and for its own network, which another one
- *    may be removing.
- * 2. One that removes networks waits for nothing any more: it skips locked rows, and its caller
+ * 1. Such a transaction waits only for the row of its user, and for its own network, which
+ *    another one may be removing.
+ * 2. After it removes networks, it waits for nothing: it skips locked rows, and its caller
  *    commits.
  * @param query of a transaction that has locked the row of the user, and that commits
  *   afterwards

@@ -24,8 +24,8 @@ const credentials = z.object({
 });
 
 /**
- * Returns the e-mail address of a login body as it is looked up, for the rate limit; '' when
- * there is none.
+ * Returns the e-mail address of a login body in the form in which it is looked up, for the rate
+ * limit; '' when there is none.
  */
 export function loginAccount(body: object): string {
   const email = credentials.shape.email.safeParse((body as { email?: unknown }).email);
@@ -41,8 +41,8 @@ const userByEmail = `
 const maxAttempts = 3; // a login starts again if the stored hash has changed since it was read
 
 /**
- * All failures get the same response after the same work: unknown address, wrong password,
- * unconfirmed, disabled.
+ * Logs a user in. All failures get the same response after the same work: unknown address,
+ * wrong password, unconfirmed or disabled user.
  */
 export function login(services: AuthServices): TenantRoute {
   const { control, passwords } = services;

@@ -59,7 +59,7 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
         if (!session) return;
 
         if (session.user.id !== caller.userId) {
-          // The response to a caller who manages nobody is that for an unknown session, so it
+          // A caller who manages nobody gets the response for an unknown session, so it
           // discloses no id.
           if (caller.scope !== 'All' || !caller.permissions.has('users.manage')) return;
           requireMayManage(session.user.role.permissions, caller.permissions);

@@ -47,10 +47,10 @@ export type Passwords = ReturnType<typeof createPasswords>;
 type HashConcurrency = Readonly<Record<'busy' | 'idle', number>>;
 
 /**
- * Returns how many hashes each of the processes computes at a time, at least one: together as
- * many as there are cores while requests without a password are few, otherwise one less; and at
- * most three, so that one of the four threads of Node's pool is free for name look-ups of new
- * connections.
+ * Returns how many hashes each of the processes computes at a time. All processes together
+ * compute as many as there are cores while requests without a password are few, otherwise one
+ * less. Each computes at least one, and at most three, so that one of the four threads of
+ * Node's pool is free for name look-ups of new connections.
  */
 export function hashConcurrency(processes: number): HashConcurrency {
   const share = (cores: number): number => Math.max(1, Math.min(3, Math.floor(cores / processes)));
@@ -74,10 +74,10 @@ export function createPasswords(concurrency = hashConcurrency(1), work = default
       run(() => hash(normalise(password), parameters), requester),
 
     /**
-     * Without a stored hash, or with one of another algorithm or beyond `bounds`, it takes the
+     * Without a stored hash, or with one of another algorithm or beyond `bounds`, takes the
      * same time and returns false. After a wrong password for a hash that takes less work than
-     * a current one, it does the rest of that work, so that an imported hash does not disclose
-     * its account by a quick response.
+     * a current one, does the rest of that work, so that an imported hash does not disclose its
+     * account by a quick response.
      */
     verify: async (
       storedHash: string | undefined,
@@ -179,7 +179,7 @@ function createLimiter(concurrency: HashConcurrency, maxWaiting: number) {
       },
     },
 
-    /** Counts a second hash of the same task. */
+    /** Counts a further hash of a task. */
     countHash: (): void => void hashed++,
 
     run: async <T>(task: () => Promise<T>, requester: HashRequester): Promise<T> => {

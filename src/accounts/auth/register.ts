@@ -30,10 +30,10 @@ const registration = z.object({
 
 /**
  * Adds a user, who must confirm the e-mail address. Anyone may call it if the tenant has the
- * feature `selfRegistration`. A caller with a token needs what an invitation of a Member needs,
- * and is the actor in the audit log when the user confirms. Response and response time do not
- * depend on whether the address is known: the request is stored, and a worker looks the address
- * up after the response. So a process that is killed loses no mail.
+ * feature `selfRegistration`. A caller with a token needs the rights for an invitation of a
+ * `Member`, and is the actor in the audit log when the user confirms. Response and response
+ * time do not depend on whether the address is known: the request is stored, and a worker looks
+ * the address up after the response. So a process that is killed loses no mail.
  */
 export function register(services: AuthServices): TenantRoute {
   const { control, passwords, mails } = services;

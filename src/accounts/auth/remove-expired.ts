@@ -3,7 +3,7 @@ interface Executor {
   execute(text: string): Promise<unknown>;
 }
 
-/** Rows removed at a time. An insert adds one row, so that the table does not grow. */
+/** Rows removed at a time. An insert adds only one, so the table does not grow. */
 const batch = 100;
 
 /** Deletes some expired legacy tokens. Skips rows that another transaction is using. */

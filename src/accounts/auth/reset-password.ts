@@ -75,8 +75,8 @@ export function resetPassword(services: AuthServices): TenantRoute {
 }
 
 /**
- * Stores that somebody asks for a new password: a known address gets the mail that helps it on.
- * Costs the same for every address.
+ * Stores the request for a new password. A worker sends a known address the mail that fits its
+ * state (`findRecipient`). Takes the same time for every address.
  */
 export async function requestReset(
   { control, mails }: Pick<AuthServices, 'control' | 'mails'>,
@@ -113,7 +113,7 @@ const confirmInvited =
   'update users set confirmed_at = now() where id = $1 and confirmed_at is null';
 
 /**
- * Sets a password, and makes the link void that permits it. A reset revokes all sessions of the
+ * Sets a password, and makes the link that permits it void. A reset revokes all sessions of the
  * user; an invitation confirms the address, and ends its registrations, whose senders have
  * chosen other passwords. The user is the actor in the audit log.
  */

@@ -76,7 +76,10 @@ export async function setPasswordHash(
 }
 
 const usable = `id = $1 and tenant_id = $2 and revoked_at is null and ${unexpired}`;
-/** `wasValid`: as the statement began, before it waited for another rotation of the session. */
+/**
+ * Rotates a session. `wasValid`: the session was valid when the statement began, before it
+ * waited for another rotation of the session.
+ */
 const rotate = `
   with found as (select refresh_generation as generation from sessions where ${usable}),
        rotated as (
@@ -96,7 +99,7 @@ export type Rotation =
 /**
  * Exchanges a refresh token for its successor (RFC 9700 §4.14.2). Of concurrent uses, exactly
  * one rotates the session. The token that was just replaced may be used again for a minute, and
- * yields the same successor; a use that began before the replacement was committed does too,
+ * yields the same successor. So does a use that began before the replacement was committed,
  * however long that commit took. The reuse of any older token shows that it was copied, so the
  * session is revoked. A token that is newer than the stored generation was issued before the
  * control database was restored from a backup or lost its last changes in a failover: it is

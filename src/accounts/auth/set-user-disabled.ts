@@ -7,7 +7,7 @@ const setDisabledAt = `
    where id = $1 and (disabled_at is not null) <> $2::boolean`;
 
 /**
- * Disables a user and ends all sessions, or enables the user. Either makes every link void that
+ * Disables a user and ends all sessions, or enables the user. Both make every link void that
  * the user has received by mail: invitation, reset and confirmation. The user is changed before
  * the links, in the order of `useLink`.
  */

@@ -60,7 +60,10 @@ export function composeMail(
   });
 }
 
-/** Returns the sentence that names the mail that was asked for, where another one helps. */
+/**
+ * Returns the sentence that names the mail that was asked for, in the mail that is sent
+ * instead.
+ */
 function askedText({ name }: Tenant, { asked }: MailAbout): string {
   return asked === 'registration'
     ? `Somebody, probably you, registered this address with ${name}.`
@@ -119,7 +122,7 @@ function unconfirmedMail(tenant: Tenant, to: string, address: string): Message {
   });
 }
 
-/** Says why no link would help. */
+/** Composes the mail that explains why no link would help. */
 function noticeMail(tenant: Tenant, to: string, about: MailAbout): Message {
   const isDisabled = about.because === 'disabled';
   const step = isDisabled

@@ -10,16 +10,19 @@ import { isCounted, removeReplacedDeliveries, withdrawnMails } from './mail-requ
 import { removeOldDeliveries, removeUnconfirmed } from './remove-old-deliveries.ts';
 
 /**
- * Why nobody gets the mail that somebody asked for. `unknown`: nobody has the address;
- * `limited`: the address has got as many as it may; `replaced`: a later mail is in its place.
+ * The reason why a mail is not sent. `unknown`: nobody has the address; `limited`: the address
+ * has received as many as it may; `replaced`: a later mail is sent in its place.
  */
 export type NotFound = 'unknown' | 'limited' | 'replaced';
 
-/** A client that registers a foreign address must not use up the mails of its owner. */
+/**
+ * The mails of a kind that all clients together can cause, as a multiple of those of one
+ * client: a client that registers a foreign address must not use up the mails of its owner.
+ */
 const networkFactor = 4;
 
-// The lock makes the mail follow or precede a change of the user: the mail that is chosen is
-// the one for the state in which the user is when it is stored.
+// The lock lets no change of the user come between: the mail is chosen for the state in which
+// the user is when the mail is stored.
 const lockKnown = `
   select id::float8 as id, disabled_at is not null as "isDisabled", confirmed_at is not null as "isConfirmed",
          invited_at is not null as "isInvited",
@@ -27,8 +30,8 @@ const lockKnown = `
                   where m.user_id = u.id and m.kind = 'registration' and m.expires_at > now()) as "isRegistering"
     from users u where tenant_id = $1 and email = $2 for no key update`;
 /**
- * Password and names of an unconfirmed user are placeholders: its confirmation sets those of
- * the confirmed registration.
+ * Inserts an unconfirmed user, with placeholders for password and names: the confirmation sets
+ * those of the confirmed registration.
  */
 const insertUnconfirmed = `
   insert into users (tenant_id, email, password_hash, first_name, last_name, role_id, scope)
@@ -49,7 +52,9 @@ const setRecipient = `
   update mail_deliveries
      set user_id = $2, address = null, kind = $3, about = $4, expires_at = coalesce(now() + $5::interval, expires_at)
    where id = $1`;
-/** The sender of a registration has chosen its password, which no other mail may confirm. */
+/**
+ * Deletes a registration: its sender has chosen the password, which no other mail may confirm.
+ */
 const dropRegistration = 'delete from registrations where delivery_id = $1';
 
 interface KnownUser {
@@ -61,7 +66,7 @@ interface KnownUser {
   readonly isRegistering: boolean;
 }
 
-/** The mail that helps an address on. */
+/** The mail that an address gets, by the state of its user. */
 interface HelpfulMail {
   readonly kind: MailKind;
   readonly about: MailAbout;
@@ -73,10 +78,10 @@ interface HelpfulMail {
 }
 
 /**
- * Looks up who has the address that a mail was asked for, makes a user of an address that was
- * registered, and enters the user into the delivery, as the mail that helps on in the state in
- * which the user is (docs/guide/accounts.md has all states). Mails that were accepted in the
- * time of the limit count, and those that may still be: at most `rate.max` of a kind that one
+ * Finds the user with the address that a mail was asked for, or makes the user of an address
+ * that was registered. Enters into the delivery the user, and the mail that fits the state of
+ * the user (docs/guide/accounts.md has all states). The limit counts mails that were accepted
+ * in its window, and mails that may still be accepted: at most `rate.max` of a kind that one
  * client can cause, and `networkFactor` times as many that all clients together can.
  */
 export function findRecipient(
@@ -115,8 +120,8 @@ async function findKnown(
 /**
  * Chooses the mail. A person who was invited keeps the role that the invitation gives, and
  * chooses the password by its link: the password of a registration, which anyone can send, must
- * not become theirs. The link for who has registered, and asks for a password, is like that of
- * an invitation, and ends as that of a reset.
+ * not become theirs. A person who has registered, and asks for a password, gets a link like
+ * that of an invitation, with the lifetime of a reset.
  */
 function helpfulMail({ kind, about }: LeasedMail, user: KnownUser): HelpfulMail {
   const asked = kind === 'registration' ? kind : 'reset';

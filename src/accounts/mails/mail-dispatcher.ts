@@ -17,7 +17,7 @@ interface MailDispatcherOptions extends ComposeServices {
   readonly control: ControlDatabase;
   readonly directory: Pick<Directory, 'tenant'>;
   readonly transport: MailTransport;
-  /** `MAIL_FROM`, whose name that of the tenant replaces. */
+  /** `MAIL_FROM`. The name of the tenant replaces the name in it. */
   readonly mailFrom: Config['mailFrom'];
   /** Maximum mails to one account. */
   readonly rate: Rate;
@@ -57,8 +57,8 @@ const patienceMs = minuteMs;
 const stopMs = 1_000;
 
 /**
- * Sends the mails that this process leases, each of them until the mail server accepts it,
- * refuses it, or it is given up. Isolated tenants, such as copies of others, send none. The log
+ * Sends the mails that this process leases: tries each until the mail server accepts or refuses
+ * it, or its last retry fails. Isolated tenants, such as copies of others, send none. The log
  * has neither address nor text.
  */
 export class MailDispatcher {
@@ -84,7 +84,7 @@ export class MailDispatcher {
     });
   }
 
-  /** Begins to send, also what other processes left when they ended. */
+  /** Begins to send mails, also those that other processes left when they ended. */
   start(): void {
     this.#loop.start();
   }
@@ -95,8 +95,8 @@ export class MailDispatcher {
   }
 
   /**
-   * Sends no more, and cuts off what is being sent after a second: another process sends it
-   * again.
+   * Begins no further mail, and cuts off running attempts after a second: another process sends
+   * these mails again.
    */
   async stop(): Promise<void> {
     this.#loop.stop();
@@ -226,8 +226,8 @@ export class MailDispatcher {
   }
 
   /**
-   * While the control database is away, the lease ends by itself, and the mail is tried again
-   * then.
+   * Postpones a mail after a defect. While the control database is away, the lease ends by
+   * itself, and the mail is tried again then.
    */
   async #afterDefect(mail: LeasedMail, error: unknown): Promise<void> {
     this.#options.log.error(

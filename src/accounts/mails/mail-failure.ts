@@ -1,6 +1,6 @@
 import { withoutAddresses, withoutUrls } from '../../lib/log/describe-error.ts';
 
-/** The failure of an attempt, as the mail server or the network has told it. */
+/** The failure of an attempt, as the mail server or the network has reported it. */
 export interface MailFailure {
   /**
    * The reason, for the people who manage the users of a tenant: without an address, and
@@ -11,7 +11,7 @@ export interface MailFailure {
   readonly isFinal: boolean;
   /** True when the mail server asks for patience, or does not work. */
   readonly isOverloaded: boolean;
-  /** For the log. */
+  /** The failure, for the log. */
   readonly answer: MailAnswer;
 }
 
@@ -24,7 +24,7 @@ interface MailAnswer {
   /** The command that the server answered, such as `RCPT TO`. */
   readonly command: string | undefined;
   readonly responseCode: number | undefined;
-  /** RFC 3463, such as `5.1.1`. */
+  /** The enhanced status code (RFC 3463), such as `5.1.1`. */
   readonly enhancedCode: string | undefined;
   readonly message: string;
 }

@@ -11,7 +11,7 @@ export interface MailAbout {
   readonly network?: string;
   /** The mail that somebody asked for, where another mail helps the address on. */
   readonly asked?: 'reset' | 'registration';
-  /** Why the mail that was asked for would not help. */
+  /** The reason why the mail that was asked for would not help. */
   readonly because?: 'unconfirmed' | 'expired' | 'disabled';
   /** The host of a webhook. */
   readonly host?: string;
@@ -57,7 +57,10 @@ export interface FailedAttempt {
 
 /** SQL: whether a mail may be tried now, unless its tenant is not served. */
 const isDue = `m.state = 'waiting' and m.next_attempt_at <= now() and not ${isLeased('m')}`;
-/** SQL: the first tenant after another one that has such a mail; null: none has. */
+/**
+ * SQL: of the tenants after another one, the first that has a mail that `isDue`; null: none
+ * has.
+ */
 const tenantAfter = (other: string): string =>
   `(select m.tenant_id from mail_deliveries m where ${isDue} and m.tenant_id > ${other} order by m.tenant_id limit 1)`;
 /**
@@ -66,9 +69,9 @@ const tenantAfter = (other: string): string =>
  */
 const maxCandidates = 20;
 /**
- * Leases one mail of each tenant, beginning after the tenant $3, before a second one of any:
- * the queue of one tenant, however long, does not delay another one. `turn` is the number of
- * active tenants before.
+ * Leases one mail of each tenant, beginning after the tenant $3, before it leases a second mail
+ * of any tenant: the queue of one tenant, however long, does not delay another one. `turn` is
+ * the number of active tenants before.
  */
 const leaseText = `
   with recursive turns as (
@@ -93,8 +96,9 @@ const leaseText = `
             user_id::float8 as "userId", address, trace_id as "traceId", expires_at <= now() as "isExpired",
             tried_at is not null as "mayHaveArrived"`;
 /**
- * A later delivery of the user, kind and about replaces this one, unless this one may have
- * arrived already: then it stays, for the limit of mails, and is not tried again.
+ * SQL: true if a later delivery to the same user, of the same kind and about the same thing,
+ * replaces this one. A replaced delivery that may have arrived stays, for the limit of mails,
+ * and is not tried again.
  */
 const isReplaced = `
   exists (select from mail_deliveries later
@@ -195,8 +199,8 @@ export class MailQueue {
   }
 
   /**
-   * Ends the attempts of a mail that a later one has replaced; it stays if it may have arrived.
-   * Does nothing to one whose lease is lost: it is tried again.
+   * Ends the attempts of a mail that a later one has replaced; the mail stays if it may have
+   * arrived. Does nothing if the lease is lost: the mail is then tried again.
    */
   async endReplaced({ id }: LeasedMail): Promise<void> {
     this.leases.forget(id);

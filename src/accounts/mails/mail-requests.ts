@@ -23,7 +23,10 @@ export interface RegistrationData {
   readonly actor: string | null;
 }
 
-/** Looks nobody up: the response must not depend on whether somebody has the address. */
+/**
+ * Inserts the request without a look-up of the address: the response must not depend on whether
+ * somebody has it.
+ */
 const insertRequest = `
   insert into mail_deliveries (link, tenant_id, address, kind, about, trace_id, expires_at)
   values ($1, $2, $3, $4, $5, $6, now() + $7::interval)`;
@@ -34,8 +37,8 @@ const insertRegistration = `
   select id, $8, $9, $10, $11 from delivery`;
 
 /**
- * Stores that somebody asked for a mail with a link for a new password. Costs the same for
- * every address: a worker looks up afterwards who has it.
+ * Stores the request for a mail with a link for a new password. Takes the same time for every
+ * address: a worker looks the address up afterwards.
  */
 export async function requestResetMail(
   control: ControlDatabase,
@@ -47,8 +50,8 @@ export async function requestResetMail(
 }
 
 /**
- * Stores a registration, for whose address a worker then makes a user and sends a mail. Costs
- * the same for every address.
+ * Stores a registration. A worker then makes a user with its address, and sends a mail. Takes
+ * the same time for every address.
  * @param network of the client, whose registrations of one address have a limit
  */
 export async function requestRegistrationMail(
@@ -74,15 +77,14 @@ export async function requestRegistrationMail(
 }
 
 /**
- * A tenant that starts to use the service invites its people in one go: 120 in 15 minutes by
- * default.
+ * The invitations of a tenant, as a multiple of those to one account: a tenant that starts to
+ * use the service invites its people in one go, by default 120 in 15 minutes.
  */
 const tenantFactor = 40;
 
 /**
- * SQL: whether a mail counts for the limit of mails: one that was accepted in the window, or
- * may have been, and one that may still be. One that the mail server has surely not accepted
- * does not count.
+ * SQL: true if a mail counts for the limit of mails: it was accepted in the window, may have
+ * been, or may still be. A mail that the mail server has certainly not accepted does not count.
  * @param windowMs a parameter
  */
 export function isCounted(windowMs: string): string {
@@ -90,8 +92,9 @@ export function isCounted(windowMs: string): string {
 }
 
 /**
- * When the oldest of the mails that count leaves the window. A mail that somebody else has
- * asked for does not count here: such mails must not stop an administrator.
+ * SQL: the number of the mails that count, and the milliseconds until the oldest of them leaves
+ * the window. A mail that somebody else has asked for does not count here: such mails must not
+ * stop an administrator.
  */
 const untilOldest = `
   select coalesce(
@@ -110,8 +113,8 @@ const insertInvitation = `
   insert into mail_deliveries (link, tenant_id, user_id, kind, trace_id, expires_at)
   values ($1, $2, $3, 'invitation', $4, now() + $5::interval)`;
 /**
- * Skips what another transaction has locked, which would wait for this one: such a delivery is
- * found to be replaced when it is tried.
+ * Skips deliveries that another transaction has locked, which would wait for this one: such a
+ * delivery is found to be replaced when it is tried.
  */
 const removeReplaced = `
   delete from mail_deliveries
@@ -120,7 +123,7 @@ const removeReplaced = `
                    and ($4::bigint is null or id < $4) for update skip locked)`;
 
 /**
- * Removes the deliveries that a later one replaces: those that wait, and surely have not
+ * Removes the deliveries that a later one replaces: those that wait, and have certainly not
  * arrived.
  */
 export async function removeReplacedDeliveries(
@@ -149,8 +152,8 @@ export function withdrawnMails(user: string, more = ''): string {
 }
 
 /**
- * Adds the mail of an invitation, in the transaction that makes the user. It takes the place of
- * one that waits.
+ * Adds the mail of an invitation, in the transaction that makes the user. It replaces an
+ * invitation that waits.
  * @param rate of mails to one account; a tenant has `tenantFactor` times as many
  * @returns after how many milliseconds a further invitation may be sent; 0 = this one was added
  */
@@ -198,7 +201,7 @@ export interface DisabledWebhook {
  * however often it is deleted and made again.
  */
 const maxNotices = 20;
-/** The ids are those of links that these mails do not have. */
+/** The ids in the column `link` are not used: these mails have no link. */
 const insertNotices = `
   insert into mail_deliveries (link, tenant_id, user_id, kind, about, expires_at)
   select gen_random_uuid(), u.tenant_id, u.id, 'webhook_disabled', $2, now() + interval '1 day'

@@ -37,7 +37,7 @@ export interface MailTransport {
 
 /** Connections to the mail server that stay open: many servers allow a client no more. */
 export const maxConnections = 3;
-/** Until a mail server has answered the connection, and TLS is set up. */
+/** The time until a mail server has answered the connection, and TLS is set up. */
 const connectMs = 60_000;
 /**
  * The time until the server has accepted the login, the sender and the recipient, which some
@@ -69,8 +69,8 @@ export function openMailTransport(
 }
 
 /**
- * An address with letters beyond ASCII before the `@`, and a mail server without SMTPUTF8 (RFC
- * 6531).
+ * The mail server has no SMTPUTF8 (RFC 6531), which the address needs: it has letters beyond
+ * ASCII before the `@`.
  */
 class UnsupportedAddressError extends Error {
   readonly code = 'EUTF8';
@@ -81,9 +81,7 @@ export class SmtpTransport implements MailTransport {
   readonly #transport: Transporter;
   readonly #ehlo = new EhloReplies();
 
-  /**
-   * @param publicUrl whose host the service names itself by: mail servers refuse `[127.0.0.1]`
-   */
+  /** @param publicUrl its host is the name in EHLO: mail servers refuse `[127.0.0.1]` */
   constructor(url: string, publicUrl: string) {
     const options = {
       url,
@@ -140,7 +138,10 @@ export class SmtpTransport implements MailTransport {
     (this.#transport.close as (options: { force: boolean }) => void)({ force: true });
   }
 
-  /** The first such address asks the server, on a connection of its own. */
+  /**
+   * Requires that the mail server offers SMTPUTF8. The first call asks the server, on a
+   * connection of its own.
+   */
   async #requireUtf8(): Promise<void> {
     if (this.#ehlo.hasUtf8 === undefined) await this.#transport.verify();
     if (this.#ehlo.hasUtf8 !== true) {
@@ -154,11 +155,13 @@ interface LogEntry {
   readonly tnx?: string;
 }
 
-/** Reads in the log of nodemailer, which nobody else gets, what the mail server offers. */
+/**
+ * Reads the offers of the mail server in the log of nodemailer, which is written nowhere else.
+ */
 class EhloReplies {
   /** Connections whose last command was EHLO. */
   readonly #greeting = new Set<string | undefined>();
-  /** True if the server offers SMTPUTF8; undefined until it has said what it offers. */
+  /** True if the server offers SMTPUTF8; undefined until it has answered EHLO. */
   hasUtf8: boolean | undefined;
 
   readonly logger = {

@@ -1,6 +1,6 @@
 import type { QueryControl } from '../../control/database.ts';
 
-/** Rows removed at a time. An insert adds one row, so that the tables do not grow. */
+/** Rows removed at a time. An insert adds only one, so the tables do not grow. */
 const batch = 100;
 
 const removeOld = `

@@ -60,14 +60,17 @@ const goodLink = `
   select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email
     from mail_deliveries m join users u on u.id = m.user_id
    where m.link = $1 and m.tenant_id = $2 and m.kind = any ($3::text[]) and ${isGood}`;
-/** Locks the user before the delivery, as all that make links void. */
+/** Locks the user before the delivery, as every statement does that makes links void. */
 const lockUserOfLink = `
   select from users
    where id = (select user_id from mail_deliveries where link = $1 and tenant_id = $2)
      for no key update`;
 const removeWaiting = `
   delete from mail_deliveries where user_id = $1 and kind = $2 and state = 'waiting' and id <> $3`;
-/** A link that somebody has followed has arrived, whatever the mail server has said. */
+/**
+ * Marks a link as used, and its mail as sent: a link that somebody has followed has arrived,
+ * whatever the mail server has reported.
+ */
 const markUsed = `
   update mail_deliveries
      set used_at = now(),
@@ -77,9 +80,10 @@ const markUsed = `
    where user_id = $1 and kind = $2 and used_at is null`;
 
 /**
- * Finds the link that a token opens, and does not use it: so only the reader of the mail learns
- * the state of its link.
- * @returns undefined when it is withdrawn, of another tenant or another kind, or no link
+ * Finds the link that a token opens, and does not use it. Only a reader of the mail has the
+ * token, and so learns the state of the link.
+ * @returns undefined for a link that is withdrawn, or of another tenant or kind, and for a
+ *   token of no link
  */
 export async function findLink(
   control: ControlDatabase,
@@ -100,9 +104,9 @@ export async function findLink(
 }
 
 /**
- * Uses the link that a token opens: it and all others of the user and its kind are void from
- * now on. Locks the user.
- * @returns undefined for a link that is not good, and for none
+ * Uses the link that a token opens: this link, and all others of its kind and user, are void
+ * from now on. Locks the user.
+ * @returns undefined for a link that is not good, and for a token of no link
  */
 export async function useLink(
   query: QueryControl,
@@ -153,11 +157,11 @@ function isGenuine(
 }
 
 /**
- * Removes the mails of a user but those that may have arrived, also by an attempt that goes on
- * meanwhile: these are not tried again, lose the user, and so their links, and keep the
- * address, for the limit of mails. Otherwise, whoever corrects or withdraws an invitation could
- * send as many as they like. The lock makes the beginning of an attempt precede this, or not
- * happen.
+ * Removes the mails of a user that have certainly not arrived. Mails that may have arrived,
+ * also by an attempt that is running, are not tried again; they lose the user, and so their
+ * links, and keep the address, for the limit of mails. Otherwise a person who corrects or
+ * withdraws invitations could send as many as they like. Because of the lock, an attempt begins
+ * before this statement or not at all.
  */
 const withdraw = `
   with withdrawn as (
@@ -176,8 +180,8 @@ const withdraw = `
     from withdrawn w where m.id = w.id and may_have_arrived`;
 
 /**
- * Makes every link void that a user has received or will receive by a mail of before. Run it
- * before the address of the user changes, and before the user is removed.
+ * Makes every link void that a user has received, or will receive by a mail that exists
+ * already. Run it before the address of the user changes, and before the user is removed.
  */
 export async function withdrawLinks(query: QueryControl, userId: number): Promise<void> {
   await query('withdraw_links', withdraw, [userId, null, null]);

@@ -43,9 +43,9 @@ export interface PeopleTransaction {
  *    connection.
  * 2. I1: before the change, the caller is an active user with scope All and `users.manage`,
  *    read after the lock.
- * 3. I2: after the change, the caller still is; otherwise the transaction is rolled back.
- * So nobody takes `users.manage` from themselves, and of two administrators who disable each
- * other, one fails by I1.
+ * 3. I2: after the change, the caller is still such a user; otherwise the transaction is rolled
+ * back. So nobody takes `users.manage` from themselves, and of two administrators who disable
+ * each other, one fails by I1.
  *
  * @param change makes the change, and returns the statement that reads the result. Its second
  *   argument throws `validation_failed` unless the tenant has the business entity
@@ -110,7 +110,7 @@ async function withEntity(
   try {
     await context.write(hold, undefined, false);
   } catch (error) {
-    if (!rows) throw error; // otherwise the change has been made, and only the lock was lost
+    if (!rows) throw error; // with rows, the change has been made, and only the lock was lost
   }
   return rows ?? [];
 }

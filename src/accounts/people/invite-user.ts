@@ -27,9 +27,9 @@ const inviteAgain = `
 const countUsers = 'select count(*)::int as count from users where tenant_id = $1';
 
 /**
- * Adds a user, or changes one who was invited and has not accepted yet. The address may have
- * been registered by anyone: its registrations are deleted, because confirming one would set
- * the password that its sender chose.
+ * Adds a user, or changes one who was invited and has not accepted yet. Deletes the
+ * registrations of the address, which anyone may have sent: confirming one would set the
+ * password that its sender chose.
  * @returns the id of the user
  * @throws {Problem} `duplicate` when a user of the tenant has the address; `limit_reached`
  */

@@ -110,7 +110,10 @@ async function findManagedRole(
   return role;
 }
 
-/** Names differ in more than letter case, so that nobody confuses two roles. */
+/**
+ * Requires that no other role has the name, in any letter case, so that nobody confuses two
+ * roles.
+ */
 async function requireFreeName(
   query: QueryControl,
   tenantId: number,
@@ -122,7 +125,7 @@ async function requireFreeName(
   }
 }
 
-/** Each permission once, in the order of the list of all. */
+/** Returns each permission once, in the order of the list of all permissions. */
 function ordered(chosen: readonly Permission[]): Permission[] {
   return allPermissions.filter(permission => chosen.includes(permission));
 }

@@ -41,7 +41,7 @@ const managedUser = `
 
 /**
  * Returns a user whom the caller may manage. Does not lock the row: other administrators wait
- * for the lock of the people, and the user's own changes (a password, a confirmation) touch
+ * for the lock of `changePeople`, and the user's own changes (a password, a confirmation) touch
  * other columns.
  * @throws {Problem} `not_found`; `forbidden` when the user has a permission that the caller
  * lacks; `precondition_failed`
@@ -82,9 +82,9 @@ const updateUser = `
   update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
 
 /**
- * Writes the fields of a user that administrators and operators decide. The sender of a
- * registration has chosen its password: the role that somebody gives to an address must not
- * become the sender's. An invitation deletes the registrations.
+ * Writes the fields of a user that administrators and operators decide. Refuses a user who has
+ * only registered: anyone may have sent the registration and chosen its password, and would get
+ * the role. An invitation deletes the registrations of its address.
  * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the
  *   caller may not grant it, or the user has only registered
  */

@@ -16,7 +16,10 @@ type MailState = (typeof mailStates)[number];
 const lastMail = (users: unknown, value: string): string =>
   `(select ${value} from mail_deliveries m where m.user_id = ${users}.id order by m.id desc limit 1)`;
 
-/** A user as administrators see one. Only read; the control database has the entity `User`. */
+/**
+ * A user as administrators see one. For reads only: the entity of the control database is
+ * `User`.
+ */
 const PersonSchema = defineEntity({
   name: 'Person',
   tableName: 'users',
@@ -99,7 +102,7 @@ export const userView = describeFields(
 ).meta({ title: 'User' });
 export type UserView = z.output<typeof userView>;
 
-/** The fields that logins and mails change, which is no change of the user. */
+/** The fields that logins and mails change. Such a change is not a change of the user. */
 export const volatileUserFields: readonly (keyof UserView)[] = [
   'LastLoginAt',
   'MailState',
@@ -123,7 +126,7 @@ export function userById(conditions: readonly Condition[], id: number): Statemen
   return userTable.selectJson([...conditions, ['id = ?', id]]);
 }
 
-/** Reads the record of a statement that selects one as JSON; undefined when there is none. */
+/** Parses the record of a statement that selects it as JSON; undefined when there is none. */
 export function viewOf<View>([row]: readonly RowValues[]): View | undefined {
   return row && (JSON.parse(row.json as string) as View);
 }
