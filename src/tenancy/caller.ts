@@ -9,7 +9,7 @@ export interface Caller {
   readonly sessionId: string;
   /** The hash of the legacy token, in hexadecimal; undefined for an access token. */
   readonly legacyTokenHash?: string;
-  /** When the token expires, in seconds since 1970. */
+  /** The time at which the token expires, in seconds since 1970. */
   readonly expiresAt?: number;
   /** The signing key of the access token; undefined for a legacy token. */
   readonly keyId?: string;
@@ -29,13 +29,13 @@ export interface Caller {
 type Lookups = Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
 
 /**
- * The things that a caller can lose while the request runs: the tenant is active, the login
- * lasts, the rights are there.
+ * The conditions that a caller can lose while a request runs: an active tenant, a valid login,
+ * the rights.
  */
 export type CallerLoss = 'tenant' | 'login' | 'rights';
 
 /**
- * Returns the first thing that a caller has lost; undefined: nothing.
+ * Returns the first condition that a caller has lost; undefined: none.
  * @param permissions that the caller must still have
  */
 export async function findCallerLoss(

@@ -16,7 +16,7 @@ import type { RequestContext } from './request-context.ts';
  */
 export type Access = 'anonymous' | 'optional' | 'client' | 'user' | Permission;
 
-/** A 403 that names the missing permission, as in RFC 6750 §3.1. */
+/** Returns a 403 that names the missing permission, as in RFC 6750 §3.1. */
 export function permissionMissing(permission: Permission): Problem {
   const challenge = `Bearer error="insufficient_scope", scope="${permission}"`;
   return problem('forbidden', { headers: { 'WWW-Authenticate': challenge } });

@@ -1,8 +1,8 @@
 import { problem } from '../lib/errors.ts';
 
 /**
- * Requires that the caller has each permission that a role grants, for a change of the role and
- * for its assignment.
+ * Requires that the caller has each permission that a role grants. Called before a change of
+ * the role, and before its assignment.
  * @param granted the permissions of a role
  * @throws {Problem} `forbidden`, which names the missing permissions
  */

@@ -4,7 +4,8 @@ import { sqlState } from '../lib/postgres/database-error.ts';
 import { nothing, type RowValues, type Statement } from '../lib/postgres/statement.ts';
 
 /**
- * Maximum wait for an earlier request with the same key that is still running, in ms; then 409.
+ * Maximum wait for an earlier request with the same key that is still running, in ms. After it,
+ * the response is a 409.
  */
 const maxWaitMs = 2_000;
 const lockNotAvailable = '55P03';
@@ -18,9 +19,9 @@ export interface ChangeTransaction {
 }
 
 /**
- * A change that the client may request again with the same key, after a lost response for
- * example: it is made once. Its rows are stored with the key in the transaction of the change,
- * for 24 hours; the response is made of them again.
+ * A change that is made once, although the client may request it again with the same key, as
+ * after a lost response. Its rows are stored with the key in the transaction of the change, for
+ * 24 hours; the response is made of them again.
  */
 export class RepeatableChange {
   /** True once the rows of an earlier request have been found. */
@@ -42,9 +43,9 @@ export class RepeatableChange {
   }
 
   /**
-   * Makes the change, and returns the statement that stores its rows; or finds the rows of an
-   * earlier request, and returns a statement that changes nothing. Requests with the same key
-   * wait for each other.
+   * Makes the change, and returns the statement that stores its rows. If an earlier request has
+   * made the change, finds its rows, and returns a statement that changes nothing. Requests
+   * with the same key wait for each other.
    * @throws {Problem} `idempotency_in_progress`, `idempotency_key_reused`
    */
   async prepare<Transaction extends ChangeTransaction>(

@@ -19,7 +19,7 @@ import type { Prepare, TenantDriver } from './connections/tenant-driver.ts';
 import { RepeatableChange } from './repeatable-change.ts';
 import { type ResponseCache, represent } from './response-cache/response-cache.ts';
 
-/** Where a request comes from, for the audit log, and whether it accepts a cached response. */
+/** The origin of a request, for the audit log, and its demand on cached responses. */
 export interface Origin {
   readonly traceId: string;
   readonly ipAddress: string;
@@ -38,8 +38,8 @@ export interface ContextServices {
 
 /**
  * The time for which a response that has begun goes on after its token has expired, in seconds:
- * a file that has almost arrived is not cut, and a client that reads slowly does not read for
- * days what others write meanwhile.
+ * a file that has almost arrived is not cut off, and a client that reads slowly does not
+ * receive for days the changes of others.
  */
 const maxOverrunSeconds = 15 * 60;
 
@@ -163,7 +163,7 @@ export class RequestContext {
       resource,
       key,
       (deadline = this.deadline) => {
-        deadline.trace ??= this.deadline.trace; // of the request that begins a shared read
+        deadline.trace ??= this.deadline.trace; // of the request that begins the shared read
         return database.reads.readCacheable(select(), deadline);
       },
       toBody,
@@ -173,8 +173,8 @@ export class RequestContext {
   /**
    * Makes one change in a transaction. The transaction carries the caller, so that its audit
    * entry names them. Retries after a deadlock or a serialization failure.
-   * @param change the statement that makes the change, or the function that makes the checks
-   *   that must come first, and returns it
+   * @param change the statement that makes the change, or a function that makes the checks that
+   *   must come first, and returns the statement
    * @param resource the resource whose cached responses the change invalidates
    * @param isRepeatable false for a change that is made again when the request is repeated with
    *   its key
@@ -234,7 +234,7 @@ export class RequestContext {
    * Checks during a long change that its request may go on, and that the caller could make it
    * now.
    * @throws {Problem} `tenant_inactive`; `invalid_token` (401) when the login has ended or the
-   *   user is disabled; `forbidden` (403) when the user has not the permission, or another
+   *   user is disabled; `forbidden` (403) when the user lacks the permission, or has another
    *   scope
    * @throws {DeadlineError}
    */

@@ -1,8 +1,8 @@
 import type { Pool, TenantClient } from './tenant-client.ts';
 
 /**
- * The time after a change for which the tenant keeps a connection if others can be closed:
- * webhooks and streams read it.
+ * The time for which a tenant keeps a connection after a change if others can be closed:
+ * webhooks and streams read the change on it.
  */
 const changedMs = 1_000;
 
@@ -12,7 +12,7 @@ export class IdleConnections {
   readonly #pools = new Set<Pool>();
   readonly #close: (client: TenantClient) => void;
 
-  /** @param close called with a connection that is not reusable after all */
+  /** @param close called with a connection that is found not to be reusable */
   constructor(close: (client: TenantClient) => void) {
     this.#close = close;
   }

@@ -6,17 +6,14 @@ import type { Deadline } from '../../lib/runtime/deadline.ts';
  */
 const maxOfProcess = 8;
 /**
- * A read that has received nothing for so long, in ms, takes no memory yet: it lets other
- * tenants go on.
+ * A read that has received nothing for so long, in ms, gives its turn back, because it takes no
+ * memory yet.
  */
 const maxSilenceMs = 250;
 
 type EndTurn = () => void;
 
-/**
- * Turns that are given in the order in which they are asked for, at most `max` at the same
- * time.
- */
+/** Gives turns in the order of the requests for them, at most `max` at the same time. */
 export class Turns {
   readonly #max: number;
   readonly #waiting: (() => void)[] = [];
@@ -58,8 +55,8 @@ interface Receiver {
  * Bounds the memory of large results, and the load of one tenant on its server: of the reads
  * that may return or sort many records (`Statement.isHeavy`), a tenant has one at a time, and a
  * process eight. A list of 10 MB takes PostgreSQL and this process some 0.4 s and 30 MB of
- * memory. A turn ends with the work that reads, which encodes the result; what waits to be sent
- * is bounded by `UnsentResponses`. Other reads do not wait.
+ * memory. A turn ends with the work that reads, which encodes the result; `UnsentResponses`
+ * bounds the responses that wait to be sent. Other reads do not wait.
  */
 export class LargeReads {
   readonly #ofProcess: Turns;
@@ -75,7 +72,8 @@ export class LargeReads {
   /**
    * Runs a large read in the turn of its tenant. It waits for the turn without a connection.
    * @param read calls `receive` on each connection that it tries
-   * @param work what encodes the result; without it, the turn ends with the read
+   * @param work the deadline of the work that encodes the result; without it, the turn ends
+   *   with the read
    */
   async run<T>(read: (receive: LargeReads['receive']) => Promise<T>, work?: Deadline): Promise<T> {
     if (work && this.#holders.has(work)) return read((_, query) => query());

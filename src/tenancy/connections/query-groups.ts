@@ -30,14 +30,14 @@ const minTimeLeftMs = 1_000;
 const maxWaiting = 2_000; // as in the queue for connections
 
 /**
- * Groups of queries of one tenant, each of which uses one connection: those of one key that
- * arrive in one turn of the event loop, or wait for a connection at the same time. Each group
- * waits for a connection of its own, so no query waits for those of another key. An item whose
- * deadline has passed is not run.
+ * Groups the queries of one tenant. A group uses one connection; its queries have the same key,
+ * and arrive in one turn of the event loop, or wait for a connection at the same time. Each
+ * group waits for a connection of its own, so no query waits for those of another key. An item
+ * whose deadline has passed is not run.
  */
 export class QueryGroups<Item extends Waiting> {
   readonly #options: QueryGroupsOptions<Item>;
-  /** The group of each key that further items join. It waits for a connection. */
+  /** For each key, the group that waits for a connection: further items join it. */
   readonly #open = new Map<string, Item[]>();
   /** Items that wait for a connection. */
   #waiting = 0;
@@ -104,8 +104,7 @@ export class QueryGroups<Item extends Waiting> {
   }
 
   /**
-   * Returns the items of a group that can run together now. Those that cannot get groups of
-   * their own.
+   * Returns the items of a group that can run together now. The others get groups of their own.
    */
   #split(group: readonly Item[]): Item[] {
     const together: Item[] = [];

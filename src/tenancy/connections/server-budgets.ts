@@ -26,7 +26,7 @@ export interface ServerBudgetsOptions {
   beat?: Pick<Beat, 'process' | 'fleet' | 'isConfirmed' | 'isSettled'>;
 }
 
-/** Leads to a server. */
+/** The facts that identify the server of a tenant. */
 type ServerOf = Pick<TenantRecord, 'serverIdentity' | 'databaseUrl'>;
 
 /** The connection budget of each server, and the share of this process in it. */
@@ -87,8 +87,8 @@ export class ServerBudgets {
   }
 
   /**
-   * Closes an idle connection to the server of the control database, which has no room for one
-   * to that.
+   * Closes an idle connection of a tenant on the server of the control database, so that a
+   * connection to the control database can be opened.
    */
   makeRoomForControl(): void {
     this.#budgets.get(this.#controlServer)?.evict();

@@ -141,7 +141,8 @@ export class ServerConnections {
   }
 
   /**
-   * The server has closed the connection only now, and another one may be opened in its place.
+   * Called when the server has closed a connection: only from now on can another one be opened
+   * in its place.
    */
   #onEnd(client: TenantClient): void {
     const { pool } = client;

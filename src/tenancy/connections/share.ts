@@ -3,22 +3,22 @@
  * database.
  */
 const taskConnections = 4;
-/** The least that a process can work with on the server of the control database. */
+/** The minimum connections of a process on the server of the control database. */
 const minOnControlServer = 4;
-/** The same on another server. */
+/** The minimum connections of a process on another server. */
 const minOnServer = 2;
 /**
- * Connections to the control database: one for its statements, one more for those that wait,
- * and the change feed.
+ * Minimum connections to the control database: two for statements, so that one that waits does
+ * not stop the others, and one for the change feed.
  */
 const minControl = 3;
 const minReserve = 6;
 
 /** The connections of one process to one server. */
 export interface Share {
-  /** To the control database, the change feed included; 0 on another server. */
+  /** Connections to the control database, the change feed included; 0 on another server. */
   readonly control: number;
-  /** To the databases of tenants. */
+  /** Connections to the databases of tenants. */
   readonly tenants: number;
 }
 
@@ -61,7 +61,7 @@ export function shareOf({ budget, services, hasControl, maxControl }: ShareOptio
   return { control, tenants: share - control };
 }
 
-/** Returns the share of a process that the others have not made room for yet. */
+/** Returns the share of a process while the other processes have not made room for it yet. */
 export function minimumShare(hasControl: boolean): Share {
   return hasControl
     ? { control: minControl, tenants: minOnControlServer - minControl }
@@ -69,8 +69,8 @@ export function minimumShare(hasControl: boolean): Share {
 }
 
 /**
- * The share of a process that the others may not count any more: the connection on which it
- * beats, and the feed.
+ * Returns the share of a process that the other processes may have stopped to count: the
+ * connection of its beats, and the change feed.
  */
 export function lostShare(hasControl: boolean): Share {
   return { control: hasControl ? 2 : 0, tenants: 0 };

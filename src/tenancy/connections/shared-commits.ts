@@ -36,8 +36,8 @@ interface SharedCommitsOptions {
 
 const maxGroupSize = 8;
 /**
- * Changes that are committed alone after a group that failed: while many are refused, few are
- * made twice.
+ * The number of changes that are committed alone after a group has failed: while many changes
+ * are refused, few are made twice.
  */
 const aloneAfterFailure = 64;
 

@@ -25,9 +25,9 @@ interface SharedReadsOptions {
 }
 
 const maxGroupSize = 8;
-/** After so many ms, reads no longer wait for others of their connection. */
+/** The time after which a read stops waiting for other reads of its connection, in ms. */
 const slowMs = 100;
-/** The reads of their statement are alone for this long, in ms. */
+/** The time for which the reads of a slow statement are alone, in ms. */
 const rememberMs = 10_000;
 
 /**
@@ -54,8 +54,8 @@ export class SharedReads {
   readonly #options: SharedReadsOptions;
   readonly #groups: QueryGroups<Waiting>;
   /**
-   * The time until which the reads of a statement are alone, by `performance.now()`. Bounded as
-   * the names are.
+   * The time until which the reads of a statement are alone, by `performance.now()`. Bounded,
+   * because the number of statement names is.
    */
   readonly #aloneUntil = new Map<string, number>();
 

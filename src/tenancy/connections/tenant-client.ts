@@ -10,9 +10,9 @@ import { verifyTenant } from './tenant-identity.ts';
 
 const maxCloseMs = 1_000;
 /**
- * SQLSTATEs after which the server closes the connection, or its prepared statements are no
- * longer valid, or the server is read-only: the name of the primary may lead to another one by
- * now.
+ * SQLSTATEs after which a connection is given up: the server closes it, its prepared statements
+ * are not valid any more, or the server is read-only, so that the name of the primary may lead
+ * to another server by now.
  */
 const fatalStates = /^(57P|25006|25P0[34]|08|0A000|26000)/;
 
@@ -108,11 +108,10 @@ export class TenantClient extends SessionClient {
     // A listener, because a callback of `setTimeout` is called once only, and an idle
     // connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
-      // Without the code of a lost connection, which would cause a retry that takes as long
-      // again.
+      // The error has no code of a lost connection: a retry would take as long again.
       if (!this.#onRelease) return;
 
-      // The idle ones too: each of them would let one more request wait as long.
+      // Idle connections are closed too: each of them would let one more request wait as long.
       for (const each of [this, ...this.pool.idle]) {
         each.abort(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
       }
@@ -131,7 +130,8 @@ export class TenantClient extends SessionClient {
         );
       });
     } catch (error) {
-      Error.captureStackTrace(error as Error); // that of the caller, instead of that of the socket
+      // The stack of the caller is of use, that of the socket is not.
+      Error.captureStackTrace(error as Error);
       throw error;
     }
   }

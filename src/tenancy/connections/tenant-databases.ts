@@ -11,8 +11,8 @@ import type { TenantPool } from './tenant-pool.ts';
 
 interface TenantDatabasesOptions extends ServerBudgetsOptions {
   /**
-   * Has the metadata of a tenant database. Its own database does not exist, so a use by mistake
-   * reaches no data.
+   * The MikroORM with the metadata of tenant databases. Its own database does not exist, so a
+   * use by mistake reaches no data.
    */
   orm: MikroORM;
   /**
@@ -26,7 +26,9 @@ interface TenantDatabasesOptions extends ServerBudgetsOptions {
   onChanged?: (guid: string) => void;
 }
 
-/** An open database takes about 14 KB, and nothing else while it has no connection. */
+/**
+ * Maximum open databases. Each takes about 14 KB, and nothing else while it has no connection.
+ */
 const maxOpenDatabases = 10_000;
 
 /** The open tenant databases. */
@@ -81,8 +83,8 @@ export class TenantDatabases {
   }
 
   /**
-   * The fence of the tenant is lifted: opens the pool of its database, and forgets those that
-   * it had before.
+   * Opens the pool of a tenant's database after its fence was lifted, and forgets the pools
+   * that the tenant had before.
    */
   releasePools({ guid, databaseUrl }: TenantRecord): void {
     for (const key of [...this.#open.keys()].filter(each => each.startsWith(`${guid} `))) {

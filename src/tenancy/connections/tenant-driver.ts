@@ -47,7 +47,7 @@ interface TenantDriverOptions {
   relocate?: Relocate;
   /** Called with the duration of each use of a connection, in milliseconds. */
   onUsed?: ((ms: number) => void) | undefined;
-  /** Called when a change has ended: it was committed, refused, or nobody knows. */
+  /** Called when a change has ended: it was committed or refused, or its outcome is unknown. */
   onChanged?: (() => void) | undefined;
 }
 
@@ -118,8 +118,8 @@ export class TenantDriver extends PostgreSqlDriver {
   }
 
   /**
-   * Makes one change in a transaction that carries the actor; changes of one statement share it
-   * with others. A request that is traced has a transaction of its own.
+   * Makes one change in a transaction that carries the actor. A change of a single statement
+   * shares the transaction with others, unless its request is traced.
    * @returns the rows of the statement
    */
   async change(change: Change): Promise<RowValues[]> {

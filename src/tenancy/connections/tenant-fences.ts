@@ -10,7 +10,7 @@ import { PoolError } from '../../lib/postgres/database-error.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
-/** The fences, as a request that needs a connection sees them. */
+/** The view of the fences that a request that needs a connection has. */
 export interface FenceView {
   /** True while requests of the tenant wait. */
   isClosed(guid: string): boolean;
@@ -22,7 +22,7 @@ export interface FenceView {
   locate(guid: string, deadline?: Deadline): Promise<TenantPool>;
 }
 
-/** The open databases, as far as fences need them. */
+/** The functions of `TenantDatabases` that fences need. */
 interface FencedDatabases {
   useFences(fences: FenceView): void;
   open(tenant: TenantRecord): { readonly pool: TenantPool };
@@ -58,7 +58,7 @@ const retryMs = 1_000;
  * the fence of a tenant is closed, its requests wait for a connection, and cached responses are
  * served; then they go on in the tenant's new database, or in the old one again. The operator's
  * command ends the connections of the old database whatever this process does: a process that
- * confirms the fence merely saves its requests from failing.
+ * confirms the fence only keeps its requests from failing.
  *
  * A process that has missed a fence, because it was stopped, finds that its connections are
  * gone and that the old database refuses it. It reads the control database then (`locate`), and
@@ -134,7 +134,7 @@ export class TenantFences implements FenceView {
       return;
     }
     const { promise: lifted, resolve: lift } = Promise.withResolvers<TenantRecord>();
-    lifted.catch(() => {}); // without a waiter
+    lifted.catch(() => {}); // it may have no waiter
     const overdue = setTimeout(() => this.#reportOverdue(guid), this.#options.maxWaitMs).unref();
     this.#closed.set(guid, { id, overdue, lifted, lift });
     for (const pool of this.#options.databases.poolsOf(guid)) pool.hold();
@@ -161,8 +161,8 @@ export class TenantFences implements FenceView {
   }
 
   /**
-   * Confirms a fence: at once if it only begins; if it is closed, once no connection of the
-   * tenant exists.
+   * Confirms a fence: a fence that only begins, at once; a closed one, as soon as no connection
+   * of the tenant exists.
    */
   async #acknowledge(fence: TenantFence): Promise<void> {
     const { databases, store } = this.#options;

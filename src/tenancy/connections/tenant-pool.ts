@@ -38,8 +38,8 @@ export class TenantPool implements PoolState<TenantClient> {
   #isHeld = false;
 
   /**
-   * @param relocate called when the database may not be the tenant's any more; absent: it
-   *   always is
+   * @param relocate called when the database may not be the tenant's any more; absent: the
+   *   database is always the tenant's
    * @param onUsed called with the duration of each use of a connection, in milliseconds
    */
   constructor(
@@ -74,8 +74,8 @@ export class TenantPool implements PoolState<TenantClient> {
 
   /**
    * The logarithm (base 2) of an exponentially decaying count of uses: a use counts half as
-   * much every 30 s. Only comparable with the score of another pool: instead of decaying old
-   * uses, newer uses weigh more.
+   * much every 30 s. Newer uses weigh more, instead of a decay of old ones, so a score can only
+   * be compared with that of another pool.
    */
   get usageScore(): number {
     return this.#usageScore;
@@ -118,7 +118,7 @@ export class TenantPool implements PoolState<TenantClient> {
     );
   }
 
-  /** The fence is lifted, and the tenant keeps this database. */
+  /** Lets requests go on after the fence was lifted: the tenant keeps this database. */
   release(): void {
     this.#isHeld = false;
   }

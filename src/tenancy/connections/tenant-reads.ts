@@ -81,7 +81,7 @@ export class TenantReads {
     return this.#run(select, client => client.rows(select), deadline);
   }
 
-  /** Runs a query on a connection of its own, in its turn if the statement is heavy. */
+  /** Runs a query on a connection of its own; a heavy statement waits for its turn. */
   #run<T>(
     select: Statement,
     query: (client: TenantClient) => Promise<T>,

@@ -13,11 +13,14 @@ export interface WaitCounts {
 }
 
 const maxWaiters = 2_000; // a longer queue only delays every request
-/** Closing one connection and opening another costs many times what a request does. */
+/**
+ * The advantage of a pool with an idle connection: closing one connection and opening another
+ * costs many times what a request does.
+ */
 const idleAdvantageMs = 50;
 
 /**
- * True while no connection of a pool is in use: those that it opens wait for the server, not
+ * True while a pool opens connections and none is in use: its requests wait for the server, not
  * for one another.
  */
 function isUnanswered(pool: Pool): boolean {
@@ -51,7 +54,7 @@ export class WaitQueue {
 
   /**
    * @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the maximum
-   *   wait; `ETIMEDOUT` after that if the server has not answered
+   *   wait; `ETIMEDOUT` after the maximum wait if the server has not answered
    * @throws {DeadlineError} when `deadline` passes
    */
   enqueue(pool: Pool, deadline?: Deadline): Promise<TenantClient> {

@@ -12,7 +12,8 @@ type Columns = Pick<TableStatements, 'sourceOf'>;
 /**
  * Returns the conditions of the filters and the search text of a request. Values are never part
  * of the SQL.
- * @returns `searches` apart: conditions that no index in the order of the page helps
+ * @returns the conditions; apart, as `searches`, those that no index in the order of the page
+ *   can serve
  */
 export function listConditions(
   { contract: { search, hasTrigrams }, filters, q }: ListQuery,
@@ -28,9 +29,9 @@ export function listConditions(
 }
 
 /**
- * The condition that one of the searched fields contains a text. Each field is searched for the
- * text in the form in which its values are stored: `xn--bcher-kva` is not in the text of
- * `bücher`, and a name has no U+212A, which an address keeps.
+ * The condition that one of the searched fields contains a text. The text is brought into the
+ * form in which the values of a field are stored. The forms differ: an address has
+ * `xn--bcher-kva` where a name has `bücher`, and keeps U+212A, which a name does not.
  */
 function searchCondition(
   search: readonly ListField[],
@@ -90,9 +91,9 @@ function readText(sources: readonly string[], text: string): Condition {
 const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);
 
 /**
- * True for a condition that no index in the order of the page helps with. One is `null`:
- * records without a value are often the oldest, and a page of the newest would read all others
- * before them.
+ * True for a condition that no index in the order of the page can serve. `null` is one of them:
+ * records without a value are often the oldest, and a page in the order of the newest would
+ * read all others first.
  */
 function isSearch({ field, operator, values }: Filter): boolean {
   if (operator === 'null') return values.includes('true');
@@ -107,8 +108,8 @@ function filterCondition({ field, operator, values }: Filter, sql: string): Cond
   if (field.kind === 'timestamp') return timestampCondition(sql, operator, values);
   if (field.kind === 'code') return codeCondition(sql, operator, values);
 
-  // A text that no list is sorted by has no index but that of its trigrams, which finds
-  // patterns of `like`.
+  // A text that no list is sorted by has only its trigram index, which finds patterns of
+  // `like`.
   const hasPattern = field.kind === 'text' && !field.isSortable;
   switch (operator) {
     case 'equal':
@@ -177,7 +178,7 @@ function timestampCondition(
   }
 }
 
-/** Text as a pattern of `like` that matches only this text. */
+/** Returns a pattern of `like` that matches only this text. */
 function literal(text: string): string {
   return text.replace(/[\\%_]/g, character => `\\${character}`);
 }

@@ -8,7 +8,8 @@ import { listConditions } from './list-conditions.ts';
 import { type ListedRecord, type ListSource, readRecords } from './read-records.ts';
 
 /**
- * Returns a list: as its parameters ask for it, or the plain list of a request without them.
+ * Returns a list as the parameters of the request ask for it; without parameters, the plain
+ * list.
  * @param plain the order and the limit of the plain list
  */
 export async function readList(
@@ -56,14 +57,14 @@ function* textsOf(
 }
 
 /**
- * The size of a piece to aim at, in characters: the memory of an export that its client does
- * not read.
+ * The intended size of a piece, in characters: an export whose client does not read keeps one
+ * piece in memory.
  */
 const pieceLength = 128 * 1024;
 const firstRecords = 20;
 /**
- * Records of 32 KB, the largest, that follow small ones then make a piece as large as the
- * largest page (`UnsentResponses`).
+ * Maximum records of a piece. Records of 32 KB, the largest, that follow small ones then make a
+ * piece as large as the largest page (`UnsentResponses`).
  */
 const maxRecords = 500;
 
@@ -81,14 +82,14 @@ async function exportList(query: ListQuery, source: ListSource): Promise<ListExp
 }
 
 /**
- * Reads the pieces of an export. It holds no piece that it has returned, and nothing that it
- * was made of.
+ * Reads the pieces of an export. Keeps neither a piece that it has returned nor the rows of
+ * that piece.
  */
 class ExportPieces {
   readonly #query: ListQuery;
   readonly #source: ListSource;
   #after: ListQuery['after'];
-  /** The number of records that are left, as far as `limit` says. */
+  /** The number of records that `limit` still allows. */
   #left: number;
   #limit = firstRecords;
   #first: string | undefined;
@@ -171,12 +172,12 @@ function userIdOf(json: string): number | undefined {
 }
 
 /**
- * More records are not counted. So many take PostgreSQL some 20 ms where an index or the table
- * alone has them.
+ * Maximum records that are counted. PostgreSQL takes some 20 ms for so many if it reads only an
+ * index or the table.
  */
 const maxCount = 100_000;
 /**
- * A count ends after so many ms: filters that few of many records match read the whole table.
+ * Maximum time of a count, in ms: filters that match few of many records read the whole table.
  */
 const maxMs = 1_000;
 

@@ -7,11 +7,11 @@ import { listConditions } from './list-conditions.ts';
 /** The reads that make the records of a list. */
 interface ListReads {
   read(statement: Statement): Promise<RowValues[]>;
-  /** Like `read`, but ends after `ms`, and is then undefined. Default: `read`. */
+  /** Like `read`, but ends after `ms`, and then returns undefined. Default: `read`. */
   readWithin?(statement: Statement, ms: number): Promise<RowValues[] | undefined>;
 }
 
-/** Where the records of a list come from. */
+/** The source of the records of a list. */
 export interface ListSource {
   table: TableStatements;
   /** The records that the caller may see, and that the plain list has. */
@@ -30,7 +30,7 @@ export interface ListedRecord {
   readonly keys: readonly (string | null)[];
 }
 
-/** Reads the records that a request asks for, in their order, from after its cursor on. */
+/** Reads the records that a request asks for, in their order, beginning after its cursor. */
 export async function readRecords(
   query: ListQuery,
   { table, conditions, reads }: ListSource,

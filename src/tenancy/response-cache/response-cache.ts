@@ -26,16 +26,16 @@ interface ResponseCacheOptions {
 }
 
 /**
- * The age at which a cached response expires, in ms. Each has a random one in between, so that
- * responses that were read together do not expire together.
+ * The bounds of the age at which a cached response expires, in ms. Each response has a random
+ * one, so that responses that were read together do not expire together.
  */
 const minAgeMs = 50_000;
 const maxAgeMs = 60_000;
-/** The response to a change waits at most so long for its announcement, in ms. */
+/** Maximum wait of the response to a change for the announcement of the change, in ms. */
 const maxAnnounceMs = 250;
 /**
- * A commit without a reply may take effect later: its change is announced once more after this
- * time, in ms.
+ * The time after which a change whose commit got no reply is announced once more, in ms: the
+ * commit may take effect late.
  */
 const announceAgainMs = 10_000;
 
@@ -49,14 +49,13 @@ const announceAgainMs = 10_000;
  * the cases. Why that holds:
  *
  *   - A change that may have been committed is announced after its commit, and the process that
- *     receives the announcement, as the process of the change itself, drops what it has of the
- *     resource.
- *   - A read that is under way at that moment is not stored, because its `CachedResource` is no
- *     longer in the store. One that begins afterwards sees the change, unless it is of a
- *     standby; such a read is not stored.
- *   - While announcements may not arrive (`ChangeFeed.current`), nothing is served from memory.
- *   - What was not announced, such as a change by psql, or by a process that died after its
- *     commit, is bounded by age.
+ *     receives the announcement, as the process of the change itself, drops its cached
+ *     responses of the resource. - A read that is under way at that moment is not stored,
+ *     because its `CachedResource` is no longer in the store. A read that begins afterwards
+ *     sees the change, unless it reads from a standby; such a read is not stored. - While
+ *     announcements may not arrive (`ChangeFeed.current`), nothing is served from memory. - A
+ *     change that is not announced, such as one by psql, or by a process that died after its
+ *     commit, shows at the latest when the responses expire.
  */
 export class ResponseCache {
   /**
@@ -147,7 +146,7 @@ export class ResponseCache {
       return result;
     } catch (error) {
       if (isOutcomeUnknown(error)) {
-        // The request is at its deadline.
+        // Not awaited: the request is at its deadline.
         void this.#invalidate(key);
         setTimeout(() => void this.#invalidate(key), announceAgainMs).unref();
       }
