@@ -7,8 +7,8 @@ import type { ControlDatabase } from './database.ts';
 const maxRunMs = 1_000;
 const retryMs = 250;
 /**
- * Announcements that are kept. Beyond, one is kept for a tenant instead of one for each of its
- * resources.
+ * Maximum announcements that are kept. Above it, one announcement is kept for a whole tenant
+ * instead of one for each of its resources.
  */
 const maxKept = 10_000;
 /** Maximum delay of a stop by a control database that does not respond. */
@@ -33,9 +33,9 @@ class Batch {
  * queue. An announcement that the control database has not accepted is kept, and sent again
  * until it is.
  *
- * One batch is sent at a time, and what is announced meanwhile is part of the next one: another
- * process may receive the first and read data again before a change that is announced after its
- * sending.
+ * One batch is sent at a time, and later announcements belong to the next batch. They cannot be
+ * part of a batch that is being sent: another process may receive that batch, and read data,
+ * before their changes.
  */
 export class Announcer {
   readonly #control: ControlDatabase;
@@ -91,7 +91,7 @@ export class Announcer {
     this.#sending = undefined;
   }
 
-  /** Announcements of the meantime are sent together with a batch that has failed. */
+  /** Makes a failed batch the next one, together with the announcements since it was sent. */
   #putBack(failed: Batch): void {
     const later = this.#next;
     this.#next = failed;

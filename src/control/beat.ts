@@ -18,8 +18,8 @@ const maxWaitMs = 500;
 /** Maximum time of the statement. */
 const maxRunMs = 1_000;
 /**
- * A process opens no connection to a tenant while its last confirmed beat was sent longer ago.
- * The others stop to count it two seconds later (`maxBeatAgeSeconds`).
+ * The age of its last confirmed beat at which a process stops to open connections to tenants.
+ * The other processes stop to count it two seconds later (`maxBeatAgeSeconds`).
  */
 const confirmedForMs = 3_000;
 /**
@@ -27,7 +27,7 @@ const confirmedForMs = 3_000;
  * closed the connections that are now above its smaller share.
  */
 const beatsToSettle = 2;
-/** The wait of a start, until the rows of dead processes are no longer counted. */
+/** Maximum wait of a start: by then, the rows of dead processes do not count any more. */
 const maxJoinMs = (maxBeatAgeSeconds + 1) * 1_000;
 const joinRetryMs = 250;
 /** Maximum delay of a stop by a control database that does not respond. */
@@ -60,16 +60,17 @@ interface BeatOptions {
   process: ProcessIdentity;
   /** `CONNECTION_BUDGET` */
   budget: number;
-  /** The keys of the process: each confirmed beat says which of them is the present one. */
+  /** The keys of the process: each confirmed beat names the present one. */
   secrets: Pick<SecretBox, 'setPresent'>;
   log: Pick<Logger, 'info' | 'warn'>;
-  /** The clock of the process: each confirmed beat compares it. */
+  /** The clock of the process, which each confirmed beat compares with that of the database. */
   clock?: ProcessClock;
 }
 
 /**
- * Neither the disk nor a standby delays a beat: a lost one is followed by another one. The
- * statement does not see its own row, which it adds or changes.
+ * Writes a beat, and returns the facts about the fleet. It waits neither for the disk nor for a
+ * standby: a lost beat is followed by another one. It does not see the row that it adds or
+ * changes itself.
  */
 const beatStatement = `
   with beat as (
@@ -96,14 +97,17 @@ const othersStatement = `
 
 /**
  * The beat of a process: its row in `processes`, written each second through the pool of the
- * control database, and notified on the change feed. It says that the process runs, and returns
- * how many others do.
+ * control database, and notified on the change feed. It shows that the process runs, and
+ * returns the number of the others.
  */
 export class Beat {
   readonly #options: BeatOptions;
   readonly clock: ProcessClock;
   readonly #listeners: (() => void)[] = [];
-  /** When the last beats were sent, by their numbers and the monotonic clock. */
+  /**
+   * The times at which the last beats were sent, by the number of the beat, on the monotonic
+   * clock.
+   */
   readonly #sentAt = new Map<number, number>();
   #fleet: Fleet;
   #number = 0;
@@ -134,7 +138,9 @@ export class Beat {
     return this.#fleet;
   }
 
-  /** True while a beat was confirmed lately enough that the other processes count this one. */
+  /**
+   * True while the last confirmed beat is so recent that the other processes count this one.
+   */
   get isConfirmed(): boolean {
     return performance.now() - this.#confirmedAt < confirmedForMs;
   }
@@ -145,8 +151,8 @@ export class Beat {
   }
 
   /**
-   * Returns when a beat of this process was sent, by `performance.now()`; undefined for another
-   * process, and for a beat that is not one of the last few.
+   * Returns the time at which a beat of this process was sent, by `performance.now()`;
+   * undefined for another process, and for a beat that is not one of the last few.
    * @param key of the notification: the id of the process and the number of the beat
    *   (`<id>/<number>`)
    */
@@ -193,8 +199,8 @@ export class Beat {
   }
 
   /**
-   * Ends the beat, and removes the row of this process, which has no other connection any more.
-   * Never rejects.
+   * Ends the beat, and removes the row of this process. Call it when the process has no other
+   * connection any more. Never rejects.
    */
   async leave(): Promise<void> {
     const { process } = this.#options;

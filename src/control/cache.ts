@@ -11,15 +11,15 @@ interface CacheOptions<Value> {
   max: number;
   ttlMs: number;
   /**
-   * Limit of the keys that are remembered as absent, so that a further look-up of them needs no
-   * query. Default 0: none.
+   * Maximum keys that are remembered as absent, so that their next look-up needs no query.
+   * Default 0: none.
    */
   maxAbsent?: number;
 }
 
 /**
- * A cached value, for callers that would look it up again and again. It is current only while
- * the change feed is current.
+ * A cached value, which a caller may hold instead of a look-up each time. It is current only
+ * while the change feed is current.
  */
 export interface CacheEntry<Value> {
   readonly value: Value | undefined;

@@ -8,11 +8,11 @@ import { beatTopic, type ChangeTopic, changeChannel } from './change-topics.ts';
 
 const heartbeatMs = 250;
 /**
- * A revocation takes effect within 1 s, so an answer of the connection counts for this time
- * after its query.
+ * The time for which an answer of the connection counts, after its query was sent: a revocation
+ * takes effect within 1 s.
  */
 const answeredForMs = 900;
-/** A beat that has come back counts for this time after it was sent. */
+/** The time for which a beat that has come back counts, after it was sent. */
 const beatForMs = 3_000;
 const reconnectMs = 200;
 /** Maximum wait of a start for its first beat. */
@@ -77,7 +77,7 @@ export class ChangeFeed {
   #listener: Listener | undefined;
   #timer: NodeJS.Timeout | undefined;
   #stopped = false;
-  /** Why the feed is not current, as the log says; undefined while it is. */
+  /** The reason why the feed is not current, for the log; undefined while it is. */
   #fault: string | undefined;
 
   constructor(options: ChangeFeedOptions) {
@@ -222,7 +222,7 @@ export class ChangeFeed {
   }
 
   /**
-   * Lets the connection answer, or connects again. Never rejects.
+   * Queries the connection, or connects again. Never rejects.
    * @returns the time until the next heartbeat, in ms
    */
   async #heartbeat(): Promise<number> {
@@ -240,14 +240,13 @@ export class ChangeFeed {
   }
 
   /**
-   * Lets the connection answer, and says whether beats come back on it.
-   * @throws {NotDeliveredError} when one that was confirmed has not: the connection may lead to
-   *   another server
+   * Queries the connection, and checks that beats come back on it.
+   * @throws {NotDeliveredError} when a confirmed beat has not come back: the connection may
+   *   lead to another server
    */
   async #check(listener: Listener): Promise<void> {
     const oldest = performance.now() - beatForMs;
-    // The beat was sent after `oldest`, and arrives before the answer.
-
+    // A confirmed beat was sent after `oldest`, and arrives before the answer.
     const { isConfirmed } = this.#options.beat;
     await this.#ask(listener);
 

@@ -27,8 +27,8 @@ export const changeTopics = {
   responses: 'responses',
   /**
    * A change in the database of a tenant, by its guid; announced only while another process
-   * follows the tenant. `?<process id>/<guid>` announces that a process does. The service
-   * announces both itself.
+   * follows the tenant. `?<process id>/<guid>` announces a follower. The service announces both
+   * itself.
    */
   changes: 'changes',
 } as const;

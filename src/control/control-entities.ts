@@ -24,7 +24,10 @@ const ServerSchema = defineEntity({
      * limit an explicit `--server`.
      */
     capacity: p.integer().nullable(),
-    /** The server that the URL leads to (`readServerIdentity`); null: not known yet. */
+    /**
+     * The identity of the server that the URL leads to (`readServerIdentity`); null: not known
+     * yet.
+     */
     identity: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
   },
@@ -59,10 +62,7 @@ const TenantSchema = defineEntity({
     roleName: p.text(),
     /** Sealed. */
     rolePassword: p.blob(),
-    /**
-     * The last migration that was applied to its database, as far as the control database
-     * knows.
-     */
+    /** The last migration of the tenant's database that the control database knows of. */
     schemaVersion: p.text().nullable(),
     /** The oldest build that can serve `schemaVersion`, by its last migration. */
     compatibleFrom: p.text().nullable(),

@@ -32,8 +32,8 @@ export function createControlPool(url: string, connections = 2, member?: BudgetM
   });
 
   const max = (): number => Math.min(connections, member?.maxControl() ?? connections);
-  // Read before a connection is opened, and when one is released: above the maximum, it is
-  // closed after its use, also while others wait for it.
+  // The pool reads this before it opens a connection, and when one is released: a connection
+  // above the maximum is closed after its use, also while queries wait for one.
   Object.defineProperty(pool.options, 'max', { get: max });
   Object.defineProperty(pool.options, 'maxUses', {
     get: () => (pool.totalCount > max() ? 1 : Infinity),
@@ -42,7 +42,7 @@ export function createControlPool(url: string, connections = 2, member?: BudgetM
   return pool;
 }
 
-/** A server that does not answer. */
+/** Maximum wait for the end of connections to a server that does not answer, in ms. */
 const maxEndMs = 1_000;
 
 /**

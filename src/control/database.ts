@@ -36,7 +36,10 @@ export function controlOptions(url: string): Options {
   });
 }
 
-/** MikroORM's driver, whose entity managers keep the values out of the statements. */
+/**
+ * MikroORM's driver. Its entity managers send values as parameters, never within the text of a
+ * statement.
+ */
 class ControlDriver extends PostgreSqlDriver {
   declare protected readonly connection: ControlConnection;
 
@@ -117,8 +120,8 @@ export async function queryStatement(
 
 interface TransactOptions {
   /**
-   * The deadline of the request: when it passes, the connection is destroyed, and nothing is
-   * committed afterwards.
+   * The deadline of the request. When it passes, the connection is destroyed, so that nothing
+   * is committed afterwards.
    */
   deadline?: Deadline;
   /** False when the same request must not be sent again after it was done. Default: true. */

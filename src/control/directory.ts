@@ -29,7 +29,7 @@ export function createDirectory(options: DirectoryOptions) {
 
   return {
     tenant: (guid: string) => tenants.get(guid),
-    /** Looks the slug up each time: only requests without a token have one, such as a login. */
+    /** Queries the slug each time: only requests without a token have one, such as a login. */
     tenantBySlug: async (slug: string) => {
       const [found] = await queryControl<{ guid: string }>(control, 'tenant_by_slug', guidBySlug, [
         slug,
@@ -38,9 +38,9 @@ export function createDirectory(options: DirectoryOptions) {
     },
 
     /**
-     * Looks the tenant up for a token whose key the cached record lacks, because this process
-     * has not received a key rotation yet: reads the keys from the database, at most five times
-     * a second for each tenant, so that invented keys cost next to nothing.
+     * Looks the tenant up for a token whose key the cached record lacks: this process may not
+     * have received a key rotation yet. Reads the keys from the database, at most 20 times a
+     * second for each tenant, so that invented keys cost next to nothing.
      */
     reloadTenant: createTenantReload(tenants, options),
 
@@ -72,7 +72,7 @@ export function createDirectory(options: DirectoryOptions) {
   };
 }
 
-/** A look-up once a second is enough: it finds expired entries, which live for minutes. */
+/** The interval of the look-ups, which find expired entries: entries live for minutes. */
 const lookUpEveryMs = 1_000;
 
 /**
@@ -118,7 +118,7 @@ function findEntries(
   return [tenantEntry, sessionEntry, userEntry, roleEntry];
 }
 
-/** A tenant's keys are read again at most this often, in ms. */
+/** The minimum time between two reads of a tenant's keys, in ms. */
 const minIntervalMs = 50;
 
 /**
@@ -126,8 +126,8 @@ const minIntervalMs = 50;
  * the cached record, and drops the record only if they differ: other caches depend on the
  * identity of the record, and an invented key must not invalidate them.
  *
- * Calls that come together share one comparison, which begins after all of them: the key of a
- * token may have been created since the one before, and an invented key must not hide it.
+ * Concurrent calls share one comparison, which begins after all of them: the key of a token may
+ * be newer than the comparison before, and an invented key must not hide it.
  */
 function createTenantReload(
   tenants: ControlCache<TenantRecord>,

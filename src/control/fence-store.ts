@@ -3,7 +3,7 @@ import { type ControlDatabase, queryControl } from './database.ts';
 /** The fence of a tenant, as the control database has it. */
 export interface TenantFence {
   readonly guid: string;
-  /** Never used again: the fence that follows has another one. */
+  /** The id of this fence; no later fence has it. */
   readonly id: string;
   /** False while the processes only prepare for it; true while requests of the tenant wait. */
   readonly closed: boolean;

@@ -17,9 +17,9 @@ export interface FleetCounts {
   readonly backup: {
     /** The end of the newest run without a failure. */
     readonly lastSuccessAt: number | null;
-    /** When an archive was last restored and compared. */
+    /** The time at which an archive was last restored and compared. */
     readonly lastProvedAt: number | null;
-    /** The oldest time of a proof, of all tenants. */
+    /** The time of the last proof of the tenant whose last proof is the oldest. */
     readonly oldestProofAt: number | null;
     readonly tenantsUnarchived: number;
     readonly tenantsUnproved: number;
@@ -29,17 +29,17 @@ export interface FleetCounts {
     /** Purged tenants whose archives the target still has. */
     readonly purgedLeft: number;
   };
-  /** The webhooks of the tenants that are served, when they were served last. */
+  /** The webhooks of the served tenants, as of the time at which they were served last. */
   readonly webhooks: {
-    /** The longest time that a tenant that is due has waited; 0: none waits. */
+    /** The longest wait of a tenant that is due; 0: none waits. */
     readonly longestWaitSeconds: number;
     readonly failing: number;
     readonly disabled: number;
   };
-  /** The mails of the tenants that are served, which no mail server has accepted yet. */
+  /** The mails of served tenants that no mail server has accepted yet. */
   readonly mails: {
     readonly waiting: number;
-    /** The longest time that a mail that is due has waited; 0: none waits. */
+    /** The longest wait of a mail that is due; 0: none waits. */
     readonly longestWaitSeconds: number;
   };
 }

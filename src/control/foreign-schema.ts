@@ -8,10 +8,10 @@ import type { Statements } from '../lib/postgres/statements.ts';
 import { hasMigrations } from './control-version.ts';
 
 /**
- * Checks that the first schema of the control database is that of this build. One without a
- * schema passes.
+ * Checks that the first schema of the control database is that of this build. A database
+ * without a schema passes.
  * @param dataFolder of the embedded PostgreSQL; undefined if the database is configured
- * @throws {ForeignSchemaError} when it is another one
+ * @throws {ForeignSchemaError} when it is another first schema
  */
 export async function requireOwnControlSchema(
   control: Statements,

@@ -6,7 +6,7 @@ import type { ControlDatabase } from './database.ts';
  */
 export interface InstallationIdentity {
   readonly id: string;
-  /** When the control database got the id, in seconds since 1970. */
+  /** The time at which the control database got the id, in seconds since 1970. */
   readonly since: number;
 }
 

@@ -15,7 +15,7 @@ import { type BudgetMember, newProcess, type ProcessIdentity } from './process-i
 import { SecretBox } from './secret-box.ts';
 import { createServerUrls, type ServerUrls } from './server-urls.ts';
 
-/** The place of the control database, for connections beside those of the pool. */
+/** The address of the control database, for connections beside those of the pool. */
 export interface ControlAddress {
   /** The URL of the control database. */
   readonly controlUrl: string;
@@ -37,7 +37,7 @@ export interface InstallationAccess extends ControlAddress, ServerAccess, KeyAcc
    * True if this process uses the embedded PostgreSQL and the master key under the data folder.
    */
   readonly embedded: boolean;
-  /** The data folder with that PostgreSQL; undefined if the databases are configured. */
+  /** The data folder of the embedded PostgreSQL; undefined if the databases are configured. */
   readonly dataFolder: string | undefined;
   /** Leaves the embedded PostgreSQL. */
   close(): Promise<void>;
@@ -67,8 +67,8 @@ export interface Installation extends InstallationAccess, ControlStatements {
 }
 
 /**
- * Connections of the pool of the control database: of a command, and of a service that has no
- * share yet. A command of an emergency finds no second one.
+ * Connections of the pool of the control database: of a command, which in an emergency may find
+ * only one free, and of a service that has no share yet.
  */
 const firstConnections = { command: 1, service: 2 };
 
@@ -131,7 +131,7 @@ export function openControl(
 /**
  * Returns a function that opens the configured databases. If none is configured, starts or
  * joins the embedded PostgreSQL.
- * @throws {OperatorError} when the folder of that PostgreSQL cannot be used
+ * @throws {OperatorError} when the folder of the embedded PostgreSQL cannot be used
  */
 async function openAccess(
   config: Config,

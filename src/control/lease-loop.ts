@@ -2,8 +2,8 @@ import { renewalMs } from './leases.ts';
 
 interface LeaseLoopOptions {
   /**
-   * Leases what this process can do now. Not called while it runs. A failure is repeated at the
-   * next interval.
+   * Leases as much work as this process can do now. Not called again while a call runs. After a
+   * failure, it is called again at the next interval.
    */
   lease: () => Promise<void>;
   /** Extends the leases. */
@@ -42,7 +42,7 @@ export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions) {
     /** Leases now, because there may be work. */
     wake,
 
-    /** Begins to lease, also what other processes left when they ended. */
+    /** Begins to lease work, also work that other processes left when they ended. */
     start: (): void => {
       timers.push(
         setInterval(wake, pollMs),
@@ -52,7 +52,7 @@ export function createLeaseLoop({ lease, renew, pollMs }: LeaseLoopOptions) {
       wake();
     },
 
-    /** Leases no more. */
+    /** Ends the leasing. */
     stop: (): void => {
       isStopping = true;
       for (const timer of timers) clearInterval(timer);

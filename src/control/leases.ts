@@ -8,11 +8,14 @@ export type Leases = ReturnType<typeof createLeases>;
 
 export const renewalMs = 3_000;
 const leaseSeconds = 10;
-/** Three renewals: one that is late or fails does not end it. */
+/**
+ * The duration of a lease: three renewals, so that a renewal that is late or fails does not end
+ * it.
+ */
 export const leaseTime = `interval '${leaseSeconds} seconds'`;
 /**
- * SQL: whether an entry is leased. A lease that ends later than any can was written before the
- * clock was set back, and does not count.
+ * SQL: true if an entry is leased. A lease that ends more than a minute from now does not
+ * count: it was written before the clock was set back.
  */
 export const isLeased = (row: string): string =>
   `(${row}.leased_until > now() and ${row}.leased_until < now() + interval '1 minute')`;
@@ -20,8 +23,8 @@ export const isLeased = (row: string): string =>
 /** @param holder identifies this process */
 export function createLeases(control: ControlDatabase, table: string, holder: string) {
   /**
-   * A time that is not later than the begin or the last extension of each lease, by
-   * `performance.now()`.
+   * The time at which the lease of each entry was last requested or extended, by
+   * `performance.now()`: not later than its begin in the database.
    */
   const held = new Map<number, number>();
 

@@ -29,7 +29,7 @@ interface TenantRow
   readonly keys: readonly { kid: string; secret: string; active: boolean }[];
 }
 
-// A key that retired before that time has signed no token that is still valid.
+// No token is still valid of a key that retired more than `keyRetirementSeconds` ago.
 const tenantByGuid = `
   select t.id::float8 as id, t.guid, t.slug, t.name, app_id as "appId", app_url as "appUrl", features, t.status,
          isolated as "isIsolated", schema_version as "schemaVersion", compatible_from as "compatibleFrom",

@@ -7,7 +7,7 @@ export const isManager = `
 const managers = `
   select from users u join roles r on r.id = u.role_id where u.tenant_id = $1 and ${isManager} limit 1`;
 
-/** Returns whether anybody can manage the people of a tenant. */
+/** True if somebody can manage the people of a tenant. */
 export async function hasManager(query: QueryControl, tenantId: number): Promise<boolean> {
   return (await query('has_manager', managers, [tenantId])).length > 0;
 }

@@ -4,8 +4,8 @@ import type { QueryControl } from './database.ts';
 const keyOf = (tenantId: number): number[] => [lockSpaces.people, lockKey(String(tenantId))];
 
 /**
- * Locks the users and roles of a tenant as `tryLockPeople` does, and waits for it: for commands
- * of an operator.
+ * Locks the users and roles of a tenant as `tryLockPeople` does, but waits for the lock. For
+ * commands of an operator.
  */
 export async function lockPeople(query: QueryControl, tenantId: number): Promise<void> {
   await query('lock_people', 'select pg_advisory_xact_lock($1, $2)', keyOf(tenantId));

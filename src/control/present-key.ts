@@ -8,7 +8,7 @@ import { MasterKeyError, owners, type SealingKey, type SecretBox } from './secre
 interface StoredKey {
   /** The id of the installation. */
   readonly id: string;
-  /** Null before the first use of a key, as the canary. */
+  /** Null before the first use of a key; so is the canary. */
   readonly fingerprint: string | null;
   /** The id, sealed. */
   readonly canary: Buffer | null;

@@ -1,15 +1,17 @@
 import type { Logger } from 'pino';
 import { clockSkewSeconds } from './token-lifetime.ts';
 
-/** A clock that differs by more is reported: nothing fails yet. */
+/** The difference of clocks above which a process is reported. Nothing fails yet. */
 export const reportedSkewMs = 5_000;
-/** The difference that a comparison may hide: the round trip of a beat, a second at most. */
+/**
+ * The difference that a comparison may not show: the round trip of a beat, a second at most.
+ */
 const hiddenSkewMs = 1_000;
 /**
- * A process whose clock differs by more is not ready. One may be ahead by that and another one
- * behind by as much: two that are ready differ by less than the time for which tokens are
- * accepted by another clock. Otherwise a token of the first would be 401 at the second, also
- * after a refresh.
+ * The difference of clocks above which a process is not ready. One process may be ahead by it
+ * and another behind by it, so the clocks of two ready processes differ by less than
+ * `clockSkewSeconds`, for which tokens are accepted beyond their time. Otherwise a token of the
+ * first process would get a 401 from the second, also after a refresh.
  */
 export const maxSkewMs = (clockSkewSeconds * 1_000) / 2 - hiddenSkewMs;
 
@@ -29,7 +31,7 @@ export class ProcessClock {
   }
 
   /**
-   * The time of the control database as the last comparison has told it, in ms since 1970: for
+   * Returns the time of the control database, by the last comparison, in ms since 1970: for
    * times that several processes store and compare.
    * @param now the time of the clock of this process
    */

@@ -9,7 +9,7 @@ export interface ProcessIdentity {
   readonly host: string;
   readonly pid: number;
   readonly build: string;
-  /** The last migrations that the build has; null for a command, which serves nothing. */
+  /** The last migrations of the build; null for a command, which serves no requests. */
   readonly heads: { readonly tenant: string; readonly control: string } | null;
   /** True for a process that counts the limits of requests in Redis; null for a command. */
   readonly sharesLimits: boolean | null;

@@ -1,9 +1,12 @@
-/** A process runs while its beat is younger, by the clock of the control database. */
+/**
+ * The age of its last beat up to which a process counts as running, by the clock of the control
+ * database.
+ */
 export const maxBeatAgeSeconds = 5;
 
 /**
- * SQL: whether a row of `processes` is that of a running process. A beat that is later than any
- * can be was written before the clock was set back, and does not count.
+ * SQL: true if a row of `processes` is that of a running process. A beat more than a minute in
+ * the future does not count: it was written before the clock was set back.
  * @param row the alias of the table
  */
 export const isRunning = (row: string): string =>

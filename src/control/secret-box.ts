@@ -45,8 +45,8 @@ export class SealingKey implements Sealer {
   readonly #key: Uint8Array;
   readonly #sealing: Buffer;
   /**
-   * Names the key, and tells nothing of it. 22 characters: 16 bytes that HKDF derives from the
-   * key. Each secret that the key seals begins with this name.
+   * The name of the key, which discloses nothing of it: 16 bytes that HKDF derives from the
+   * key, in 22 characters. Each secret that the key seals begins with this name.
    */
   readonly fingerprint: string;
 
@@ -114,7 +114,7 @@ export class MasterKeyError extends OperatorError {
 
 /**
  * The two master keys of a process, `MASTER_KEY` and `MASTER_KEY_PREVIOUS`. It seals, and
- * computes codes, with the *present* one: whose fingerprint the control database names
+ * computes codes, with the *present* one, which the control database names by its fingerprint
  * (`installation.key_fingerprint`). It opens secrets, and accepts codes, of both.
  */
 export class SecretBox implements Sealer, MacVerifier {
@@ -135,7 +135,7 @@ export class SecretBox implements Sealer, MacVerifier {
   }
 
   /**
-   * Says which key is the present one.
+   * Sets which of the keys is the present one.
    * @param fingerprint null: there is none yet, and the first one will be `MASTER_KEY`
    */
   setPresent(fingerprint: string | null): void {
@@ -158,8 +158,8 @@ export class SecretBox implements Sealer, MacVerifier {
   }
 
   /**
-   * Says which setting to change while neither key is the present one, as a sentence without
-   * its full stop.
+   * The setting to change while neither key is the present one, as a sentence without its full
+   * stop.
    */
   get lack(): string {
     const { masterKey, previous } = this;

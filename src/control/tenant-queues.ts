@@ -8,7 +8,7 @@ export interface TenantRequest {
   readonly deadline: Deadline;
 }
 
-/** The last work of each kind and tenant that has not ended. */
+/** The last queued work of each kind and tenant, until it ends. */
 const lastQueued = new WeakMap<ControlDatabase, Map<string, Promise<unknown>>>();
 
 /**
@@ -45,8 +45,8 @@ export async function runInQueue<Result>(
 }
 
 /**
- * A request's reads of lists of the control database: each after the earlier ones of its
- * tenant.
+ * Returns the functions with which a request reads lists of the control database. Each read
+ * follows the earlier ones of its tenant.
  */
 export function controlReads(control: ControlDatabase, request: TenantRequest) {
   return {

@@ -10,8 +10,9 @@ export const sessionLifetime = { idle: '7 days', total: '30 days' };
 /**
  * The seconds for which a refresh token that was replaced yields the same successor again, for
  * a client whose response was lost, or with two browser tabs. A refresh whose commit hangs gets
- * 503 after the deadline of requests, 10 s, and is repeated after its `Retry-After`, 2 s:
- * longer than both together by 30 s at least, so that no obedient repeat counts as theft.
+ * 503 after the deadline of requests, 10 s, and is repeated after its `Retry-After`, 2 s. This
+ * time is longer than both together by 30 s at least, so that no obedient repeat counts as
+ * theft.
  */
 export const refreshRepeatSeconds = 60;
 

@@ -3,8 +3,8 @@ import type { ControlDatabase } from './database.ts';
 import { controlReads, type TenantRequest } from './tenant-queues.ts';
 
 /**
- * A caller who asks for names. One who may read users gets all names of the tenant; another one
- * gets the own name and those of the own entity.
+ * A caller who asks for names. A caller who may read users gets all names of the tenant; any
+ * other gets the own name, and those of the users of the own entity.
  */
 export interface NameReader {
   readonly userId: number;
