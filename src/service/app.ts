@@ -47,15 +47,15 @@ export interface AppServices extends RouteServices {
    */
   deadlineMs: number;
   /**
-   * Aborted when the service accepts no more connections, after the delay of the stop:
-   * rejections no longer wait.
+   * Aborted when the service accepts no more connections, after the delay of the stop: from
+   * then on, rejections are not delayed.
    */
   draining: AbortSignal;
 }
 
 /**
- * Builds the middleware stack, top to bottom: first what every request passes, then what each
- * route adds.
+ * Builds the middleware stack, top to bottom: first the middlewares that every request passes,
+ * then those of each route.
  */
 export function createApp(services: AppServices): Koa {
   const { config, directory, rateLimitStore, countRequest, tracing, draining, log } = services;
@@ -96,7 +96,8 @@ export function createApp(services: AppServices): Koa {
 
   const cors = crossOrigin(config.corsOrigins);
   const app = new Koa();
-  // Errors that `problemDetails` could not render, or that happened above it.
+  // Errors that `problemDetails` could not render, or that were thrown by a middleware above
+  // it.
   app.on('error', error =>
     log.error({ event: 'unanswered', err: describeError(error) }, 'a request got no response'),
   );

@@ -84,7 +84,8 @@ export async function openDatabases({
 }
 
 /**
- * Lets the process join the others: from then on they share the connection budget with it.
+ * Lets the process join the other processes: from then on they share the connection budget with
+ * it.
  * @throws {OperatorError} when the connection budget has no room for another process
  */
 export async function joinProcesses(beat: Beat): Promise<void> {

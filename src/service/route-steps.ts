@@ -56,8 +56,8 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
 
 /**
  * Body → scope → fields → handler → response. The response contains only the fields that the
- * route names. A `Representation` is sent as it is: it is made of rows that have exactly the
- * fields of a view.
+ * route names. A `Representation` is sent without that step: it is made of rows that have
+ * exactly the fields of a view.
  */
 export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware {
   const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
@@ -103,17 +103,18 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
 }
 
 /**
- * An empty id is none (HTML Standard §9.2.4): the client has received no event yet, or one that
- * reset the id.
+ * Returns the header `Last-Event-ID`; undefined for an empty one (HTML Standard §9.2.4): the
+ * client has received no event yet, or one that reset the id.
  */
 function lastEventIdOf({ req }: Context): string | undefined {
   return (req.headers['last-event-id'] as string | undefined) || undefined;
 }
 
 /**
- * An empty key is refused: without a key, the request would be made again when it is sent again.
- * @throws {Problem} `invalid_request` also for a POST that takes no key: it would be made
- *   twice, against the promise
+ * Returns the header `Idempotency-Key`. An empty key is refused: without a key, a repeated
+ * request would be made twice.
+ * @throws {Problem} `invalid_request`, also for a POST that takes no key: a repeated request
+ *   would be made twice, against the promise of the key
  */
 function idempotencyKeyOf(
   { req }: Context,
@@ -140,7 +141,9 @@ function sendPage(ctx: Context, route: TenantRoute, page: Page): void | Promise<
   return sendResponse(ctx, route, representation);
 }
 
-/** Only a route with `upload` reads a body that is not JSON. */
+/**
+ * Returns the reader of an upload: only a route with `upload` reads a body that is not JSON.
+ */
 function uploadReader(ctx: Context, { upload }: TenantRoute): ReadUpload {
   return upload ? onChunk => readUpload(ctx, upload, onChunk) : noUpload;
 }

@@ -54,7 +54,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   };
 }
 
-/** Starts what `startServer` starts, without health checks and metrics. */
+/** Starts the service without health checks and metrics. */
 export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions) {
   const { config } = options;
 
@@ -114,7 +114,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     metrics,
 
     /**
-     * Returns why no request should be sent to the process at the moment; undefined when it is
+     * Returns the reason why no request should be sent to the process now; undefined when it is
      * ready.
      */
     unreadyReason: (): UnreadyReason | undefined => {

@@ -188,7 +188,7 @@ async function startTenants(
   });
   closing.add(() => changeWatch.stop());
 
-  await feed.start(); // before the first beat, which so comes back at once
+  await feed.start(); // before the first beat, so that it comes back at once
   await joinProcesses(beat);
   await feed.requireDelivery();
   recorder.start();

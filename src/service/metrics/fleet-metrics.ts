@@ -2,7 +2,10 @@ import type { Registry } from '@prometheus-io/client';
 import type { FleetCounts } from '../../control/fleet-counts.ts';
 import { addGauge, addValue } from '../../lib/collectors.ts';
 
-/** The metrics of one number, and its place in the counts; null or undefined: there is none. */
+/**
+ * The metrics with a single value, and the function that reads it in the counts; null or
+ * undefined: there is none.
+ */
 const values: readonly [
   name: string,
   help: string,

@@ -8,8 +8,7 @@ const misnamed = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
-  // Names that contain their type. Sums of quantiles of several workers would mean nothing,
-  // too.
+  // Names that contain their type. Besides, sums of quantiles of several workers mean nothing.
   'nodejs_eventloop_utilization_summary',
   'nodejs_eventloop_utilization_histogram',
 ];
@@ -24,8 +23,8 @@ export function addNodeMetrics(registry: Registry): void {
   collectDefaultMetrics({ register: registry, eventLoopUtilizationTimeout: neverMs });
   for (const name of misnamed) registry.removeSingleMetric(name);
 
-  // The aggregators of several processes: the slowest event loop counts, and the start of the
-  // first one, which started the others.
+  // The aggregators for several processes: the slowest event loop counts, and the start of the
+  // first process, which started the others.
   for (const { name } of registry.getMetricsAsArray()) {
     if (name.startsWith('nodejs_eventloop_lag_')) setAggregator(registry, name, 'max');
   }

@@ -14,14 +14,14 @@ interface WorkerCounts {
  * The metrics of a primary process and all of its workers, as those of one process. The metrics
  * client combines them: counters and histograms are sums, gauges are combined as `aggregator`
  * says. Its own gathering over `node:cluster` is not used: one silent worker makes each scrape
- * fail after 5 s, the counters of a killed worker are lost, and the gauges of one that has
+ * fail after 5 s, the counters of a killed worker are lost, and the gauges of a worker that has
  * ended are counted for ever (0.16.1). Here, a worker that does not respond to a scrape counts
  * with its last known values.
  *
  * A counter never falls, because Prometheus takes a smaller value for a restart of the service,
  * and adds the whole value to each rate. So the last known values of a worker that has ended
- * remain in the sums; and a sum that is smaller than the last rendered one is replaced by that,
- * because sums of floating-point numbers differ by their order.
+ * remain in the sums; and a sum that is smaller than the last rendered one is rendered as that
+ * one, because sums of floating-point numbers differ by their order.
  */
 export class WorkerMetrics {
   readonly #own = new Registry();
@@ -53,7 +53,10 @@ export class WorkerMetrics {
     this.#last.set(worker, values);
   }
 
-  /** Must be called after the last `record` of a worker that has ended. */
+  /**
+   * Adds the values of a worker that has ended to the sums for good. Call it after the last
+   * `record` of the worker.
+   */
   end(worker: number): void {
     const totals = (this.#last.get(worker) ?? []).filter(isTotal);
     this.#last.delete(worker);

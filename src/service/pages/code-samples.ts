@@ -17,8 +17,8 @@ export interface SampleValues {
 const uuid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
 
 /**
- * The ids, by resource, that differ from the usual ones: by default, the examples read record
- * 1, and delete record 2.
+ * The ids for the examples, by resource, where they differ from the default: the examples read
+ * record 1, and delete record 2.
  */
 const ids: Record<string, { id?: number; deletedId?: number }> = {
   User: { id: 3 }, // the administrator and the user of the sample of `register` come first
@@ -105,7 +105,10 @@ export function clientSample(endpoint: Endpoint, values: SampleValues): string {
   ].join('\n');
 }
 
-/** The client logs in with a password; this endpoint takes other credentials. */
+/**
+ * Returns the call of the endpoint that issues a legacy token, without the client, which logs
+ * in with a password.
+ */
 function tokenSample(path: string): string {
   return `const credentials = btoa(\`\${clientId}:\${clientSecret}\`);
 const response = await fetch(\`\${url}${path}\`, { headers: { Authorization: \`Basic \${credentials}\` } });

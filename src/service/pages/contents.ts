@@ -68,8 +68,8 @@ export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<
 }
 
 /**
- * An entry that search.js searches: title, address, where that is, the words to show below it,
- * and all other words.
+ * An entry that search.js searches: its title, its address, the name of its page, the words
+ * that are shown below it, and all other words.
  */
 type Entry = readonly [title: string, address: string, place: string, shown: string, words: string];
 

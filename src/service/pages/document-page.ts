@@ -4,8 +4,8 @@ import { renderDocument } from './markdown.ts';
 import { type PageChain, page, type Site } from './page.ts';
 
 /**
- * The address of the service in the examples of the documents. A rendered page has the real one
- * in its place.
+ * The address of the service in the examples of the documents. A rendered page has the real
+ * address in its place.
  */
 const exampleAddress = 'https://api.example.com';
 

@@ -1,7 +1,7 @@
 // Runs in the browser: the login of the explorer. Its tokens stay in memory, and a reload ends
 // the session of the page.
 
-/** So long before an access token expires, the next request gets a new one. */
+/** The time before an access token expires from which on the next request gets a new one. */
 const marginMs = 60_000;
 
 /**
@@ -43,7 +43,7 @@ export function createLogin(onToken) {
   }
 
   return {
-    /** @throws {Error} whose message tells the reader what to correct */
+    /** @throws {Error} with a message for the reader of the page */
     async logIn(tenant, email, password) {
       keep(tenant, await post('login', tenant, { email, password }));
     },
@@ -52,7 +52,7 @@ export function createLogin(onToken) {
       keep(tenant, undefined);
       await post('logout', tenant, {}, { Authorization: `Bearer ${accessToken}` }).catch(() => {});
     },
-    /** Puts an access token that is still valid in the place of the one that a request has. */
+    /** Replaces the access token of a request that is about to expire by a new one. */
     async renew(request) {
       if (!session || request.headers?.Authorization !== `Bearer ${session.accessToken}`) {
         return request;
@@ -67,7 +67,7 @@ export function createLogin(onToken) {
   };
 }
 
-/** By the claims of the token, whatever the clock of this machine says. */
+/** Returns the lifetime by the claims of the token, whatever the clock of this machine says. */
 function lifetimeMs(token) {
   const { iat, exp } = JSON.parse(
     atob(token.split('.')[1].replaceAll('-', '+').replaceAll('_', '/')),

@@ -35,8 +35,8 @@ function accessibleParts({ React }) {
   }
 
   /**
-   * The responses of an operation. Each table claims to be a landmark, without a name of its
-   * own; and the keyboard does not reach examples and responses, which scroll when they are
+   * The responses of an operation. In the original, each table is a landmark without a name of
+   * its own; and the keyboard does not reach examples and responses, which scroll when they are
    * long.
    */
   const accessibleResponses = Responses => props => {
@@ -50,7 +50,10 @@ function accessibleParts({ React }) {
     return h('div', { ref: box }, h(Responses, props));
   };
 
-  /** The parameters of an operation. The lists of values and of examples have no names. */
+  /**
+   * The parameters of an operation. In the original, the lists of values and of examples have
+   * no names.
+   */
   const accessibleParameters = Parameters => props => {
     const box = useRef(null);
     useEffect(() => {
@@ -66,7 +69,8 @@ function accessibleParts({ React }) {
   return {
     components: { ExplorerLayout },
     wrapComponents: {
-      // A link in a button: the button expands what the link leads to.
+      // Text in place of a link in a button: the button expands the section that the link leads
+      // to.
       DeepLink: () => props => h('span', null, props.text),
       TextArea: Original => props => h(Original, { 'aria-label': 'Request body', ...props }),
       CloseIcon: Original => props =>

@@ -175,8 +175,8 @@ function requestBody({ body, example, upload, method }: TenantRoute): Json {
 }
 
 /**
- * The schema of a merge patch by a contract: no field is required, and null removes those that
- * may be absent.
+ * The schema of a merge patch of a contract: no field is required, and null removes a field
+ * that may be absent.
  */
 function patchSchema(body: z.ZodObject): Json {
   const { required = [], properties, ...rest } = toSchema(body, 'input');

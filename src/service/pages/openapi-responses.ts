@@ -74,8 +74,8 @@ const listAsCsv =
 
 /**
  * A response as CSV, for `Accept: text/csv`. It stands beside `content`: with a second media
- * type there, generated clients take each list for a list or a text, and no program compiles
- * that reads it.
+ * type in `content`, generated clients type each list as *a list or a text*, and no program
+ * that reads a list compiles.
  */
 function csvContent({ columns, description }: CsvContract): Json {
   return {
@@ -193,7 +193,7 @@ function createdAs(view: z.ZodType, routes: readonly TenantRoute[]): Json {
 
 /**
  * Returns a value that a JSON Schema accepts.
- * @param name of the property, which chooses a value that says more than the schema
+ * @param name of the property, by which a value is chosen that says more than the schema
  * @param known values of properties
  */
 function exampleOf(schema: Json, name: string, known: Json = {}): unknown {

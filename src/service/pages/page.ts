@@ -26,7 +26,7 @@ export interface PageChain {
 
 interface Page extends PageLink {
   readonly site: Site;
-  /** The pages that this one belongs to, itself included. */
+  /** The pages that are read one after the other with this one, itself included. */
   chain?: PageChain | undefined;
   sections: readonly Section[];
   body: Html;

@@ -14,7 +14,7 @@ import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { contentsByPath } from './contents.ts';
 import { page, type Site } from './page.ts';
 
-/** Where short addresses lead. */
+/** The pages to which short addresses redirect. */
 const movedPages: Readonly<Record<string, string>> = { '/': '/docs' };
 
 /**
@@ -28,8 +28,8 @@ export type ShownDocumentation = 'public' | 'api' | 'off';
 
 /**
  * Serves the documentation: pages, style sheet, OpenAPI document and Swagger UI. The paths
- * match exactly. They need no tenant and no user, and the content depends on neither. What is
- * missing among them is 404 for everybody.
+ * match exactly. They need no tenant and no user, and the content depends on neither. A path of
+ * the documentation without a page is 404 for everybody.
  * @param base address under which clients reach the service, for the examples
  */
 export function documentationPages(

@@ -29,7 +29,10 @@ function methodName(method: string): Html {
   return html`<span class="method ${method}">${method}</span>`;
 }
 
-/** Parameters that every list has are folded: the guide explains them. */
+/**
+ * The tables of the parameters. Those that every list has are folded, because the guide
+ * explains them.
+ */
 function parameterTables({ parameters }: Endpoint): Html {
   const isShared = (name: string): boolean => /^(sort|q|bom|filter.*)$/.test(name);
   const own = parameters.filter(({ name }) => !isShared(name));
@@ -81,7 +84,7 @@ function sample(title: string, code: string, endpoint: string): Html {
   return html`<figure><figcaption>${title}</figcaption>${codeBlock(code, `${title} of ${endpoint}`)}</figure>`;
 }
 
-/** Name, place and type, and description of each parameter. */
+/** A table with the name, the place and type, and the description of each parameter. */
 function parameterTable(parameters: readonly Parameter[]): Html {
   return htmlTable(
     ['Parameter', 'Type', 'Meaning'],
@@ -92,14 +95,17 @@ function parameterTable(parameters: readonly Parameter[]): Html {
 }
 
 /**
- * Name, type and description of each property of an object; for input, also whether it is
- * required and its limits.
+ * A table with the name, type and description of each property of an object. For input, it also
+ * shows which are required, and the limits.
  */
 function propertyTable(schema: Schema, { isInput }: { isInput: boolean }): Html {
   return htmlTable(['Field', 'Type', 'Meaning'], propertyRows(schema, isInput, ''));
 }
 
-/** The properties of objects in a list come after the list, with its name before theirs. */
+/**
+ * The rows of properties. The properties of objects in a list follow the list, with its name
+ * before theirs.
+ */
 function propertyRows(
   { properties = {}, required = [] }: Schema,
   isInput: boolean,
@@ -212,7 +218,7 @@ ${endpoints.map(endpoint => endpointSection(endpoint, values))}`;
   });
 }
 
-/** Every endpoint in a line, grouped as on the pages that describe them. */
+/** The page of all endpoints, one a line, in the groups of the pages that describe them. */
 export function referencePage(groups: readonly EndpointGroup[], site: Site): string {
   const body = html`<h1>Reference</h1>
 <p>Every endpoint with its parameters, fields, errors and examples. The <a href="/swagger">explorer</a> calls them, and

@@ -52,7 +52,7 @@ interface Body {
   readonly example?: unknown;
 }
 
-/** The first response that is not an error; without `body`, it has none. */
+/** The first response that is not an error. Without `body`, the response has none. */
 interface SuccessResponse {
   readonly status: string;
   readonly isList: boolean;

@@ -1,7 +1,7 @@
 // Runs in the browser, on every page: the search of the header.
 import { create } from './element.js';
 
-/** The words of readers, each with those that the pages have for the same. */
+/** The words of readers, each with the words of the pages for the same thing. */
 const readersWords = {
   'page by page': 'pagination paging paginate offset',
   'how many': 'total count',
@@ -107,8 +107,8 @@ function toItem([title, address, place, shown]) {
 }
 
 /**
- * The entries that have every term, or a synonym of it, the best first: those with it in their
- * title or address.
+ * Returns the entries that have every term, or a synonym of it; entries with the term in the
+ * title or the address come first.
  */
 function rank(entries, terms) {
   const scored = entries.map(entry => {
@@ -125,7 +125,7 @@ function rank(entries, terms) {
     .map(({ entry }) => entry);
 }
 
-/** How much a word counts in the parts of an entry; half as much within another word. */
+/** The weight of a word in each part of an entry; within another word it counts half. */
 const weights = [8, 0, 2, 3, 1];
 
 function scoreOf(word, texts) {

@@ -9,7 +9,7 @@ import type { Provisioned } from '../../operator/fleet/lifecycle/provision.ts';
 export interface DemoLogin {
   readonly tenant: { readonly guid: string; readonly slug: string };
   readonly email: string;
-  /** Undefined when the user has another one than the first start made. */
+  /** Undefined when the user has another password than the one that the first start made. */
   readonly password: string | undefined;
 }
 

@@ -18,7 +18,7 @@ import { type DemoLogin, demoLogin } from './demo-login.ts';
 
 /** An installation on which the service can run. */
 export interface PreparedInstallation {
-  /** With the login of the service, if the installation is on the embedded PostgreSQL. */
+  /** The installation; on the embedded PostgreSQL, opened with the login of the service. */
   readonly installation: Installation;
   /** The demo tenant, on the embedded PostgreSQL. */
   readonly demo: DemoLogin | undefined;
@@ -87,8 +87,8 @@ async function withServiceLogin(operator: Installation, config: Config): Promise
 }
 
 /**
- * One line for all PostgreSQL servers and Redis: their connections carry every secret of the
- * tenants.
+ * Logs one warning for all PostgreSQL servers and Redis whose certificates are not verified:
+ * their connections carry every secret of the tenants.
  */
 async function warnOfUnverifiedHosts(
   { statements, controlUrl }: Installation,
@@ -113,8 +113,8 @@ async function warnOfUnverifiedHosts(
 }
 
 /**
- * The service needs no rights of an operator, and an attacker who takes it over should not get
- * them.
+ * Warns of a login with the rights of an operator: the service does not need them, and an
+ * attacker who takes it over should not get them.
  */
 async function warnOfOperatorLogin(installation: Installation, log: Logger): Promise<void> {
   if (await isOperatorLogin(installation)) {
@@ -126,7 +126,10 @@ async function warnOfOperatorLogin(installation: Installation, log: Logger): Pro
   }
 }
 
-/** A server that accepts less than the budget refuses connections while requests wait. */
+/**
+ * Warns of a server that accepts fewer connections than the budget: it refuses connections
+ * while requests wait.
+ */
 async function warnOfFewConnections(
   { statements }: Installation,
   { connectionBudget }: Config,

@@ -76,7 +76,7 @@ interface Addresses {
   readonly host: string;
   readonly port: number;
   readonly managementPort: number;
-  /** True if `curl` would use a proxy, which leads nowhere from this machine to itself. */
+  /** True if `curl` would use a proxy, which does not lead back to this machine. */
   readonly hasProxy: boolean;
 }
 

@@ -43,8 +43,8 @@ const lines: Record<WorkerReport['what'], Line> = {
 };
 
 /**
- * Logs what happens to the workers. A line names a worker by its process id, as the lines of
- * the worker do.
+ * Logs the reports on the workers. A line names a worker by its process id, as the lines of the
+ * worker do.
  */
 export function logReport(
   log: Logger,

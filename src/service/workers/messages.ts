@@ -29,7 +29,7 @@ export type WorkerMessage =
 
 /** Replies of a worker to requests, by the id of the request. */
 export type Reply =
-  /** With the reason why the worker is not ready. */
+  /** The answer to a `ready` request, with the reason why the worker is not ready. */
   | { readonly type: 'ready'; readonly id: number; readonly reason?: UnreadyReason | undefined }
   | { readonly type: 'metrics'; readonly id: number; readonly values: MetricValues[] };
 

@@ -1,16 +1,19 @@
-/** With a ping a second, a worker is killed after 10 s without any message from it. */
+/**
+ * Maximum pings without an answer. With a ping a second, a worker is killed after 10 s without
+ * any message from it.
+ */
 const maxUnanswered = 10;
 
 /**
  * Finds workers that hang: those that serve, and answer no ping. It counts pings, and no time.
  * While this process is stopped, or its machine is suspended, it sends none, so its own pause
- * counts against nobody.
+ * does not count against a worker.
  */
 export class Pings {
   /** Pings since the last message of each worker that serves. */
   #unanswered = new Map<number, number>();
 
-  /** The worker has sent a message, of whatever kind. */
+  /** Notes that the worker has sent a message, of any kind. */
   hear(worker: number): void {
     this.#unanswered.delete(worker);
   }

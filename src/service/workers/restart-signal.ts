@@ -4,9 +4,9 @@ import { type StopSignal, stopSignals } from '../../lib/runtime/signals.ts';
 import { logReport } from './log-report.ts';
 
 /**
- * SIGHUP, which restarts the workers, from the beginning of the process: without a handler it
- * would end the process. On a terminal it means that the terminal was closed, and is not
- * handled here.
+ * Handles SIGHUP, which restarts the workers. It is handled from the beginning of the process,
+ * which it would end otherwise. On a terminal it means that the terminal was closed, and ends
+ * the process.
  */
 export class RestartSignal {
   /** The signals that end the process: on a terminal, SIGHUP is one of them. */

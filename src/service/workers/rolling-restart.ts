@@ -3,7 +3,7 @@
  * time.
  */
 export class RollingRestart {
-  /** Another restart was requested meanwhile. */
+  /** True if another restart was requested meanwhile. */
   again = false;
   readonly #remaining: Set<number>;
   /**
@@ -33,19 +33,19 @@ export class RollingRestart {
     return this.#replacing ? undefined : serving.find(worker => this.#remaining.has(worker));
   }
 
-  /** A worker starts in the place of another one. */
+  /** Notes that a worker starts in the place of another one. */
   begin(next: number, previous: number): void {
     this.#remaining.delete(previous);
     this.#replacing = { next, previous };
   }
 
-  /** The replacement is complete. */
+  /** Notes that the replacement is complete. */
   endStep(): void {
     this.#replacing = undefined;
   }
 
   /**
-   * The worker has died.
+   * Notes that a worker has died.
    * @returns true if another one that replaces it is starting
    */
   leave(worker: number): boolean {

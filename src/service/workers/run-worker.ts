@@ -105,7 +105,10 @@ async function sendMetrics({ metrics }: RunningApi, id: number, withFleet: boole
   if (values) await new Promise<void>(resolve => send({ type: 'metrics', id, values }, resolve));
 }
 
-/** An error means that the primary process is gone, after which this one ends too. */
+/**
+ * Sends a message. Ignores errors: they mean that the primary process is gone, and then this
+ * process ends too.
+ */
 function send(message: ToPrimary, onSent: () => void = () => {}): void {
   process.send?.(message, undefined, undefined, () => onSent());
 }

@@ -8,10 +8,10 @@ import { type Worker, WorkerTable } from './worker-table.ts';
  * input or output: each method returns the actions to take now, and `nextAt` says when `tick`
  * must be called. Times are in milliseconds of one clock.
  *
- * I1: While running, `processes` is the number of workers that start (other than that of a
- * restart) or serve, and of forks that wait. I2: A restart asks a worker to end only when the
- * new one in its place serves. I3: At most one worker at a time is replaced by a restart. I4:
- * While stopping, nothing is forked.
+ * I1: While running, the workers that start (other than that of a restart), the workers that
+ * serve, and the forks that wait are `processes` in number. I2: A restart asks a worker to end
+ * only when the new one in its place serves. I3: At most one worker at a time is replaced by a
+ * restart. I4: While stopping, nothing is forked.
  */
 export class Supervision {
   readonly #processes: number;
@@ -39,7 +39,7 @@ export class Supervision {
     return this.#died;
   }
 
-  /** When `tick` must be called; Infinity when it need not be. */
+  /** The time at which `tick` must be called; Infinity when it need not be. */
   get nextAt(): number {
     return Math.min(...this.#forksAt, this.#workers.nextKillAt);
   }
@@ -70,7 +70,7 @@ export class Supervision {
   }
 
   /**
-   * The worker cannot start, and is about to end.
+   * Notes that a worker cannot start, and is about to end.
    * @param text the reason, for the operator
    */
   onFailed(number: number, text: string): void {
@@ -78,7 +78,7 @@ export class Supervision {
     if (worker) worker.failure = text;
   }
 
-  /** The worker has a fault, and ends by itself when its requests have ended. */
+  /** Replaces a worker that has a fault, and ends by itself when its requests have ended. */
   onLeaving(number: number, now: number): WorkerAction[] {
     const worker = this.#workers.get(number);
     if (this.#phase !== 'running' || worker?.state !== 'serving') return [];

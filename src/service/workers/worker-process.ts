@@ -55,7 +55,7 @@ export class WorkerProcess {
     return this.#worker.process.pid ?? 0;
   }
 
-  /** Does nothing when the process has ended. */
+  /** Sends a message; does nothing when the process has ended. */
   send(message: ToWorker): void {
     this.#worker.send(message, () => {}); // an error: the process has ended
   }
@@ -78,7 +78,10 @@ export class WorkerProcess {
     return reply?.type === 'ready' ? reply.reason : 'starting';
   }
 
-  /** Resolves to undefined when the worker does not respond within a second. */
+  /**
+   * Resolves to the metrics of the worker; to undefined when it does not respond within a
+   * second.
+   */
   async readMetrics(withFleet: boolean): Promise<MetricValues[] | undefined> {
     const reply = await this.#request(id => ({ type: 'read_metrics', id, withFleet }));
     return reply?.type === 'metrics' ? reply.values : undefined;

@@ -25,7 +25,7 @@ export class WorkerTable {
     return this.#workers.size;
   }
 
-  /** When the next worker must be killed; Infinity when none must be. */
+  /** The time at which the next worker must be killed; Infinity when none must be. */
   get nextKillAt(): number {
     return Math.min(...[...this.#workers.values()].map(worker => worker.killAt ?? Infinity));
   }
@@ -54,7 +54,7 @@ export class WorkerTable {
     worker.killAt = undefined;
   }
 
-  /** A worker is about to end. */
+  /** Notes that a worker is about to end. */
   ends(number: number, now: number): void {
     const worker = this.#workers.get(number);
     if (worker) Object.assign(worker, { state: 'ending', killAt: now + maxEndMs });

@@ -14,8 +14,8 @@ const pingMs = 1_000;
 interface WorkerOptions {
   processes: number;
   /**
-   * The URL of the embedded control database; undefined if it is configured, so that workers
-   * know it.
+   * The URL of the embedded control database; undefined if the control database is configured,
+   * whose URL the workers read themselves.
    */
   databaseUrl: string | undefined;
   log: Logger;
@@ -46,7 +46,7 @@ export class Workers {
   readonly #ended = Promise.withResolvers<0 | 1>();
   #port = 0;
   #stopDelayMs = 0;
-  /** Runs until `nextAt` of the supervision. */
+  /** Fires at `nextAt` of the supervision. */
   #timer: NodeJS.Timeout | undefined;
 
   constructor({ processes, databaseUrl, log }: WorkerOptions) {
