@@ -11,7 +11,8 @@ interface MetricOptions {
   help: string;
   labelNames?: string[];
   /**
-   * The function that makes one value of those of several worker processes. Default: their sum.
+   * The function by which the values of several worker processes become one. Default: their
+   * sum.
    */
   aggregator?: 'sum' | 'min' | 'max' | undefined;
   /**

@@ -51,7 +51,9 @@ export const problems = {
 
 export type ProblemCode = keyof typeof problems;
 
-/** Why a request got 401. For the operator: the response says only the code. */
+/**
+ * The reason why a request got a 401. It is for the operator: the response has only the code.
+ */
 export type UnauthorizedReason =
   | 'no_token'
   | 'malformed'
@@ -75,7 +77,7 @@ interface ProblemOptions {
   errors?: FieldErrors;
   headers?: Record<string, string>;
   /**
-   * False if the client must not simply repeat the request: a 503 then has no `Retry-After`.
+   * False if the client must not simply repeat the request. A 503 then has no `Retry-After`.
    */
   isRepeatable?: boolean;
   /** Logged and counted, never sent. */

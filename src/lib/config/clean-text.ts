@@ -1,6 +1,6 @@
 /**
- * Returns a value as its author means it, without what editors, shells and `--env-file` leave
- * around it: a byte order mark, white space, and a pair of quotes.
+ * Returns a value as its author means it: without the byte order mark, the white space, and the
+ * pair of quotes that editors, shells and `--env-file` leave around it.
  */
 export function cleanText(text: string): string {
   const bare = text.replace(/^\uFEFF/, '').trim();

@@ -60,7 +60,7 @@ export const originUrl = httpUrl.superRefine((text, context) => {
   }
 });
 
-/** A URL of PostgreSQL, in its one spelling. */
+/** A URL of PostgreSQL, which is brought into one spelling. */
 export const postgresUrl = z.string().transform((text, context) => {
   try {
     return normalPostgresUrl(text);
@@ -103,8 +103,8 @@ export const mailSender = z
   );
 
 /**
- * The address of an application's pages, with `{action}` and `{token}`, and perhaps `{tenant}`,
- * in it.
+ * The address of an application's pages, which has `{action}`, `{token}` and optionally
+ * `{tenant}` in it.
  */
 export const pageAddress = z
   .string()
@@ -116,7 +116,7 @@ export const pageAddress = z
     `must be a URL that contains ${placeholders.join(' and ')}, such as https://app.example.com/{action}#token={token}`,
   );
 
-/** The items of a list with commas. */
+/** Returns the items of a list with commas. */
 function itemsOf(text: string): string[] {
   return text
     .split(',')
@@ -211,7 +211,7 @@ function isHostPort(text: string): boolean {
   );
 }
 
-/** Where backups are stored. */
+/** The place where backups are stored. */
 export type BackupLocation =
   | { readonly kind: 'folder'; readonly path: string }
   | { readonly kind: 's3'; readonly bucket: string; readonly prefix: string };
@@ -235,7 +235,10 @@ export const recipients = z
     'must be a comma-separated list of recipients of age, such as age1…: bin/backoffice backup keygen makes one',
   );
 
-/** The archives that are kept: all of a time, then the newest of each period. */
+/**
+ * The archives that are kept: all archives of the last time span, then the newest of each
+ * period.
+ */
 export interface Retention {
   /** The time for which every archive is kept; `Infinity`: for ever. */
   readonly allMs: number;

@@ -44,8 +44,8 @@ export function settingWarnings(values: NodeJS.ProcessEnv = environment()): stri
 }
 
 /**
- * Returns the variables that are set, as their authors mean them. The first name in a file may
- * follow a mark.
+ * Returns the variables that are set, cleaned by `cleanText`. The first name in a file may
+ * follow a byte order mark.
  */
 function setVariables(values: NodeJS.ProcessEnv): Record<string, string> {
   const cleaned = Object.entries(values).map(
@@ -55,8 +55,8 @@ function setVariables(values: NodeJS.ProcessEnv): Record<string, string> {
 }
 
 /**
- * The logins per window without a setting. On the embedded PostgreSQL, a person who tries the
- * service may log in often.
+ * The maximum logins per window, where no setting names another. On the embedded PostgreSQL it
+ * is higher: a person who tries the service may log in often.
  */
 const loginRate = { max: 5, windowMs: 900_000 };
 const demoLoginRate = { max: 1_000, windowMs: 900_000 };
@@ -73,14 +73,17 @@ function toConfig(env: z.output<typeof variables>) {
      * itself.
      */
     processes: count,
-    /** Why `PROCESSES=auto` is fewer than one process per core; undefined if it is not. */
+    /**
+     * The reason why `PROCESSES=auto` is fewer than one process per core; undefined if it is
+     * not.
+     */
     processesNote: note,
-    /** Where the API listens. */
+    /** The address on which the API listens. */
     host: env.HOST,
     port: env.PORT,
     /**
-     * Where health checks and metrics listen: by default the loopback interface, never the
-     * public port.
+     * The address on which health checks and metrics listen: by default the loopback interface.
+     * They are not on the public port.
      */
     managementHost: env.MANAGEMENT_HOST,
     managementPort: env.MANAGEMENT_PORT,
@@ -130,7 +133,7 @@ function toConfig(env: z.output<typeof variables>) {
      */
     redisUrl: env.REDIS_URL,
     /**
-     * Maximum requests of a client in a time: all requests, logins to one account, account
+     * Maximum requests of a client per window: all requests, logins to one account, account
      * changes, legacy tokens. `failures`: maximum failed logins to one account, of all clients
      * together. `mails`: maximum mails to one account, as `findRecipient` and
      * `addInvitationMail` count them. `people`: maximum changes of users and roles by one
@@ -177,11 +180,14 @@ function toConfig(env: z.output<typeof variables>) {
      * do not hold.
      */
     trustedReceivers: env.WEBHOOK_TRUSTED_RECEIVERS,
-    /** Where spans are sent, and which; undefined = requests are not traced. */
+    /**
+     * The collector to which spans are sent, and the choice of spans; undefined = requests are
+     * not traced.
+     */
     tracing: tracingSettings(env),
-    /** For the commands of backups; the service does not use it. */
+    /** The settings of the commands of backups; the service does not use them. */
     backup: {
-      /** Where archives are stored; undefined = nowhere. */
+      /** The backup target; undefined = there is none. */
       target: env.BACKUP_TARGET,
       /** The recipients of age for whom archives are sealed. */
       recipients: env.BACKUP_RECIPIENTS,
@@ -193,8 +199,8 @@ function toConfig(env: z.output<typeof variables>) {
       /** The archives of a database that are kept. */
       keep: env.BACKUP_KEEP,
       /**
-       * The login to the store of a bucket, and its address. Without a login or a region, those
-       * of the machine; without an endpoint, Amazon's.
+       * The login to the object store of a bucket, and its address. Defaults: the login and the
+       * region of the machine, and the endpoint of Amazon.
        */
       s3: {
         accessKeyId: env.AWS_ACCESS_KEY_ID,

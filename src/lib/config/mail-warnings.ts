@@ -1,8 +1,8 @@
 import type { Config } from './config.ts';
 
 /**
- * Returns a sentence for each thing that people who get mails of the service would stumble
- * over.
+ * Returns a sentence for each setting because of which mails of the service would not work for
+ * their receivers.
  */
 export function mailWarnings({ smtpUrl, mailFrom, publicUrl, appUrl }: Config): string[] {
   if (!smtpUrl) return [];

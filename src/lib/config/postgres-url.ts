@@ -3,7 +3,10 @@ import { encodeHint, urlFault } from './url-text.ts';
 
 /** The parts of a URL of a PostgreSQL server. */
 export interface PostgresUrl {
-  /** A name or an address; of a Unix socket its folder, which begins with a slash. */
+  /**
+   * A name or an address; for a Unix socket the folder of the socket, which begins with a
+   * slash.
+   */
   readonly host: string;
   /** The port; undefined: the default of PostgreSQL, 5432. */
   readonly port: number | undefined;
@@ -19,8 +22,9 @@ export interface PostgresUrl {
 }
 
 /**
- * A text is no URL of a PostgreSQL server that can be used. The message goes on from the name
- * of the setting, says what to do, and has no part of the text, which may hold a password.
+ * A text is not a usable URL of a PostgreSQL server. The message continues a sentence that
+ * begins with the name of the setting, and says what to do. It has no part of the text, which
+ * may hold a password.
  */
 export class PostgresUrlError extends Error {
   override name = 'PostgresUrlError';
@@ -52,9 +56,9 @@ const ssl: Readonly<Record<string, string>> = {
 };
 
 /**
- * Parameters of libpq that name another server, another login or other conditions of TLS.
- * Without them, the connection would not be the one that the URL asks for. All other parameters
- * are for other drivers, and have no effect.
+ * Parameters of libpq that name another server, another login or other conditions of TLS. They
+ * are refused: the connection without them would not be the one that the URL asks for. All
+ * other parameters are for other drivers, and have no effect.
  */
 const refused = [
   'hostaddr',
@@ -116,8 +120,8 @@ export function parsePostgresUrl(text: string): PostgresUrl {
 }
 
 /**
- * Returns the one spelling of a URL, which every program of PostgreSQL and WHATWG's parser of
- * URLs take.
+ * Returns the one spelling of a URL that both the programs of PostgreSQL and WHATWG's parser of
+ * URLs accept.
  */
 export function formatPostgresUrl({
   host,
@@ -174,7 +178,8 @@ export function normalPostgresUrl(text: string): string {
 }
 
 /**
- * The login of this process, which a Unix socket proves; undefined for a number without a name.
+ * Returns the name of the user of this process, which is the default login on a Unix socket;
+ * undefined for a user id without a name.
  */
 function ownLogin(): string | undefined {
   try {
@@ -213,7 +218,10 @@ function readParameters(query: string): Map<string, string> {
   return parameters;
 }
 
-/** A password may have an unescaped @ in it: the last one ends the login. */
+/**
+ * Splits login and address. A password may have an unescaped @ in it: the last one ends the
+ * login.
+ */
 function splitAuthority(authority: string): { login: string; address: string } {
   const end = authority.lastIndexOf('@');
   return { login: authority.slice(0, Math.max(end, 0)), address: authority.slice(end + 1) };
@@ -237,8 +245,8 @@ function isPort(text: string): boolean {
 }
 
 /**
- * Encodes a text as `encodeURIComponent` does, and also the letters that a shell or a reader of
- * URLs may stumble over.
+ * Encodes a text as `encodeURIComponent` does, and also the characters that a shell or a parser
+ * of URLs may misread.
  */
 function encode(text: string): string {
   return encodeURIComponent(text).replace(

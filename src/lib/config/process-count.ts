@@ -9,14 +9,14 @@ interface ProcessSettings {
 
 interface ProcessCount {
   readonly count: number;
-  /** Says why `auto` is fewer than one process per core; undefined if it is not. */
+  /** The reason why `auto` is fewer than one process per core; undefined if it is not. */
   readonly note: string | undefined;
 }
 
 /**
- * Returns how many processes that run at the same time a connection budget has room for. A
- * process needs four connections to the server of the control database, and four are left for
- * one that joins.
+ * Returns the number of concurrent processes for which a connection budget has room. A process
+ * needs four connections to the server of the control database, and four are left for a process
+ * that joins.
  */
 export function maxProcesses(connectionBudget: number): number {
   return Math.floor((connectionBudget - 4) / 4);
@@ -31,9 +31,9 @@ export function maxWorkers(connectionBudget: number): number {
 }
 
 /**
- * Returns how many processes serve requests. `auto` is one per core, at most `maxWorkers`, and
- * one without Redis: the limits of requests hold for the service, so several processes must
- * count in one place.
+ * Returns how many processes serve requests. `auto` is one per core and at most `maxWorkers`;
+ * without Redis it is one, because the limits of requests hold for the whole service, and
+ * several processes must count in one place.
  * @param cores that this process may use
  */
 export function processCount(

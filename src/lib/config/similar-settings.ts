@@ -50,8 +50,8 @@ function plainName(name: string): string {
 
 function resembles(name: string, setting: string): boolean {
   const maxErrors = setting.length < 10 ? 1 : 2;
-  // Each letter of a difference in length is an error, and most names differ by more: a start
-  // compares thousands of pairs.
+  // A difference in length is at least as many errors. Most pairs differ by more, and are not
+  // compared further: a start compares thousands of pairs.
   return (
     Math.abs(name.length - setting.length) <= maxErrors && countErrors(name, setting) <= maxErrors
   );

@@ -33,7 +33,10 @@ export const tracingVariables = {
 
 export type TracingSettings = NonNullable<ReturnType<typeof tracingSettings>>;
 
-/** Where spans are sent, which and how often; undefined when requests are not traced. */
+/**
+ * Returns the settings of tracing: the collector to which spans are sent, the choice of spans,
+ * and the interval; undefined when requests are not traced.
+ */
 export function tracingSettings(env: z.output<z.ZodObject<typeof tracingVariables>>) {
   const {
     OTEL_EXPORTER_OTLP_ENDPOINT: base,

@@ -1,7 +1,7 @@
 /**
- * Returns why a text cannot be a URL of a server, in words that go on from the name of the
- * setting; undefined if it may be one. Programs read such texts in several ways: what they
- * would read in different ways is refused. The words have no part of the text, which may hold a
+ * Returns the reason why a text cannot be a URL of a server, as the continuation of a sentence
+ * that begins with the name of the setting; undefined if it may be one. A text that programs
+ * would read in different ways is refused. The reason has no part of the text, which may hold a
  * password.
  * @param schemes such as `redis://`
  */

@@ -5,7 +5,7 @@ import { dirname, join, relative } from 'node:path';
 import { OperatorError } from '../log/operator-error.ts';
 
 /**
- * The options that start a PostgreSQL program under a user that PostgreSQL accepts: not as
+ * The options that start a PostgreSQL program under a user that PostgreSQL accepts: it refuses
  * root.
  */
 export interface Runner {
@@ -28,11 +28,11 @@ const nobody = 65_534;
 const asNobody = ['unshare', '--user', `--map-user=${nobody}`, `--map-group=${nobody}`, '--'];
 
 /**
- * Creates the runner for a data folder. For root it is a user namespace in which root has
- * another number: the files remain root's, and folders that are closed to others (`/root`)
- * remain accessible. Where user namespaces are forbidden, or the folder already belongs to
- * `nobody`, it is the user `nobody`. For a login without an entry in /etc/passwd (`docker run
- * --user 4711`) it is such a namespace, too, because `initdb` looks the entry up.
+ * Creates the runner for a data folder. For root, the runner uses a user namespace in which
+ * root has another number: the files remain root's, and folders that are closed to others
+ * (`/root`) remain accessible. Where user namespaces are forbidden, or the folder already
+ * belongs to `nobody`, it uses the user `nobody`. For a login without an entry in /etc/passwd
+ * (`docker run --user 4711`) it uses a namespace, too, because `initdb` looks the entry up.
  * @throws {OperatorError} when PostgreSQL would refuse this login
  */
 export async function createRunner(data: string): Promise<Runner> {
@@ -145,7 +145,7 @@ async function linkLibraries(folder: string, platform: string): Promise<void> {
 
 /**
  * Starts a PostgreSQL program.
- * @param output where stdout and stderr go: pipes, or a file descriptor
+ * @param output the destination of stdout and stderr: pipes, or a file descriptor
  * @param inherited a file descriptor that the program keeps open as long as it runs
  */
 export function runBinary(

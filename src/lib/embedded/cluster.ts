@@ -62,7 +62,8 @@ export async function createCluster(data: string, runner: Runner): Promise<void>
 }
 
 /**
- * @throws {OperatorError} with the line of the output that says why, unless the exit code is 0
+ * @throws {OperatorError} with the line of the output that has the reason, unless the exit code
+ *   is 0
  */
 async function waitForInitdb(child: ChildProcess): Promise<void> {
   let output = '';

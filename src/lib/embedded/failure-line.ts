@@ -1,6 +1,6 @@
 /**
- * The end of a line in which PostgreSQL passes on a message of the system, such as that the
- * disk is full.
+ * The end of a line in which PostgreSQL repeats a message of the system, such as *No space left
+ * on device*.
  */
 const systemReason = new RegExp(
   [
@@ -19,15 +19,15 @@ const systemReason = new RegExp(
 );
 
 /**
- * A connection that came while the server started or ended says nothing of why it did not
- * start.
+ * The refusal of a connection while the server starts or ends: it is not the reason why the
+ * server did not start.
  */
 const refusal = /FATAL: {2}(the database system is|terminating connection|canceling)/;
 
 /**
- * Returns the line of the output of a PostgreSQL program that says why it failed: the last one
- * with a reason of the system, or else the last error. The last line is often only a
- * consequence or a hint.
+ * Returns the line of the output of a PostgreSQL program that has the reason of its failure:
+ * the last line with a message of the system, or else the last error. The last line is often
+ * only a consequence or a hint.
  */
 export function failureLine(output: string): string {
   const lines = output.trim().split('\n');

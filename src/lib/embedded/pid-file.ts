@@ -29,7 +29,10 @@ export async function readPidFile(data: string): Promise<RunningPostgres | undef
   return { pid, port, isReady };
 }
 
-/** Returns the server on a data folder, unless it is in a container that hides it. */
+/**
+ * Returns the server that runs on a data folder; undefined without one, and for one in a
+ * container that hides it.
+ */
 export async function findRunningPostgres(data: string): Promise<RunningPostgres | undefined> {
   const server = await readPidFile(data);
   return server && (await isServerOf(data, server.pid)) ? server : undefined;
@@ -74,7 +77,8 @@ export async function isServedInSight(data: string, mark: string): Promise<boole
 }
 
 /**
- * @param path the data folder as its server has it: a process of another login shows no more
+ * @param path the path of the data folder by the name that its server uses: of a process of
+ *   another login, nothing else can be read
  */
 async function isServing(pid: string, mark: string, path: string | undefined): Promise<boolean> {
   const words = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');

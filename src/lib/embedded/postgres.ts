@@ -88,13 +88,13 @@ const pollMs = 15;
  * Maximum launches of a start: another program may take the port of one before PostgreSQL does.
  */
 const maxLaunches = 3;
-/** A server that is ready and refuses connections for so long goes on to do so. */
+/** The time after which a ready server that still refuses connections is given up. */
 const refusedMs = 5_000;
 const rejoinMs = 200;
 /** Pause between two launches after a loss; doubles until a server has run for `steadyMs`. */
 const [minPauseMs, maxPauseMs, steadyMs] = [1_000, 60_000, 60_000];
 
-/** The server of a data folder, as a process uses it from `start` to `leave`. */
+/** The use of the server of a data folder by a process, from `start` to `leave`. */
 class EmbeddedServer implements EmbeddedPostgres {
   readonly #options: ServerOptions;
   #client: pg.Client | undefined;
@@ -149,7 +149,7 @@ class EmbeddedServer implements EmbeddedPostgres {
   }
 
   /**
-   * Joins again when the connection was cut (a crash of the server, an operator). Without that,
+   * Joins again when the connection was cut, by a crash of the server or an operator. Otherwise
    * the next process that leaves would consider itself the last one and stop the server. A
    * process with a log starts a server that was killed again, on its port, which all of its
    * URLs name.
@@ -176,7 +176,8 @@ class EmbeddedServer implements EmbeddedPostgres {
   /**
    * @param isFirst false after a loss: the port stays the same then, and the wait does not keep
    *   the process running
-   * @throws {OperatorError} with the line of the server's log that says why it cannot be used
+   * @throws {OperatorError} with the line of the server's log that has the reason why it cannot
+   *   be used
    */
   async #joinOrLaunch({ isFirst }: { isFirst: boolean }): Promise<Membership> {
     const { folder, data, runner, settings, password, log } = this.#options;
@@ -229,7 +230,7 @@ class EmbeddedServer implements EmbeddedPostgres {
     }
   }
 
-  /** @param logLength where the server's log ended before this start */
+  /** @param logLength the length of the server's log before this start */
   async #refused(refusal: Refusal, port: number, logLength: number): Promise<OperatorError> {
     const { data, folder } = this.#options;
     switch (refusal) {
@@ -257,8 +258,8 @@ class EmbeddedServer implements EmbeddedPostgres {
 }
 
 /**
- * An advisory lock: two processes that start the server must not change its rights at the same
- * time.
+ * An advisory lock, so that two processes that start the server do not change its rights at the
+ * same time.
  */
 const rightsLock = 727_100_002;
 
@@ -359,7 +360,7 @@ async function reasonIn(path: string, from: number): Promise<string> {
 
 /**
  * Returns a port that no program uses.
- * @param preferred is returned if it is one
+ * @param preferred is returned if no program uses it
  */
 async function freePort(preferred = 0): Promise<number> {
   const server = createServer();
@@ -385,8 +386,8 @@ async function freePort(preferred = 0): Promise<number> {
 const usersLock = 727_100_001;
 
 /**
- * Why a server cannot be joined. `elsewhere`: it is in another network namespace, in which
- * another server may have its port, with another password. `busy`: it starts or ends.
+ * The reason why a server cannot be joined. `elsewhere`: it is in another network namespace, in
+ * which another server may have its port, with another password. `busy`: it starts or ends.
  */
 type Refusal = 'no_loopback' | 'elsewhere' | 'busy' | 'broken';
 

@@ -14,26 +14,26 @@ import { isServedInSight, pidFile, seesAllProcesses } from './pid-file.ts';
  * reaches the process that listens on it from everywhere in the kernel.
  *
  * I1. A socket listens before it gets its final name, and no name is used twice. So a socket
- *     that refuses a connection is dead for ever, and can be removed.
- * I2. A process starts PostgreSQL only if no other socket answers while its own does. Of two
- *     processes, the one whose socket is later sees that of the earlier one. If each sees the
- *     other, both withdraw, and try again after a random pause.
- * I3. PostgreSQL inherits the socket, and this process closes it. So the kernel keeps it open
- *     until the last process of PostgreSQL has ended, whoever started it, and however it ends.
- * I4. A pid file is removed only by a holder of the claim that sees no server on the folder,
- *     and has seen a dead socket, as the server behind the file left it, or sees every process
- *     of the machine. Otherwise the file may belong to a server that cannot be seen. Sockets
- *     are not in archives (tar), in which a server that runs leaves its file, and earlier
- *     builds had none. Under a mount of another kind (FUSE), the socket of a server that runs
- *     is dead; that of the claim is in the folder in which the server works.
- * I5. A socket has its final name on disk before PostgreSQL writes its pid file. So a loss of
- *     power leaves no pid file without a socket.
+ *     that refuses a connection is dead for ever, and can be removed. I2. A process starts
+ *     PostgreSQL only if no other socket answers while its own does. Of two processes, the one
+ *     whose socket is later sees that of the earlier one. If each sees the other, both
+ *     withdraw, and try again after a random pause. I3. PostgreSQL inherits the socket, and
+ *     this process closes it. So the kernel keeps it open until the last process of PostgreSQL
+ *     has ended, whoever started it, and however it ends. I4. A pid file is removed only by a
+ *     holder of the claim that sees no server on the folder, and has seen a dead socket, as the
+ *     server behind the file left it, or sees every process of the machine. Otherwise the file
+ *     may belong to a server that cannot be seen. A dead socket may be missing: a copy of the
+ *     folder by tar has the pid file of a running server, but no sockets. And a dead socket
+ *     alone proves nothing under a mount of another kind (FUSE), where the socket of a running
+ *     server is dead; so the holder also looks for a server that works in the folder of its own
+ *     socket. I5. A socket has its final name on disk before PostgreSQL writes its pid file. So
+ *     a loss of power leaves no pid file without a socket.
  *
  * No process accepts the connections. After 511 of them Linux answers EAGAIN, which is an
  * answer, too.
  */
 
-/** The right to start PostgreSQL on a folder, as long as its socket is open. */
+/** The right to start PostgreSQL on a folder. It lasts as long as its socket is open. */
 export interface ServerClaim {
   /** The file descriptor that PostgreSQL inherits. */
   readonly descriptor: number;
@@ -94,10 +94,10 @@ export async function claimServer(folder: string, data: string): Promise<ServerC
 }
 
 /**
- * PostgreSQL would take the process that has the number now for the server, and refuse to
- * start.
+ * Removes the pid file of a server that has ended: PostgreSQL would take the process that has
+ * the number now for that server, and refuse to start.
  * @param claim the path of the own socket from the data folder
- * @throws {OperatorError} when nothing says that the server has ended
+ * @throws {OperatorError} when nothing proves that the server has ended
  */
 async function removeLeftPidFile(data: string, claim: string, hasEnded: boolean): Promise<void> {
   const path = pidFile(data);
@@ -110,7 +110,7 @@ async function removeLeftPidFile(data: string, claim: string, hasEnded: boolean)
     );
   }
 
-  // A server of an earlier build, which makes no claim, may have started meanwhile.
+  // A server that was started without a claim, as by hand, may have started meanwhile.
   const isLeft = hasEnded || (await seesAllProcesses());
   if (!isLeft || (await readFile(path, 'utf8')) !== before) {
     throw new OperatorError(
@@ -138,8 +138,8 @@ async function readClaims(folder: string, own?: string): Promise<Claims> {
 type SocketState = 'living' | 'dead' | 'gone';
 
 /**
- * A socket of which nothing is known, such as one that this login may not use, counts as
- * living.
+ * Returns the state of a socket. A socket whose state is not known, such as one that this login
+ * may not use, counts as living.
  */
 async function stateOf(folder: string, name: string): Promise<SocketState> {
   return withShortPath(folder, name, async path => {
@@ -235,8 +235,8 @@ const sharedFileSystems: Record<number, string> = {
 };
 
 /**
- * Sockets reach the processes of one kernel only: another machine would start a second
- * PostgreSQL on the same data.
+ * Requires a file system that no other machine uses. Sockets reach only the processes of one
+ * kernel, so another machine would start a second PostgreSQL on the same data.
  * @throws {OperatorError} on a file system that other machines may use
  */
 export async function requireOwnFileSystem(folder: string): Promise<void> {

@@ -1,5 +1,5 @@
-// Runs in the browser: copy buttons, wide tables, tabs and sections of other pages. Without it, the pages
-// show the same texts.
+// Runs in the browser: copy buttons, wide tables, tabs and sections of other pages. Without
+// this script, the pages show the same texts.
 import { create } from './element.js';
 
 addCopyButtons(document);
@@ -16,7 +16,10 @@ function openLinkedSection() {
   if (link) location.replace(link.href);
 }
 
-/** On a phone, the list of pages is one line, which scrolls. */
+/**
+ * Scrolls the list of pages to the present one: on a phone, the list is one line, which
+ * scrolls.
+ */
 function showPresentPage() {
   const link = document.querySelector('.contents [aria-current]');
   if (link) link.closest('ul').scrollLeft = link.offsetLeft - link.closest('ul').offsetLeft;
@@ -45,8 +48,8 @@ export function addCopyButtons(root) {
 }
 
 /**
- * Lets the keyboard scroll each table below a root that is wider than its place, and says which
- * one it is. Others are no stop of the Tab key.
+ * Lets the keyboard scroll each table below a root that is wider than its place, and gives the
+ * table a name for screen readers. Other tables are not in the order of the Tab key.
  */
 export function nameScrollers(root) {
   const observer = new ResizeObserver(entries => {
@@ -74,7 +77,7 @@ export function nameScrollers(root) {
   }
 }
 
-/** Browsers offer `navigator.clipboard` only over HTTPS and on localhost. */
+/** Copies a text. Browsers offer `navigator.clipboard` only over HTTPS and on localhost. */
 async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = create('textarea', { value: text });
@@ -138,8 +141,8 @@ function addTabs() {
 }
 
 /**
- * Scrolls so that an element stays where it is, although the length of what is above it
- * changes.
+ * Makes a change, and scrolls so that an element stays at its place although the length of the
+ * page above it changes.
  */
 function keepInPlace(element, change) {
   const before = element.getBoundingClientRect().top;

@@ -2,7 +2,7 @@ import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
 import { traceIdOf } from '../tracing/trace-requests.ts';
 
-/** The tenant of a request, as far as its outcome is counted. */
+/** The facts about the tenant of a request that are counted and logged. */
 interface RequestTenant {
   readonly guid: string;
   readonly slug: string;
@@ -25,7 +25,7 @@ export interface RequestOutcome {
   /** The tenant of an authenticated caller; undefined for other callers. */
   readonly tenant: RequestTenant | undefined;
   /**
-   * Why the status is 401: an `UnauthorizedReason`, or the problem code when the problem has no
+   * The reason of a 401: an `UnauthorizedReason`, or the problem code when the problem has no
    * reason.
    */
   readonly reason?: string | undefined;
@@ -72,7 +72,7 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
 
       log.info({
         traceId,
-        // OpenTelemetry has this name for it in logs.
+        // The name that OpenTelemetry gives it in logs.
         trace_id: traceIdOf(ctx),
         method,
         route,

@@ -8,7 +8,7 @@ export type ApiServer = ReturnType<typeof createApiServer>;
 
 export interface ApiServerOptions {
   handle: (request: IncomingMessage, response: ServerResponse) => unknown;
-  /** Answers what the parser refuses. */
+  /** Answers bytes that the parser refuses. */
   refuse: RefuseUnparsed;
   /**
    * Milliseconds for which an idle connection stays open: longer than the balancer in front
@@ -61,7 +61,7 @@ export function createApiServer({
   silenceMs = defaultSilenceMs,
 }: ApiServerOptions) {
   const connections = new Connections();
-  const optimizeEmptyRequests = true; // a request without a body has nothing to read: saves 2 µs
+  const optimizeEmptyRequests = true; // a request without a body is not read: saves 2 µs
   const onRequest = (request: IncomingMessage, response: ServerResponse): void =>
     connections.onRequest(request, response, () => handle(request, response));
 
@@ -90,7 +90,7 @@ export function createApiServer({
     else refuse(error, socket as Socket);
   });
 
-  // Node would ask for any body; `askForBody` asks for one that is read
+  // Node would ask for every body; `askForBody` asks only for one that is read
   http.on('checkContinue', onRequest);
   // Node would answer any other expectation, past all limits
   http.on('checkExpectation', onRequest);
@@ -124,8 +124,8 @@ export function createApiServer({
 }
 
 /**
- * Not `http.close`: it ends Node's check of the time limits, so that an endless request would
- * not be ended.
+ * Refuses new connections without `http.close`, which ends Node's check of the time limits, so
+ * that an endless request would not be ended.
  */
 function refuseConnections(http: Server): Promise<void> {
   return new Promise(resolve => NetServer.prototype.close.call(http, () => resolve()));
@@ -142,7 +142,7 @@ async function drain(
   const closed = refuseConnections(http);
   const closeIdle = (): void => connections.closeIdle(performance.now(), maxHeadMs);
   closeIdle();
-  // A timer that is late runs before what has arrived meanwhile is read.
+  // A late timer runs before the data that have arrived meanwhile are read.
   const sweep = setInterval(() => setImmediate(closeIdle), drainCheckMs);
   const timer = setTimeout(() => {
     finished = false;

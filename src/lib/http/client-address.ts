@@ -96,7 +96,7 @@ export function clientNetwork(address: string, bits: 64 | 56 | 48 = 64): string 
 }
 
 /**
- * A network in which an address is counted, and by which factor its rate exceeds that of a
+ * A network in which an address is counted, and the factor by which its rate exceeds that of a
  * single client.
  */
 export interface CountedNetwork {

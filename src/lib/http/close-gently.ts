@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 
-/** Milliseconds for which the rest of a refused body is received, and thrown away. */
+/** The time for which the rest of a refused body is received and discarded, in ms. */
 const maxRestMs = 3_000;
 
 /**
@@ -15,7 +15,7 @@ export function closeGently(response: ServerResponse): void {
   const { req } = response;
   const { socket } = req;
 
-  // Node calls it when the last response of a connection is sent.
+  // Node calls `destroySoon` when the last response of a connection is sent.
   socket.destroySoon = function endFirst(): void {
     const timer = setTimeout(() => socket.destroy(), maxRestMs);
     socket.once('close', () => clearTimeout(timer));

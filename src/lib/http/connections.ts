@@ -4,8 +4,8 @@ import { allowParsing, stopParsing } from './pipelined-request.ts';
 import { isUploading } from './read-upload.ts';
 
 /**
- * A connection on which more requests wait is destroyed. Clients that use pipelines send a few
- * requests at once.
+ * Maximum requests that wait on a connection; with more, it is destroyed. Clients that use
+ * pipelines send a few requests at once.
  */
 const maxWaiting = 20;
 
@@ -56,8 +56,9 @@ export class Connections {
 
   /**
    * Starts the requests of a connection one after the other. While some wait, the connection is
-   * not read: Node would otherwise start all that a client sends. It parses what it has read,
-   * up to 64 KiB, which may be 2,500 requests; so too many that wait end the connection.
+   * not read: Node would otherwise start all that a client sends. It still parses the bytes
+   * that it has read, up to 64 KiB, which may be 2,500 requests; so too many waiting requests
+   * end the connection.
    */
   onRequest({ socket }: IncomingMessage, response: ServerResponse, start: () => void): void {
     // a response has no socket while an earlier one is being sent
@@ -113,8 +114,8 @@ export class Connections {
   }
 
   /**
-   * True from the head of a response until it is sent and its request has arrived: a second one
-   * may not follow.
+   * True from the head of a response until the response is sent and its request has arrived
+   * completely: no second response may follow meanwhile.
    */
   isAnswering(socket: Socket): boolean {
     const responses = this.#states.get(socket)?.responses ?? [];
@@ -191,8 +192,8 @@ export class Connections {
 }
 
 /**
- * `pause` emits no event on a connection that is paused already, and Node's parser stops
- * reading at the event.
+ * Pauses a connection, and emits the event at which Node's parser stops reading: `pause` emits
+ * none on a connection that is paused already.
  */
 function stopReading(socket: Socket): void {
   if (socket.isPaused()) socket.emit('pause');

@@ -28,8 +28,8 @@ export function compress(coding: ContentCoding, bytes: Buffer): Promise<Buffer> 
 }
 
 /**
- * The types of the package do not know `preferred`, which decides between codings of the same
- * weight.
+ * The negotiator with its parameter `preferred`, which decides between codings of the same
+ * weight and which the types of the package lack.
  */
 interface NegotiatorWithPreference {
   encodings(available: string[], options: { preferred: readonly string[] }): string[];

@@ -46,8 +46,8 @@ export interface CrossOrigin {
 }
 
 /**
- * Returns the headers of a response to bytes that are no request, without which a script of a
- * listed origin sees a failed network in place of the problem.
+ * Returns the headers of a response to bytes that are no request. Without them, a script of a
+ * listed origin sees a network failure in place of the problem.
  * @param received the last bytes, which may have the header `Origin`; a single listed origin
  *   needs none
  */

@@ -1,12 +1,13 @@
 /**
- * Spreadsheets run a cell that begins with one of these characters as a formula. Some do so for
- * the full-width forms, too. A cell with apostrophes before the character gets one more, so
- * that `readText` can take one away. PostgreSQL understands the pattern, too.
+ * The pattern of cells that spreadsheets run as formulas: they begin with one of these
+ * characters; for some spreadsheets, with its full-width form. A cell with apostrophes before
+ * the character gets one more, so that `readText` can take one away. PostgreSQL understands the
+ * pattern, too.
  */
 export const formulaPattern = "^'*[-=+@＝＋－＠\t\r\n]";
 const formula = new RegExp(formulaPattern);
 
-/** Begins a file by which Excel recognises UTF-8. */
+/** The mark at the beginning of a file by which Excel recognises UTF-8. */
 export const byteOrderMark = '\uFEFF';
 
 /**

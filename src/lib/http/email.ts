@@ -42,7 +42,7 @@ export function readEmail(text: string): ReadEmail {
 
 /**
  * Returns a part of an address in the form in which addresses are stored, so that a search
- * finds it: `xn--bcher-kva.` finds what `bücher.` finds.
+ * finds it: `xn--bcher-kva.` finds the same addresses as `bücher.`.
  */
 export function emailPart(text: string): string {
   return normalForm(text).replace(/xn--[a-z0-9-]+/g, label => domainToUnicode(label) || label);
@@ -73,15 +73,16 @@ const tooLong: FieldError = {
 };
 
 /**
- * Characters that no address has before its `@`: white space, those that show nothing or turn
- * the text around, those that separate addresses, and U+FFFD, which stands for lost bytes.
+ * Characters that no address has before its `@`: white space, invisible characters, characters
+ * that reverse the direction of the text, separators of addresses, and U+FFFD, which stands for
+ * lost bytes.
  */
 const impossible = /[\s\p{C}\p{Default_Ignorable_Code_Point}<>,;:"\ufffd]/u;
 
 /**
- * NFC, and only ASCII letters in lower case, so that no look-alike becomes another address. For
- * the same reason, three characters stay that NFC would turn into ASCII: U+037E, U+1FEF and
- * U+212A (into `;`, `` ` `` and `K`).
+ * Returns a text in NFC, with ASCII letters, and no others, in lower case, so that no
+ * look-alike becomes another address. For the same reason, three characters stay that NFC would
+ * turn into ASCII: U+037E, U+1FEF and U+212A (into `;`, `` ` `` and `K`).
  */
 function normalForm(text: string): string {
   return text
@@ -94,7 +95,10 @@ function isLookAlike(letter: string): boolean {
   return letter > '\x7f' && /[a-z]/.test(letter.toLowerCase());
 }
 
-/** True if a text has a letter that is another one in an address, but equal in lower case. */
+/**
+ * True if a text has a letter that becomes ASCII in lower case, but is another letter in an
+ * address.
+ */
 export function hasLookAlike(text: string): boolean {
   return [...text].some(isLookAlike);
 }
@@ -106,9 +110,9 @@ function smallLetter(letter: string): string {
 const asciiDomain = /^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/;
 
 /**
- * Reads a domain by UTS #46, as browsers do. What UTS #46 would turn into another domain, but
- * for capital letters, is refused, because what shows and what is meant would differ:
- * `exam\u00adple.com`, `。`, full-width letters, `127.1`.
+ * Reads a domain by UTS #46, as browsers do. Refuses a text that UTS #46 would turn into
+ * another domain, apart from capital letters, because the domain that is shown and the domain
+ * that is meant would differ: `exam\u00adple.com`, `。`, full-width letters, `127.1`.
  * @returns the domain with its letters; undefined when it is none
  */
 function readDomain(domain: string): string | undefined {

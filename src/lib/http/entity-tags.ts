@@ -8,11 +8,12 @@ const tag = String.raw`(W/)?"[\x21\x23-\x7e\x80-\xff]*"`;
 const tagList = new RegExp(String.raw`^(\*|[\s,]*${tag}(\s*,(\s*${tag})?)*)$`);
 
 /**
- * Returns the tag by which a condition names the current representation, in any coding, or `*`;
- * undefined when it does not. The comparison is weak (RFC 9110 §8.8.3.2), for `If-Match`, too:
- * a tag is the version of a record, and a proxy that compresses responses makes each tag weak.
- * `ctx.fresh` of Koa is no alternative: it ignores `If-None-Match` in a request with
- * `Cache-Control: no-cache`, which `fetch` adds to every conditional request.
+ * Returns the tag with which a condition names the current representation, in any coding, or
+ * `*`; undefined when the condition does not name it. The comparison is weak (RFC 9110
+ * §8.8.3.2), for `If-Match`, too: a tag is the version of a record, and a proxy that compresses
+ * responses makes each tag weak. `ctx.fresh` of Koa is no alternative: it ignores
+ * `If-None-Match` in a request with `Cache-Control: no-cache`, which `fetch` adds to every
+ * conditional request.
  */
 export function nameOf(condition: string, tag: string): string | undefined {
   return condition
@@ -26,9 +27,9 @@ export function nameOf(condition: string, tag: string): string | undefined {
 const volatilePart = /\.[\w-]+"/g;
 
 /**
- * True if a condition names the version of a record, whatever its volatile fields were then
- * (`Route.volatile`): these change without anybody's change, which a condition of a change is
- * to protect.
+ * True if a condition names the version of a record, whatever its volatile fields
+ * (`Route.volatile`) were then. The condition of a change protects the changes of others, and
+ * volatile fields change without one.
  */
 export function namesVersion(condition: string, tag: string): boolean {
   const version = tag.replace(volatilePart, '"');

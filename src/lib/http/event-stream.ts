@@ -15,7 +15,7 @@ export class EventSink {
     this.#send = send;
   }
 
-  /** True once the stream has ended, by whichever side. */
+  /** True once either side has ended the stream. */
   get isClosed(): boolean {
     return this.#response.destroyed || this.#response.writableEnded;
   }
@@ -42,8 +42,8 @@ export class EventSink {
 }
 
 /**
- * The result of a handler that follows something: a stream, which begins when the head of the
- * response has been sent.
+ * The result of a handler that streams events. The stream begins when the head of the response
+ * has been sent.
  */
 export class EventStream {
   readonly begin: (sink: EventSink) => void;

@@ -129,14 +129,15 @@ export const code = () =>
     invalid('must not be . or .., which no path can have', 'wrong_format'),
   );
 
-/** The format of codes, for lists alone: the OpenAPI document does not have it. */
+/** The format of codes. Only lists use it: the OpenAPI document does not have it. */
 export const codeFormat = 'code';
 
 /** A code in a response. A list finds it in any letter case, as a path does. */
 export const storedCode = () => z.string().meta({ format: codeFormat });
 
 /**
- * Characters that no stored text contains: tab and line feed stand in those of several lines.
+ * Characters that no stored text contains. Tab and line feed are not among them, because texts
+ * of several lines have them.
  */
 export const controlCharacters = /(?![\t\n])\p{Cc}/u;
 

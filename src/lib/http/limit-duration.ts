@@ -16,7 +16,10 @@ export function limitDuration(deadlineMs: number): Middleware {
   };
 }
 
-/** The response at the deadline is still sent before the connection counts as silent. */
+/**
+ * The time by which the limit of a silent connection exceeds the deadline, so that the response
+ * at the deadline is still sent.
+ */
 export const sendingMs = 2_500;
 
 /**

@@ -2,14 +2,14 @@ import { createServer, type Server } from 'node:http';
 
 /**
  * - `stopping`: the process finishes its running requests, and ends.
- * - `control_database`: it cannot reach the control database.
- * - `master_key`: neither of its two keys is the present master key.
- * - `clock`: its clock is 14 s or more away from that of the control database.
- * - `starting`: of several workers, none serves.
+ * - `control_database`: the process cannot reach the control database.
+ * - `master_key`: neither of the two keys of the process is the present master key.
+ * - `clock`: the clock of the process is 14 s or more away from that of the control database.
+ * - `starting`: none of several workers serves yet.
  */
 export type UnreadyReason = 'stopping' | 'control_database' | 'master_key' | 'clock' | 'starting';
 
-/** The next step of an operator, where the reason does not say it. */
+/** The next step of the operator, where it does not follow from the reason. */
 const remedies: { readonly [reason in UnreadyReason]?: string } = {
   master_key:
     'Set MASTER_KEY to the present master key. The log names it by its fingerprint: master_key_unknown.',
@@ -18,7 +18,7 @@ const remedies: { readonly [reason in UnreadyReason]?: string } = {
 };
 
 interface ManagementParts {
-  /** Returns why the process is not ready; undefined when it is. */
+  /** Returns the reason why the process is not ready; undefined when it is. */
   unreadyReason(): UnreadyReason | undefined | Promise<UnreadyReason | undefined>;
   readonly metrics: { render(): Promise<string>; readonly contentType: string };
 }

@@ -17,11 +17,11 @@ export function allowParsing(socket: Socket): void {
 }
 
 /**
- * A request, as Node makes it. Node parses to the end what it has received in one piece, and
- * has no way to stop, except after a request that changes the protocol: the bytes behind it are
- * not HTTP. So the first request that is too many claims to be one. A server that accepts no
- * upgrades destroys its connection. Where a version of Node should not read `upgrade`, it
- * parses the rest of the piece, and `Connections` destroys the connection.
+ * A request whose parser can be stopped. Node parses all bytes that it has received in one
+ * piece, and stops only after a request that changes the protocol, because the bytes behind it
+ * are not HTTP. So the first request beyond the maximum claims to be such an upgrade, and a
+ * server that accepts no upgrades destroys its connection. A version of Node that does not read
+ * `upgrade` would parse the rest of the piece, and `Connections` would destroy the connection.
  */
 export class PipelinedRequest extends IncomingMessage {
   constructor(socket: Socket) {

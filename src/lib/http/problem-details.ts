@@ -10,8 +10,8 @@ import { closeGently } from './close-gently.ts';
 
 /**
  * Renders every error as `application/problem+json` (RFC 9457). This is the only place in the
- * HTTP layer that catches. The client receives a code and a trace id; the log gets the cause
- * with the same trace id.
+ * HTTP layer that renders errors. The client receives a code and a trace id; the log gets the
+ * cause with the same trace id.
  */
 export function problemDetails(log: Logger): Middleware {
   return async function catchProblem(ctx, next) {
@@ -37,7 +37,7 @@ export function problemDetails(log: Logger): Middleware {
 
       renderProblem(ctx, rendered);
 
-      // for a page that people see
+      // set for a page that people see
       const page: ((problem: Problem) => string) | undefined = ctx.state.renderProblem;
       if (!page) return;
 

@@ -8,8 +8,8 @@ import { isExactNumber } from '../runtime/exact-number.ts';
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
 
 /**
- * Levels of lists and objects in a body: far more than any route reads, and far fewer than fill
- * a stack.
+ * Maximum levels of lists and objects in a body: far more than any route reads, and far fewer
+ * than would fill a stack.
  */
 const maxLevels = 100;
 
@@ -55,7 +55,10 @@ async function read(ctx: Context, limit: number): Promise<object> {
   return body;
 }
 
-/** A literal that may have more digits than a number keeps; most bodies have none. */
+/**
+ * The pattern of a literal that may have more digits than a number keeps. Most bodies have
+ * none.
+ */
 const longNumber = /[\d.]{16}/;
 const inexact = Symbol('inexact');
 
@@ -81,8 +84,8 @@ function hasInexact(value: unknown): boolean {
 }
 
 /**
- * Lets a client send its body that waits for `100 Continue`, once nothing in the head refuses
- * it.
+ * Sends `100 Continue`, for which a client waits with its body. Call it when the head of the
+ * request gives no reason to refuse the body.
  */
 export function askForBody({ req, res }: Context): void {
   if (req.httpVersion === '1.1' && /\b100-continue\b/i.test(req.headers.expect ?? '')) {
@@ -169,8 +172,8 @@ async function parse(ctx: Context, limit: number): Promise<void> {
 }
 
 /**
- * Rejects when the client has sent nothing for as long as the server allows, which then leaves
- * the connection open.
+ * Rejects when the client has sent nothing for as long as the server allows. The server then
+ * leaves the connection open.
  */
 function silenceOf({ req }: Context): Promise<never> {
   return new Promise((_, reject) =>

@@ -6,7 +6,7 @@ import { askForBody, closing, requirePlain } from './read-body.ts';
 
 /** A body that is not JSON and is read in pieces. */
 export interface UploadContract {
-  /** Without parameters, such as `text/csv`. */
+  /** The media type without parameters, such as `text/csv`. */
   readonly mediaType: string;
   /** Maximum size of the body in bytes. */
   readonly maxBytes: number;
@@ -27,7 +27,9 @@ export interface UploadContract {
  */
 const defaultProgress = { bytes: 256 * 1024, ms: 15_000 };
 
-/** Bytes at the beginning of a body in which no text has a NUL. */
+/**
+ * The number of bytes at the beginning of a body that are examined for NUL, which no text has.
+ */
 const examinedBytes = 1024;
 
 /** The requests whose body this file reads. */

@@ -22,10 +22,11 @@ export type RefuseUnparsed = (
 ) => void;
 
 /**
- * Returns a listener for `clientError` of an HTTP server: it answers what the parser refuses
- * with a problem, as all other errors are answered, and writes a line of the access log.
+ * Returns a listener for `clientError` of an HTTP server. It answers bytes that the parser
+ * refuses with a problem, as all other errors are answered, and writes a line of the access
+ * log.
  * @param count also receives each outcome, for the metrics
- * @param origins those whose scripts may read responses
+ * @param origins the origins whose scripts may read responses
  */
 export function refuseUnparsed(
   log: Logger,

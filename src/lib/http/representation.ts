@@ -50,7 +50,7 @@ export class Representation {
   }
 
   /**
-   * The strong `ETag` of the representation. That of a record with volatile fields begins with
+   * The strong `ETag` of the representation. For a record with volatile fields, it begins with
    * the version of the record: the part that `If-Match` compares.
    */
   get tag(): string {
@@ -58,7 +58,7 @@ export class Representation {
     return this.#tag;
   }
 
-  /** The digest of a record without its volatile fields; none for one without such fields. */
+  /** The digest of a record without its volatile fields; empty for a record that has none. */
   #version(): string[] {
     if (this.#volatile.length === 0) return [];
 

@@ -22,8 +22,8 @@ const ambiguous = /#|^[^/?][^?]*\\/;
  * Rejects a request whose target is ambiguous. A request line may hold an absolute URL (RFC
  * 9112 §3.2.2); Koa throws when it reads the path of a malformed one. `Host` is required in
  * HTTP/1.1, must be sent once, and must be a host (§3.2): a client that ignores this may not
- * follow the framing of messages either. A proxy in front may read its next request
- * differently, so the connection ends.
+ * follow the framing of messages either. A proxy in front may read the next request of the
+ * connection differently, so the connection ends.
  * @throws {Problem} `invalid_request`
  */
 export function requireTarget(ctx: Context): void {

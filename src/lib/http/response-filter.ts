@@ -51,8 +51,8 @@ function objectFilter(schema: z.ZodObject, path: string): ResponseFilter {
     const filtered: Record<string, unknown> = {};
     for (const [name, filter] of filters) {
       const field = fields[name];
-      // A value that is no object needs no filter; without the call, a page of 20 records takes
-      // 5 µs.
+      // A value that is no object needs no filter: without the call, a page of 20 records takes
+      // only 5 µs.
       filtered[name] = typeof field === 'object' ? filter(field) : field;
     }
     return filtered;

@@ -48,8 +48,8 @@ export interface Route<Access = unknown, Context = unknown> {
   /** Maximum size of the body in bytes. */
   readonly bodyLimit: number;
   /**
-   * Maximum time until the response, in ms, without that of receiving the body; undefined = as
-   * for other requests.
+   * Maximum time until the response, in ms, without the time to receive the body; undefined =
+   * the deadline of other requests.
    */
   readonly deadlineMs?: number | undefined;
   /**
@@ -60,8 +60,8 @@ export interface Route<Access = unknown, Context = unknown> {
   /** Body of a successful response; undefined = no body. */
   readonly response?: z.ZodType | undefined;
   /**
-   * A response that is CSV where `Accept` prefers that: the handler then returns a `ListExport`.
-   * A list has one without saying so.
+   * The CSV form of the response, for an `Accept` that prefers it: the handler then returns a
+   * `ListExport`. A list has a CSV form in any case.
    */
   readonly csv?: CsvContract | undefined;
   /**
@@ -99,8 +99,8 @@ export interface Route<Access = unknown, Context = unknown> {
    */
   readonly takesIdempotencyKey?: boolean | undefined;
   /**
-   * The problems of the handler, beyond those that access, input and headers lead to. For the
-   * documentation.
+   * The problems of the handler, beside those that follow from access, input and headers. For
+   * the documentation.
    */
   readonly problems?: readonly ProblemCode[] | undefined;
   /** True if the handler returns a `Page` with a cursor, because the list grows at its end. */
@@ -113,8 +113,8 @@ export interface Route<Access = unknown, Context = unknown> {
   /** Returns the path of a created record, for the `Location` header. */
   readonly location?: ((response: never) => string) | undefined;
   /**
-   * Returns a value of the response's type, of which the response has the fields that it names;
-   * or a `Sent`.
+   * Returns a value of the response's type, or a `Sent`. Of a value, only the fields that
+   * `response` names are sent.
    */
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
 }

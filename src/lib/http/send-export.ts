@@ -6,9 +6,8 @@ import type { SendPiece } from './send-piece.ts';
 
 /**
  * Sends a list as CSV, piece by piece: each is read when the client has taken the one before.
- * It has no `ETag`, and clients do not store it. An
- * error after the first byte closes the connection, by which the client knows that the file is
- * incomplete.
+ * The response has no `ETag`, and clients do not store it. An error after the first byte closes
+ * the connection, which shows the client that the file is incomplete.
  * @param run runs the read of each piece
  * @param send sends a piece
  */
@@ -32,7 +31,7 @@ export function sendExport(
 
   sendPieces(res, () => run(next), send).catch((error: unknown) => {
     res.destroy();
-    // A problem says that the caller may no longer read the list.
+    // A problem is expected: the caller has lost the right to read the list.
     if (!(error instanceof Problem)) ctx.app.emit('error', error, ctx);
   });
 }
@@ -46,8 +45,8 @@ async function sendPieces(res: ServerResponse, next: NextPiece, send: SendPiece)
 }
 
 /**
- * Sends the next piece. A chain of promises: an async function would hold the text beside the
- * bytes that are sent.
+ * Sends the next piece. It is a chain of promises, because an async function would hold the
+ * text beside the bytes that are sent.
  * @returns a promise of true when there is none
  */
 function sendNext(next: NextPiece, send: SendPiece): Promise<boolean> {

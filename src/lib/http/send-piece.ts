@@ -8,8 +8,8 @@ import type { UnsentResponses } from './unsent-responses.ts';
 export type SendPiece = (piece: string) => Promise<void>;
 
 /**
- * Returns a function that sends the pieces of a response, and counts them: for the access log,
- * and while they are unsent.
+ * Returns a function that sends the pieces of a response, and counts their bytes: for the
+ * access log, and as unsent bytes.
  */
 export function pieceSender({ res, state }: Context, unsent: UnsentResponses): SendPiece {
   state.sentBytes = 0;

@@ -4,8 +4,7 @@ import type { Page } from './list-parameters/list-page.ts';
 import type { Representation } from './representation.ts';
 
 /**
- * A response that is sent as it is. A handler that returns a value instead sends only the
- * fields that its route names; what it returns as one of these it has made of rows with exactly
- * these fields.
+ * A response that is sent as it is. Of any other value, only the fields that the route names
+ * are sent. A handler makes a `Sent` of rows that have exactly the fields of the response.
  */
 export type Sent = Representation | Page | ListExport | EventStream;

@@ -46,8 +46,8 @@ function listenError(code: string, port: number, host: string, names: SettingNam
 }
 
 /**
- * Returns the base of URLs that lead to an address; from this machine, if it stands for all
- * addresses.
+ * Returns the base of URLs that lead to an address. If the address stands for all addresses,
+ * the URLs work on this machine.
  */
 export function httpAddress(host: string, port: number): string {
   // A machine without IPv6 may listen on `::`, too, and then answers on its IPv4 addresses

@@ -49,7 +49,7 @@ function errorsOf(segment: string, name: string): number {
   return isParameter(name) ? 0 : countErrors(plain(segment), plain(name));
 }
 
-/** Without letter case, separators and the ending of a plural. */
+/** Returns a segment without letter case, separators and the ending of a plural. */
 function plain(segment: string): string {
   return segment
     .toLowerCase()

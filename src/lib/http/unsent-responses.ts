@@ -28,9 +28,9 @@ const mebibyte = 1024 * 1024;
 
 /**
  * Maximum memory of the responses that clients have not received: 4 of the largest pages, or 9
- * of the largest lists, and of a tenant three quarters of that, so that another one always
- * finds some. With the large reads, and what a garbage collection has not yet freed of both, a
- * process grows by at most some 350 MiB.
+ * of the largest lists. One tenant has at most three quarters of it, so that other tenants find
+ * some. Together with the large reads, and with the memory of both that a garbage collection
+ * has not freed yet, a process grows by at most some 350 MiB.
  */
 const defaultLimits: Limits = { bytes: 64 * mebibyte, bytesOfOwner: 48 * mebibyte };
 
@@ -40,9 +40,10 @@ const defaultLimits: Limits = { bytes: 64 * mebibyte, bytesOfOwner: 48 * mebibyt
  * open streams, on many connections, and read nothing.
  *
  * `send` bounds a single stream or export: its next piece is made when the one before was
- * taken. Above a limit of several, connections are reset: of the owner that is above its own
- * limit, or else of the one with the most unsent bytes, the connection with the most, and the
- * earliest of equals. How long a client may take is bounded by `Connections.cutSlowReaders`.
+ * taken. Above a limit of several, connections are reset, beginning with that of the most
+ * unsent bytes, the earliest of equals: of the owner that is above its own limit, or else of
+ * the owner with the most unsent bytes. How long a client may take is bounded by
+ * `Connections.cutSlowReaders`.
  */
 export class UnsentResponses {
   readonly #limits: Limits;

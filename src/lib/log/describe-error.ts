@@ -42,7 +42,7 @@ export function withoutUrls(text: string): string {
   return text.replace(/\b[a-z][a-z+]*:\/\/\S+/gi, '(address)');
 }
 
-/** Replaces each e-mail address of a text, which answers of mail servers repeat. */
+/** Replaces each e-mail address in a text: answers of mail servers repeat them. */
 export function withoutAddresses(text: string): string {
   return text.replace(/\S*@\S*/g, '(address)');
 }

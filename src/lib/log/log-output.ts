@@ -9,7 +9,8 @@ const maxAtomicBytes = 4_096;
 const flushMs = 100;
 const maxBufferedBytes = 1024 * 1024;
 /**
- * Retry after a pipe accepted a part: its reader works, and empties 64 KiB within this time.
+ * The wait before a retry after a pipe accepted a part: its reader works, and empties 64 KiB
+ * within this time.
  */
 const partRetryMs = 10;
 const maxFinalMs = 1_000;

@@ -34,8 +34,8 @@ export function createLog(level: string) {
 }
 
 /**
- * For an error that was logged without `describeError`: the default of pino would add all of
- * its properties.
+ * The serializer for an error that was logged without `describeError`: the default of pino
+ * would add all of its properties.
  */
 const serializers = {
   err: (value: unknown) => (value instanceof Error ? describeError(value) : value),

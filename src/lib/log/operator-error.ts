@@ -28,7 +28,10 @@ export class OperatorError extends Error {
   }
 }
 
-/** A command seals with the master key that was the present one when it began. */
+/**
+ * The text for a command under which the master key was changed: a command seals with the key
+ * that was the present one when it began.
+ */
 const otherKeyText =
   'The master key was changed while the command ran, which could not store a secret any more. ' +
   'Run it again.';

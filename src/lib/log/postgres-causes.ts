@@ -4,15 +4,18 @@ import { sqlState } from '../postgres/database-error.ts';
 export interface ErrorCause {
   /** SQLSTATEs (PostgreSQL, appendix A), or codes of the driver, of Node or of this project. */
   readonly codes: readonly string[];
-  /** About the server: begins with `its` or `it`; about a statement: a clause. */
+  /**
+   * The cause: of a server, a sentence that begins with `its` or `it`; of a statement, a
+   * clause.
+   */
   readonly cause: string;
   /** An imperative clause, without a full stop. */
   readonly step: string;
 }
 
 /**
- * The settings by which a server keeps connections for commands. A command has tried for ten
- * seconds before an operator reads this text.
+ * The remedy for a full server: the settings by which it keeps connections for commands. A
+ * command has tried for ten seconds before an operator reads this text.
  */
 const serverFullRemedy =
   'End a session, or wait until one ends. For the next time, keep connections for operators: set reserved_connections ' +
@@ -23,7 +26,7 @@ const untrusted =
 const unreachable =
   'Let the network through to the host and port of its URL (firewall, network policy)';
 
-/** Why a PostgreSQL server cannot be used. */
+/** The causes because of which a PostgreSQL server cannot be used. */
 export const serverCauses: readonly ErrorCause[] = [
   {
     codes: ['ECONNREFUSED'],
@@ -156,7 +159,7 @@ export const serverCauses: readonly ErrorCause[] = [
   },
 ];
 
-/** Why a server that can be used has refused a statement of a command. */
+/** The causes because of which a server that can be used refuses a statement of a command. */
 export const statementCauses: readonly ErrorCause[] = [
   {
     codes: ['55006'],
@@ -226,7 +229,8 @@ function byCode(causes: readonly ErrorCause[]): ReadonlyMap<string, ErrorCause> 
 const insufficientPrivilege = '42501';
 
 /**
- * Returns why a PostgreSQL server could not be used, in words; undefined for every other error.
+ * Returns the reason why a PostgreSQL server could not be used, in words; undefined for every
+ * other error.
  */
 export function connectFailure(error: unknown): string | undefined {
   const code = sqlState(error) ?? '';
@@ -236,8 +240,8 @@ export function connectFailure(error: unknown): string | undefined {
 }
 
 /**
- * The sentence of PostgreSQL about a missing privilege. It names objects and attributes, and no
- * value.
+ * Returns the sentence of PostgreSQL about a missing privilege. It names objects and
+ * attributes, and no value.
  */
 function privilegeText(error: unknown): string {
   const { message, detail } = error as { message: string; detail?: string };

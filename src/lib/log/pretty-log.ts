@@ -42,8 +42,8 @@ function requestText({ method, route, status, ms }: Fields): string {
 }
 
 /**
- * A text with spaces or control characters is quoted, as JSON: it cannot send a command to the
- * terminal.
+ * Returns the text of a value. A text with spaces or control characters is quoted, as JSON, so
+ * that it cannot send a command to the terminal.
  */
 function valueText(value: unknown): string {
   return typeof value === 'string' && /^[!-~]+$/.test(value) ? value : JSON.stringify(value);

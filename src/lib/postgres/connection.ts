@@ -83,11 +83,11 @@ export const timeLimits = {
    */
   probe: { connectMs: 5_000, queryMs: 5_000 },
   /**
-   * Checks inside a tenant database. One whose tables are locked is reported, and holds up no
-   * other for long.
+   * Checks inside a tenant database. A database whose tables are locked is reported, and does
+   * not hold up the others for long.
    */
   doctor: { connectMs: 5_000, lockMs: 3_000, statementMs: 30_000 },
-  /** Values that the shell offers. It waits for them. */
+  /** Look-ups of the values that completion offers, for which the shell waits. */
   completion: { connectMs: 1_000, queryMs: 1_000 },
   /** The connection that marks this process as a user of the embedded server. */
   embedded: { connectMs: 5_000 },
@@ -96,8 +96,8 @@ export const timeLimits = {
 type ConnectionKind = keyof typeof timeLimits;
 
 /**
- * JIT compilation costs more than it saves: the planner overestimates queries of the system
- * catalogs.
+ * The settings for queries of the system catalogs, which the planner overestimates: JIT
+ * compilation costs more than it saves.
  */
 export const catalogQuerySettings: SessionSettings = { jit: 'off' };
 

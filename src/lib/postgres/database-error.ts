@@ -1,6 +1,6 @@
 import { type Problem, problem } from '../errors.ts';
 
-/** No connection could be had, for a reason that did not come from PostgreSQL. */
+/** A connection could not be acquired, for a reason that did not come from PostgreSQL. */
 export class PoolError extends Error {
   override name = 'PoolError';
   readonly code:
@@ -28,7 +28,7 @@ export function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
 
   const { code } = error as { code?: unknown };
-  // A pooler has one code for all that the server has refused.
+  // A pooler has one code for all refusals of the server.
   if (code === '08P01' && /^(database ".*" does not exist|no such database)/.test(error.message)) {
     return '3D000';
   }
@@ -84,8 +84,8 @@ const network = [
   'EPIPE',
 ];
 /**
- * Codes of Node, but for the first two: TLS could not be had, or the certificate of the server
- * is not to be trusted.
+ * Codes because of which TLS failed or the certificate of the server is not trusted: of Node,
+ * except for the first two.
  */
 const tls = [
   'TLS_FILE',

@@ -54,8 +54,8 @@ export function removeDeadConnections(pool: pg.Pool, silenceMs: number): void {
 
 /**
  * Lets a wait for a connection of a pool end with `ETIMEDOUT` when the server has sent nothing
- * to any connection meanwhile: all of them wait for it, and nobody has too many requests.
- * Without it, the wait ends with `POOL_TIMEOUT`.
+ * on any connection meanwhile: the cause is then the server, and not too many requests.
+ * Otherwise the wait ends with `POOL_TIMEOUT`.
  */
 export function tellSilence(pool: pg.Pool): void {
   const connect = pool.connect.bind(pool) as () => Promise<pg.PoolClient>;
@@ -84,7 +84,10 @@ export function tellSilence(pool: pg.Pool): void {
   }) as typeof pool.connect;
 }
 
-/** `pg` replaces the stream when TLS begins, which it has by the event `connect`. */
+/**
+ * Returns the stream of a connection. `pg` replaces the stream when TLS begins, which is before
+ * the event `connect`.
+ */
 function streamOf(client: pg.PoolClient): Socket {
   return (client.connection as unknown as { stream: Socket }).stream;
 }

@@ -6,7 +6,7 @@ interface PoolQueue {
 }
 
 /**
- * Returns a connection of a pool, before everybody who waits for one already. The caller
+ * Returns a connection of a pool, before all requests that wait for one already. The caller
  * releases it.
  * @throws as the pool does
  */

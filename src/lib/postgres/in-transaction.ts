@@ -14,8 +14,8 @@ export async function inTransaction<T>(client: pg.ClientBase, work: () => Promis
 }
 
 /**
- * Runs `work`, during which the connected database is read as it is at one moment, and nothing
- * is written to it.
+ * Runs `work` in a read-only transaction, in which it sees the connected database as it is at
+ * one moment.
  */
 export async function inSnapshot<T>(client: pg.ClientBase, work: () => Promise<T>): Promise<T> {
   await client.query('begin isolation level repeatable read read only');

@@ -46,14 +46,14 @@ export type RecordedMigrations = Readonly<Record<string, string | null>>;
 
 /**
  * SQL for the `RecordedMigrations` of a database; null while there is none. It also reads a
- * table without the column, which only builds before the first schema have made.
+ * table without the column `digest`, which no build of this schema has made.
  */
 export const recordedMigrations = `(select json_object_agg(m.name, to_jsonb(m) ->> 'digest') from migrations m)`;
 
 /**
- * Returns the migration by which a database shows that no released build and not this one has
- * made its schema: the first page that it has in another text, or does not have. Undefined if
- * there is none.
+ * Returns the migration which shows that neither this build nor a released one has made the
+ * schema of a database: the first page that the database has in another text, or lacks.
+ * Undefined if there is none.
  */
 export async function findForeignPage(
   folder: MigrationFolder,

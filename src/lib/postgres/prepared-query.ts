@@ -4,7 +4,7 @@ import type { RowValues, Statement } from './statement.ts';
 type Callback = (error: Error | null, rows: RowValues[]) => void;
 type Parse = (text: string) => unknown;
 
-/** The columns of a statement's rows, as the server has described them. */
+/** The server's description of the columns of a statement. */
 interface RowFormat {
   readonly types: pg.CustomTypesConfig | undefined;
   readonly names: readonly string[];
@@ -30,7 +30,7 @@ const BaseQuery = pg.Query as unknown as new (text: string) => BaseQuery;
 
 /** The prepared statements of one connection whose rows the server has described. */
 export class DescribedStatements {
-  /** The formats of rows, by the name of the statement: as many as there are names. */
+  /** The formats of rows, by the name of the statement. Bounded by the number of names. */
   readonly #formats = new Map<string, RowFormat>();
   #undescribing: object | undefined;
 

@@ -12,8 +12,8 @@ interface RetryOptions {
 }
 
 /**
- * Runs `connect` again while the server refuses connections because it has no more (SQLSTATE
- * 53300).
+ * Runs `connect`, and repeats it while the server refuses connections because it has no more
+ * (SQLSTATE 53300).
  */
 export async function retryRefused<T>(
   connect: () => Promise<T>,

@@ -110,8 +110,8 @@ const objectsQuery = `
 const [unit, record] = ["E'\\x1f'", "E'\\x1e'"];
 
 /**
- * Only the hash leaves the server. The objects are read when the hash differs from the expected
- * one.
+ * Computes the hash in the server. The objects themselves are read only when the hash differs
+ * from the expected one.
  */
 const fingerprintQuery = `
   select encode(sha256(convert_to(string_agg(concat_ws(${unit}, kind, name, definition), ${record}
@@ -145,7 +145,7 @@ export async function schemaObjects(client: pg.Client): Promise<Map<string, stri
  */
 export const fingerprintMethod = fingerprintQuery;
 
-/** The noun of an object in a sentence, such as *function*. */
+/** Maximum characters of a definition in the text of a difference. */
 const maxLength = 600;
 
 /** An object in which a database differs from the template. */

@@ -35,8 +35,8 @@ export class ScramClient extends pg.Client {
 
   /**
    * Ends the connection, and drops the bytes that are not sent yet. If the connection were only
-   * closed, the kernel would go on to send them: a change that a silent network has held back
-   * would be made up to a minute after its request has failed.
+   * closed, the kernel would go on to send them: a change that a silent network has delayed
+   * would take effect up to a minute after its request has failed.
    * @param error of the running queries
    */
   abort(error: Error): void {

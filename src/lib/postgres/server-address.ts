@@ -12,8 +12,9 @@ export const serverIdentitySql = `
   select concat(system_identifier, ':', current_setting('port')) as identity from pg_control_system()`;
 
 /**
- * Reads which server a connection leads to: the identifier of its cluster, and its port. The
- * result is the same for every address of a server (`localhost` and `127.0.0.1`).
+ * Reads the identity of the server that a connection leads to: the identifier of its cluster,
+ * and its port. The result is the same for every address of a server (`localhost` and
+ * `127.0.0.1`).
  */
 export async function readServerIdentity(client: Queryable): Promise<string | undefined> {
   const { rows } = await client.query<{ identity: string }>(serverIdentitySql);

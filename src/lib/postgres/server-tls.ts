@@ -5,7 +5,7 @@ import { projectPath } from '../config/project-path.ts';
 import { PoolError } from './database-error.ts';
 
 /**
- * Returns how a connection uses TLS; false: not at all. Every mode but `disable` and
+ * Returns the TLS options of a connection; false: no TLS. Every mode but `disable` and
  * `no-verify` checks the certificate and the name in it. With `uselibpqcompat`, the modes have
  * the weaker meanings of libpq.
  * @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read

@@ -10,10 +10,10 @@ export type SessionSettings = Readonly<Record<string, string | number>>;
 
 /**
  * The settings on which the code relies in every session, whatever a server, a role or a
- * database has set. A kind of connection overrides it, or adds to it. Left to the server: the
- * plans of queries, the abbreviations of zones, which no text of ours has, and
- * `default_transaction_read_only`, with which somebody locks a server; `requireUsableServer`
- * names that.
+ * database has set. A kind of connection overrides it, or adds to it. Some settings are left to
+ * the server: those of plans; the abbreviations of time zones, which no text of ours has; and
+ * `default_transaction_read_only`, by which an operator locks a server, and which
+ * `requireUsableServer` reports.
  */
 const reliedOn: SessionSettings = {
   // Texts and numbers, in and out.
@@ -62,8 +62,8 @@ const reliedOn: SessionSettings = {
   default_transaction_isolation: 'read committed',
   default_transaction_deferrable: 'off',
 
-  // A machine that vanishes, or its network, holds a connection and its locks for 20 s at most,
-  // and a statement whose client is gone is cancelled.
+  // If a machine or its network vanishes, its connections and their locks stay for 20 s at
+  // most, and a statement whose client is gone is cancelled.
   tcp_keepalives_idle: 10,
   tcp_keepalives_interval: 5,
   tcp_keepalives_count: 3,
@@ -79,15 +79,16 @@ const synchronousCommit = `case pg_catalog.current_setting('synchronous_commit')
   else pg_catalog.current_setting('synchronous_commit') end`;
 
 /**
- * Settings that need a right. Where they are as they should be, they are left alone; elsewhere a
- * session that lacks the right fails.
+ * Settings that need a privilege. A setting that has the wanted value already is left alone;
+ * otherwise a session without the privilege fails.
  */
 const privileged = ['session_replication_role'].map(quoteLiteral);
 
 /**
- * Returns the statement that sets a session, and returns no row. Names with their schema:
- * `search_path` is not set yet. A setting that the server does not know, because it is of a
- * later version, is left out; those of this project have no value before they are set.
+ * Returns the statement that sets a session, and returns no row. Its names have their schema,
+ * because `search_path` is not set yet. Leaves out a setting of a later version of PostgreSQL,
+ * which the server does not know; the settings of this project have no value before they are
+ * set.
  */
 function sessionStatement(settings: SessionSettings = {}): string {
   const all = { ...reliedOn, ...settings };
@@ -118,10 +119,10 @@ export interface SessionConfig extends pg.ClientConfig {
 }
 
 /**
- * A connection, as all of this project are made: to the server that its URL names, whatever
- * variables (`PGHOST`, `PGOPTIONS`, `PGSSLMODE` …) or password files the shell has, and with a
- * session as the code relies on. The session is set by one statement after the login: a pooler
- * in session mode drops or refuses what the startup packet says.
+ * A connection of this project: to the server that its URL names, whatever variables (`PGHOST`,
+ * `PGOPTIONS`, `PGSSLMODE` …) or password files the shell has, and with the settings of the
+ * session on which the code relies. The session is set by one statement after the login: a
+ * pooler in session mode drops or refuses what the startup packet says.
  */
 export class SessionClient extends ScramClient {
   readonly #statement: pg.QueryConfig & { query_timeout: number | undefined };
@@ -170,7 +171,10 @@ export class SessionClient extends ScramClient {
     return undefined;
   }
 
-  /** Connects, for a client that sends more queries at once with `setSession`. */
+  /**
+   * Connects without the session settings, for a client that sends further queries together
+   * with `setSession`.
+   */
   async logIn(): Promise<void> {
     await super.connect().catch(cause => {
       this.leave();
@@ -209,8 +213,8 @@ export class SessionClient extends ScramClient {
 }
 
 /**
- * `pg` takes a value that a configuration leaves empty from variables of the environment, and
- * from `~/.pgpass`.
+ * Fills the values that a configuration leaves empty: `pg` would take them from variables of
+ * the environment, and from `~/.pgpass`.
  */
 function ignoreEnvironment(
   client: pg.Client,

@@ -31,12 +31,16 @@ export type Conditions = readonly (Condition | undefined)[];
 export type RowValues = Record<string, unknown>;
 
 /**
- * The value of a time that is the present one of the database, at the begin of the transaction.
- * The clocks of the processes differ, and the other times of a row are those of its database.
+ * The value of a field that stands for the present time of the database, at the begin of the
+ * transaction. It is used because the clocks of the processes differ, and the other times of a
+ * row come from its database.
  */
 export const databaseNow = 'now';
 
-/** Reads and changes nothing: for a change that is not made, or whose response has no body. */
+/**
+ * A statement that reads and changes nothing: for a change that is not made, or whose response
+ * has no body.
+ */
 export const nothing: Statement = { name: 'nothing', text: 'select', values: [] };
 
 /**

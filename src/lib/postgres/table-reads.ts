@@ -9,20 +9,20 @@ import {
 } from './statement.ts';
 import { TableColumns } from './table-columns.ts';
 
-/** A list of at most so many records is read as one row. A longer one may be large. */
+/** Maximum records of a list that is read as one row. A longer list may be large. */
 const oneRowList = 100;
-/** A list of at most so many records is short. */
+/** Maximum records of a short list. */
 const shortList = 20;
 /**
- * The text of a list has the first of these that its limit does not exceed. PostgreSQL expects
- * a limit that is only a parameter to let a tenth of the table pass; from 1,000 records on it
- * would take a plan for all values for too dear, and plan each execution anew, which costs as
- * much as reading 20 records.
+ * The limits that the texts of lists contain: a text has the first of these that the limit of
+ * its list does not exceed. For a limit that is only a parameter, PostgreSQL expects a tenth of
+ * the table; from 1,000 records on, it would estimate the generic plan as too expensive, and
+ * plan each execution anew, which costs as much as reading 20 records.
  */
 const lengths = [20, 100, 1_000];
 /**
- * An index serves lists that are sorted by one column and the key in the same direction. None
- * serves more columns, two directions, or a computed property.
+ * Maximum keys of an order that an index serves: one column and the key, in the same direction.
+ * No index serves more columns, two directions, or a computed property.
  */
 const maxIndexedKeys = 2;
 
@@ -43,7 +43,7 @@ interface JsonOptions extends SelectOptions {
 /** The facts of a list that its text carries. */
 interface ListText {
   orderBy?: SelectOptions['orderBy'] | undefined;
-  /** The number of records at most. */
+  /** Maximum number of records. */
   length?: number | undefined;
 }
 
@@ -107,7 +107,7 @@ export class TableReads extends TableColumns {
     const isStored = keys.every(({ property }) => !this.isComputed(property));
     const hasIndex = keys.length <= maxIndexedKeys && hasOneDirection && isStored;
     const isUnindexed = !hasIndex || (page.searches ?? []).length > 0;
-    // whether there are more
+    // to know whether there are more
     const isLong = (page.limit ?? Number.POSITIVE_INFINITY) > oneRowList + 1;
 
     return { ...unpreparedStatement(text, values), isHeavy: isUnindexed || isLong };
@@ -164,13 +164,14 @@ interface Page {
   readonly limit?: number | undefined;
 }
 
-/** The probe has at least so many rows. */
+/** Minimum rows of the probe (`pageText`). */
 const minProbe = 1_000;
 
 /**
  * Returns the `from` clause, in the order of the page, that selects its rows under the name of
- * the table. It is written for a statement that is not prepared: clients combine filters and
- * orders, and each connection would keep each combination. Its plan is made for its values.
+ * the table. It is written for a statement that is not prepared, because each connection would
+ * keep each combination of filters and orders that clients send. So its plan is made for its
+ * values.
  *
  * Without `searches`, the rows come from an index in the order of the page, or from a sort, as
  * the planner decides. With them it would decide by an estimate of how many rows match, which
@@ -178,7 +179,7 @@ const minProbe = 1_000;
  * that few rows have. So the page searches the first rows of the order, the *probe*. If they do
  * not fill the page, it searches all rows without an order (`offset 0` keeps the planner from
  * using one), by an index of the texts if there is one, and sorts those that match: they are
- * few, because the probe had few.
+ * few, because few rows of the probe matched.
  *
  * @param values gets the values of the text
  */

@@ -17,7 +17,10 @@ interface Insert {
  * the fields of a view, in its order. The records are sent without becoming entities.
  */
 export class TableStatements extends TableReads {
-  /** The inserts by the names of their properties, which a contract limits. */
+  /**
+   * The inserts by the names of their properties. Bounded, because contracts decide the
+   * properties.
+   */
   readonly #inserts = new Map<string, Insert>();
 
   insert(row: RowValues): Statement {
@@ -69,8 +72,8 @@ export class TableStatements extends TableReads {
   }
 
   /**
-   * The texts are made once for the same properties: a new text would have to be compared with
-   * all others by its hash.
+   * Returns the texts of an insert, which are made once for the same properties: for each new
+   * text, its hash would be computed to find its name.
    */
   #insertOf(properties: string[]): Insert {
     const key = properties.join();
@@ -91,7 +94,9 @@ export class TableStatements extends TableReads {
     return insert;
   }
 
-  /** Rows that have the same properties as JSON, under the names of their columns. */
+  /**
+   * Returns rows as JSON, under the names of their columns. The rows have the same properties.
+   */
   #toJson(rows: readonly RowValues[]): string {
     const columns = Object.keys(rows[0] ?? {}).map(
       property => [property, this.sourceOf(property)] as const,

@@ -3,10 +3,10 @@ import { parsePostgresUrl } from '../config/postgres-url.ts';
 import { serverTls } from './server-tls.ts';
 
 /**
- * Returns the host of a URL of PostgreSQL if somebody on the way to it could read the
- * connections, or answer in its place: not for the loopback interface, a Unix socket, and TLS
- * that checks the certificate and the name in it. Connects to nothing. A URL that is refused,
- * such as one with a missing `sslrootcert`, makes no connections.
+ * Returns the host of a URL of PostgreSQL if somebody on the network could read the
+ * connections, or answer in place of the host. Undefined for the loopback interface, a Unix
+ * socket, and TLS that checks the certificate and the name in it. Connects to nothing. A URL
+ * that is refused, such as one with a missing `sslrootcert`, makes no connections.
  */
 export function unverifiedHost(url: string): string | undefined {
   try {

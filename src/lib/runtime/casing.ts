@@ -19,8 +19,8 @@ export function snakeCase(property: string): string {
 }
 
 /**
- * The property of each field that was converted: a regular expression in each request costs
- * more than the rest.
+ * The properties of the fields that were converted: a regular expression in each request would
+ * cost more than the rest of the conversion.
  */
 const properties = new Map<string, string>();
 

@@ -1,8 +1,8 @@
-/** Ends what a start has begun, the last first. */
+/** Undoes the steps of a start, in reverse order. */
 export class Closing {
   readonly #steps: (() => unknown)[] = [];
 
-  /** @param step ends what has just begun; may return a promise */
+  /** @param step undoes the step of the start that was just made; may return a promise */
   add(step: () => unknown): void {
     this.#steps.push(step);
   }

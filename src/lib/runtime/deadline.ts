@@ -1,14 +1,14 @@
 import type { Trace } from '../tracing/trace.ts';
 
 /**
- * A request has a response within 10 s: half a second is for the work that its deadline cannot
- * end, such as sending the response.
+ * The deadline of a request, which has a response within 10 s: half a second is for the work
+ * that the deadline cannot end, such as sending the response.
  */
 export const requestDeadlineMs = 9_500;
 /**
- * A request whose change is made has this time at least for its response: otherwise its client
- * would be told to send it again. It needs a quarter of a second of that at most, to announce
- * the change, unless this process is stalled.
+ * Minimum time for the response of a request whose change is made: otherwise its client would
+ * be asked to send it again. The request needs a quarter of a second at most, to announce the
+ * change, unless this process is stalled.
  */
 export const answerMs = 2_000;
 
@@ -31,7 +31,10 @@ export class DeadlineError extends Error {
  * for a request that never waits: see `RunningDeadlines`.
  */
 export class Deadline {
-  /** The span of the work, below which its steps are traced; undefined when they are not. */
+  /**
+   * The span of the work, below which its steps are traced; undefined when the work is not
+   * traced.
+   */
   trace: Trace | undefined = undefined;
   #endsAt: number;
   readonly #reject: (error: DeadlineError) => void;
@@ -85,8 +88,8 @@ export class Deadline {
   }
 
   /**
-   * Waits without counting the time of the wait: a client that sends its body slowly costs the
-   * service no time.
+   * Waits, and moves the deadline by the time of the wait: a client that sends its body slowly
+   * does not cost the service time.
    */
   async notCounting<T>(wait: () => Promise<T>): Promise<T> {
     running.remove(this);

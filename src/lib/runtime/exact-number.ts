@@ -1,6 +1,6 @@
 import type { FieldError } from './field-error.ts';
 
-/** The mistake of a field whose number would be another one when it is stored. */
+/** The error of a field whose number would change when it is stored. */
 export const inexactNumber: FieldError = {
   message: 'has more digits than a number can keep',
   code: 'out_of_range',
@@ -23,13 +23,12 @@ export function readDecimal(text: string): ReadNumber {
   return isExactNumber(text) ? { number: Number(text) } : { error: inexactNumber };
 }
 
-/** Every decimal of at most 15 digits survives. */
+/** The pattern of decimals of at most 15 digits, all of which are exact. */
 const shortNumber = /^[-\d.]{1,15}$/;
 
 /**
- * True if the number that JavaScript reads from a literal of JSON (RFC 8259 §6) has the very
- * value that the literal says: IEEE 754 keeps about 16 digits, and changes the others without a
- * word.
+ * True if the number that JavaScript reads from a literal of JSON (RFC 8259 §6) has exactly the
+ * value of the literal: IEEE 754 keeps about 16 digits, and changes further ones silently.
  */
 export function isExactNumber(literal: string): boolean {
   return shortNumber.test(literal) || decimalOf(literal) === decimalOf(String(Number(literal)));

@@ -1,7 +1,7 @@
 /**
- * Rejects when the promise has not settled within `ms` milliseconds. It first lets the event
- * loop read data that has already arrived, so that a pause of this process does not count as
- * one of the other side.
+ * Rejects when the promise has not settled within `ms` milliseconds. At the end of the time, it
+ * first lets the event loop read data that has already arrived, so that a pause of this process
+ * does not count as a pause of the other side.
  */
 export function within<T>(promise: Promise<T>, ms: number): Promise<T> {
   return new Promise((resolve, reject) => {

@@ -48,7 +48,7 @@ export async function startTracing(
     resource: resources
       .resourceFromAttributes({ 'service.name': serviceName })
       .merge(resources.detectResources({ detectors: [resources.resourceAttributesEnvDetector] })),
-    // The middleware decides on the requests whose client has not decided.
+    // The middleware has decided on requests whose client has not decided.
     sampler: parentBased
       ? new ParentBasedSampler({ root: new AlwaysOnSampler() })
       : new TraceIdRatioBasedSampler(share),

@@ -15,8 +15,7 @@ export interface RequestTracing {
 /**
  * Gives each request a span, which ends after the response was sent or the client disconnected.
  * Its parent is the span that the header `traceparent` names, and the sampler decides by that
- * whether it is recorded. What other systems have written into `tracestate` stays with the
- * spans.
+ * whether it is recorded. The spans keep the `tracestate` of other systems.
  */
 export function traceRequests(
   api: OpenTelemetry,
@@ -87,7 +86,10 @@ function remoteSpan(
   return tracestate ? { ...span, traceState: api.createTraceState(String(tracestate)) } : span;
 }
 
-/** Never the path that was sent, a header or a body, because these can contain secrets. */
+/**
+ * Returns the attributes of a request: never the path that was sent, a header or a body,
+ * because these can contain secrets.
+ */
 function attributesOf({ method, state, res }: Context) {
   const { route, tenant, problem, traceId } = state;
   return {

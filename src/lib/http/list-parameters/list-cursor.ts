@@ -5,11 +5,11 @@ import { readCursorValue } from './list-field.ts';
 /**
  * Makes the cursor of a record: base64url of a JSON array with the binding and the values of
  * the sorted fields, exactly as PostgreSQL prints them. A timestamp has microseconds there, so
- * that records of the same millisecond keep their order. Never only digits: those are an id in
- * the list of entities.
+ * that records of the same millisecond keep their order. A cursor is never only digits, which
+ * would be an id in the list of entities.
  *
- * It is not secret and not signed: it only says where a page starts. What a caller may see is
- * checked for each page.
+ * It is not secret and not signed, because it only says where a page starts: the rights of the
+ * caller are checked for each page.
  */
 export function cursorOf(binding: string, values: readonly (string | null)[]): string {
   return Buffer.from(JSON.stringify([binding, ...values])).toString('base64url');

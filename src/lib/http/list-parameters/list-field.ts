@@ -69,8 +69,8 @@ export type FieldValue =
 /**
  * Reads the value of a filter, by the function that reads the field in a body: so a stored
  * value is found, and a value that cannot be stored is refused with the same reason.
- * @param isPart true for a part of a text, as of `prefix`: its white space is what is looked
- *   for
+ * @param isPart true for a part of a text, as of `prefix`: its white space belongs to the
+ *   searched text
  */
 export function readValue(field: ListField, text: string, isPart = false): FieldValue {
   switch (field.kind) {

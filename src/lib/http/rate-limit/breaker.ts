@@ -14,11 +14,14 @@ const failuresToOpen = 3; // in succession: one lost connection is no reason to 
 const probeIntervalMs = 500;
 const failedProbesToBeStuck = 10;
 /**
- * Good probes in succession that close the breaker: one may be luck, where replies take about
- * as long as they may.
+ * The number of good probes in succession that close the breaker. A single one may be luck,
+ * where replies take about as long as the limit.
  */
 const minGoodProbes = 3;
-/** The number doubles, up to this, with each opening soon after the breaker was closed. */
+/**
+ * The maximum of that number, which doubles each time the breaker opens soon after it was
+ * closed.
+ */
 const maxGoodProbes = 20;
 const soonMs = 60_000;
 
@@ -40,7 +43,7 @@ export class Breaker {
     this.#options = options;
   }
 
-  /** True while calls are not made. */
+  /** True while the breaker makes no calls. */
   get isOpen(): boolean {
     return this.#isOpen;
   }

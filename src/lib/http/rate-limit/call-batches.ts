@@ -3,8 +3,8 @@ import type { SharedWindows } from './shared-windows.ts';
 import type { Rate, RateLimitResult } from './sliding-window.ts';
 
 /**
- * The calls of one client in one turn of the event loop; with 0 calls, only the state of its
- * window is wanted.
+ * The calls of one client in one turn of the event loop. 0 calls only read the state of its
+ * window.
  */
 export interface CallBatch {
   readonly key: string;
@@ -22,10 +22,10 @@ const maxReplyMs = 80;
  * count for each client, and all counts in one system call. A call fails if its count does not
  * arrive within 80 ms.
  *
- * The auto-pipelining of ioredis sends a command for each call, and the next pipeline only when
- * the replies to the last one are there: with 32 calls under way it needs 3.4 × the CPU time of
- * the process and 8 × that of Redis if they are of one client, 1.3 × and 1.1 × if they are of
- * 200; with 200 calls under way 2.2 × and 1.7 ×, and some fail after 80 ms.
+ * The auto-pipelining of ioredis sends a command for each call, and the next pipeline only
+ * after the replies to the last one. Its CPU time, as a multiple of that of the batches: with
+ * 32 concurrent calls of one client, 3.4 in the process and 8 in Redis; with 32 calls of 200
+ * clients, 1.3 and 1.1; with 200 calls, 2.2 and 1.7, and some fail after 80 ms.
  *
  * @param count counts each batch, and resolves to the result of its first call; returns them in
  *   the order of the batches

@@ -7,8 +7,8 @@ const maxWindows = 100_000; // of each kind: 25 MB, in the worst case 100 MB
 
 /**
  * Prefix of the keys that count failed logins to an account. They have windows of their own:
- * any request can add windows to the others, also a login without a tenant, and would drop
- * these. Each window here takes a password hash.
+ * any request can add windows to the others, also a login without a tenant, and so drop old
+ * ones. A window of failed logins costs a client a password hash.
  */
 export const failuresPrefix = 'rl:failures:';
 

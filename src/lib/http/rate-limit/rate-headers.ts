@@ -11,7 +11,7 @@ export type ClientPolicy = 'Global' | 'Login' | 'AccountWrite' | 'GenerateToken'
  */
 type PolicyName = ClientPolicy | `${ClientPolicy}Network` | 'LoginFailures';
 
-/** A limit, as it is described to clients. */
+/** The description of a limit for clients. */
 export interface RatePolicy {
   readonly name: PolicyName;
   readonly rate: Rate;

@@ -22,7 +22,7 @@ export interface RateLimitStore {
   close(): void;
 }
 
-/** Returns after how many milliseconds each of the windows allows a call; 0 = now. */
+/** Returns the milliseconds until all of the windows allow a call; 0 = now. */
 export async function waitMsOf(
   store: Pick<RateLimitStore, 'peek'>,
   windows: readonly (readonly [key: string, Rate])[],
@@ -34,14 +34,14 @@ export async function waitMsOf(
 interface RateLimitStoreOptions {
   /** Undefined = this process counts by itself. */
   redisUrl: string | undefined;
-  /** Begins the keys in Redis. */
+  /** The beginning of the keys in Redis. */
   installationId: string;
   log: Logger;
   /** Returns the time in milliseconds by a monotonic clock, for tests in which windows pass. */
   now?: (() => number) | undefined;
 }
 
-// A limit that never runs out, so that every probe writes: a Redis that is full, or a replica,
+// A limit that is not exceeded, so that every probe writes: a Redis that is full, or a replica,
 // must not pass.
 const probeRate: Rate = { max: 1_000_000, windowMs: 1_000 };
 /** The keys of a probe: so many are never all on one node of a cluster. */
@@ -95,7 +95,7 @@ async function shareWindows(
       if (before.remaining === 0) return before;
       const sharedResult = await breaker.call(() => shared.hit(key, rate));
       if (sharedResult?.remaining === 0) return sharedResult;
-      // Redis alone decides among calls that were under way together.
+      // Among concurrent calls, Redis alone decides.
       const ownResult = own.hit(key, rate);
       return sharedResult && sharedResult.remaining <= ownResult.remaining
         ? sharedResult

@@ -20,7 +20,10 @@ export interface RateLimits {
    * `ctx.state.ipAddress`.
    */
   readonly everyRequest: Middleware;
-  /** Limits what `ofRoute` limits for routes of accounts, and counts it together with them. */
+  /**
+   * Limits the requests of account pages by the limit of the account routes, and counts them
+   * together.
+   */
   readonly ofAccounts: Middleware;
   /**
    * Limits the requests to a route, before its tenant is resolved; undefined when the route has
@@ -42,7 +45,7 @@ interface RateLimitOptions {
 export const rejectionDelayMs = 2_000;
 
 /**
- * The rejection with this number closes its connection, so that what was sent after it is
+ * The rejection with this number closes its connection, so that later requests on it are
  * neither parsed nor counted.
  */
 const maxRejections = 10;

@@ -1,22 +1,21 @@
 /**
- * Why Redis did not count: a code to search for, and the text of Redis or of the connection.
+ * The reason why Redis did not count: a code to search for, and the text of Redis or of the
+ * connection.
  */
 export interface RedisFailure {
   readonly reason: string;
   readonly detail: string;
 }
 
-/**
- * Errors of a connection that is no connection any more, which ioredis words without a code.
- */
+/** The code of errors of a closed connection, for which ioredis has no code. */
 export const connectionClosed = 'CLOSED';
 
-/** Codes that a server gives in which a part of the keys only is stored. */
+/** Codes of a server that stores only a part of the keys. */
 const clusterReasons = new Set(['MOVED', 'ASK', 'CLUSTERDOWN', 'CROSSSLOT']);
 
 /**
- * Returns why a call to Redis failed. The text never has the arguments of a command, which
- * contain addresses of clients.
+ * Returns the reason why a call to Redis failed. The text never has the arguments of a command,
+ * which contain addresses of clients.
  */
 export function redisFailure(error: unknown): RedisFailure {
   const { code, message = '' } = error as { code?: string; message?: string };
@@ -33,7 +32,7 @@ export function isOfCluster({ reason }: RedisFailure): boolean {
   return clusterReasons.has(reason);
 }
 
-/** True if Redis is a replica, as a primary is that was replaced and keeps its connections. */
+/** True if Redis is a replica, as a former primary is that keeps its connections. */
 export function isReadOnly(error: Error): boolean {
   return redisFailure(error).reason === 'READONLY';
 }

@@ -8,7 +8,7 @@ import { connectionClosed, isReadOnly } from './redis-failure.ts';
 import type { SharedWindows } from './shared-windows.ts';
 import { groupSpan, type Rate, type RateLimitResult } from './sliding-window.ts';
 
-const maxStartMs = 1_200; // so that a connection that is not made in time is told as that
+const maxStartMs = 1_200; // above `connectTimeout`, so that a time-out is reported as one
 
 const maxRefusalMs = 500;
 
@@ -27,7 +27,7 @@ const connection = {
 
 interface RedisWindowsOptions {
   url: string;
-  /** Begins each key, so that several installations can use one Redis. */
+  /** The beginning of each key, so that several installations can use one Redis. */
   installationId: string;
   /**
    * Returns the time in milliseconds; by default the clock of Redis counts, which all processes
@@ -44,7 +44,7 @@ type CommandError = Error & { command?: { name?: string } };
  * it.
  *
  * A call that fails for want of a connection is rejected with the last error of the connection:
- * a wrong password is no missing reply.
+ * a wrong password is not reported as a missing reply.
  */
 export class RedisWindows implements SharedWindows {
   readonly hit: (key: string, rate: Rate) => Promise<RateLimitResult>;
@@ -126,8 +126,8 @@ export class RedisWindows implements SharedWindows {
   }
 
   /**
-   * Puts the refusal of a server that has closed a connection before anything was sent in place
-   * of that error.
+   * Replaces the error of a connection that was closed before anything was sent by the refusal
+   * of the server.
    */
   async #readRefusal(): Promise<void> {
     const { host, port, tls } = this.#redis.options;
@@ -161,7 +161,7 @@ export class RedisWindows implements SharedWindows {
   }
 }
 
-/** The error of a connection that Redis has ended without a word. */
+/** The error of a connection that Redis has ended without a message. */
 function closedError(): Error {
   return Object.assign(new Error('Redis has closed the connection'), { code: connectionClosed });
 }
@@ -169,7 +169,7 @@ function closedError(): Error {
 const cutCodes = new Set([connectionClosed, 'ECONNRESET', 'EPIPE']);
 
 /**
- * True if the other side has ended the connection, without a word or with one that was lost.
+ * True if the other side has ended the connection without a message, or the message was lost.
  */
 function isCut(error: Error): boolean {
   return cutCodes.has((error as NodeJS.ErrnoException).code ?? '');
@@ -177,8 +177,8 @@ function isCut(error: Error): boolean {
 
 /**
  * Reads the message that Redis sends to a client before it closes the connection: with too many
- * clients, and in protected mode. A client that writes at once, as ioredis does, may lose these
- * words, because its write to a closed connection fails first.
+ * clients, and in protected mode. A client that writes at once, as ioredis does, may lose this
+ * message, because its write to a closed connection fails first.
  */
 async function readRefusal(address: TcpNetConnectOpts): Promise<Error | undefined> {
   const socket = connect({ ...address, timeout: maxRefusalMs });
@@ -192,15 +192,15 @@ async function readRefusal(address: TcpNetConnectOpts): Promise<Error | undefine
     const [line = ''] = String(first ?? '').split('\r\n');
     return line.startsWith('-') ? new Error(line.slice(1)) : undefined;
   } catch {
-    return undefined; // Redis does not let anybody connect by now
+    return undefined; // Redis accepts no connections by now
   } finally {
     socket.destroy();
   }
 }
 
 /**
- * Lets a password pass that a Redis before version 6 does not ask for. ioredis does so, too,
- * but prints a line of its own.
+ * Ignores the refusal of a password that a Redis before version 6 does not ask for. ioredis
+ * does so, too, but prints a line of its own.
  */
 function acceptNeedlessPassword(redis: Redis): void {
   const send = redis.auth.bind(redis) as (credentials: string) => Promise<'OK'>;
@@ -219,8 +219,8 @@ function acceptNeedlessPassword(redis: Redis): void {
 }
 
 /**
- * The refusal of the protected mode has the words by which ioredis recognises a needless
- * password: it would print that, which is untrue.
+ * Shortens the refusal of the protected mode: it has the words by which ioredis recognises a
+ * needless password, so ioredis would print that the password is needless, which is not true.
  */
 function shortenDenial(redis: Redis): void {
   const send = redis.hello.bind(redis) as (...words: unknown[]) => Promise<unknown>;
@@ -253,8 +253,8 @@ function tlsOf(url: string): Pick<RedisOptions, 'tls'> {
  * first one; for 0 calls, `SlidingWindows.peek`. A window is stored as text: the time of the
  * first call in the newest group, then for each group, oldest first, the time of its last call
  * and its number of calls. Times are in milliseconds. A time in the future was stored before
- * the clock of Redis was set back: it becomes now, and is stored as that, so that a window ends
- * in its own time by the new clock.
+ * the clock of Redis was set back: it is replaced by the present time, so that a window ends in
+ * time by the new clock.
  */
 const slide = `
 local max, window, span = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

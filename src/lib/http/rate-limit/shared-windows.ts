@@ -19,7 +19,7 @@ export interface SharedWindows {
   started(): Promise<void>;
   /**
    * Replaces an open connection, because the address may lead elsewhere by now.
-   * @param cause what failed on it
+   * @param cause the error of the open connection
    */
   reconnect(cause: unknown): void;
   close(): void;

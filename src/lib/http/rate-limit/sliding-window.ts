@@ -43,7 +43,9 @@ interface Window {
 
 const maxGroups = 20;
 
-/** Returns how long a group takes further calls after its first call, in milliseconds. */
+/**
+ * Returns the time for which a group takes further calls after its first call, in milliseconds.
+ */
 export function groupSpan({ max, windowMs }: Rate): number {
   return max > maxGroups ? windowMs / maxGroups : 0;
 }
