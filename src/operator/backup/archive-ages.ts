@@ -1,24 +1,24 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 
-/** The state of a tenant's archives, as the last run saw it. */
+/** The state of a tenant's archives at the time of the last run. */
 export interface ArchiveAge {
   slug: string;
   status: string;
   /** The time of the newest archive; null: there is none. */
   newestAt: string | null;
-  /** Until when the database is known to be the same as that archive. */
+  /** The time until which the database is known to be equal to the newest archive. */
   coveredUntil: string | null;
   archives: number;
   /** The bytes of all archives. */
   bytes: number;
-  /** When an archive of the tenant was last restored and compared. */
+  /** The time at which an archive of the tenant was last restored and compared. */
   provedAt: string | null;
   /** The fault that a drill or a verification found in the newest archive. */
   fault: string | null;
 }
 
-/** How many tenants have archives. */
+/** The numbers of tenants with and without archives. */
 interface ArchiveCounts {
   tenants: number;
   /** The number of tenants without an archive. */
@@ -35,7 +35,10 @@ interface ArchiveAges extends ArchiveCounts {
   ages: ArchiveAge[];
 }
 
-/** Of the proofs, which are many for each tenant, it reads those alone that found a fault. */
+/**
+ * The tenants with their archives. Of the many proofs of each tenant, it reads only those that
+ * found a fault.
+ */
 const tenants = `
   select slug, status, guid, newest_at, covered_at, archives, bytes, p.fault
     from tenants left join archive_folders f on f.tenant_guid = guid
@@ -46,7 +49,7 @@ const provedAt = `
   (select max(proved_at) from archive_proofs p
     where tenant_guid = guid and proved_at is not null and p.fault is null)`;
 
-/** SQL of the columns of tenants that are shown: looks the last proof of each up. */
+/** SQL of the columns that are shown of a tenant, with its last proof. */
 const ageColumns = `
   slug, status, ${isoTime('newest_at')} as "newestAt", ${isoTime('covered_at')} as "coveredUntil",
   coalesce(archives, 0) as archives, coalesce(bytes, 0)::float8 as bytes, ${isoTime(provedAt)} as "provedAt", fault`;

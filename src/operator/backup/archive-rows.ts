@@ -46,8 +46,8 @@ export async function readProofs(control: Queryable): Promise<Map<string, Archiv
 }
 
 /**
- * Records what a drill or a verification found. An archive that nobody can use is the last one
- * of its database no longer: the next run archives the tenant again.
+ * Records what a drill or a verification found. An archive that cannot be used does not count
+ * as the last one of its database any more: the next run archives the tenant again.
  * @param check `proved`: it was restored and compared; `checked`: every byte of it was read
  */
 export async function recordProof(
@@ -74,7 +74,7 @@ export async function recordProof(
   }
 }
 
-/** Forgets what was found in archives that the target does not list any more. */
+/** Forgets the findings of drills in archives that the target does not list any more. */
 export async function forgetProofs(control: Queryable, listing: Listing): Promise<void> {
   const gone = [...(await readProofs(control)).keys()].filter(name => !listing.get(name));
   if (gone.length > 0) {

@@ -78,8 +78,8 @@ class ArchiveWriter {
   }
 
   /**
-   * Returns a function that lists the objects of others; an archive is made without it all the
-   * same.
+   * Returns a function that lists the objects of others; undefined if they cannot be known, and
+   * then the archive is made without the list.
    */
   async #foreignOf({ role, server: name }: ArchiveOrder): Promise<ArchiveSource['listForeign']> {
     const found = await this.#serverOf(name).catch(() => undefined);

@@ -12,7 +12,7 @@ export const backupLocks = {
 
 /**
  * Runs `work` while no other process of this control database has the same lock. The lock ends
- * with the connection, also when this process is killed. `work` writes what it did on that
+ * with the connection, also when this process is killed. `work` records its results on that
  * connection, so a process that has lost its lock cannot go on.
  * @param lock `archives`: objects are written or removed; `drill`: scratch databases are made;
  *   `retention`: old rows are removed from tenants

@@ -22,13 +22,16 @@ export interface BackupCandidate {
   readonly role: string;
   readonly server: string;
   readonly database: string;
-  /** With the rights of the operator; undefined while the server cannot be used. */
+  /**
+   * The URL of the database, with the rights of the operator; undefined while the server cannot
+   * be used.
+   */
   readonly url: string | undefined;
   /** The reason why the database cannot be archived: its server cannot be used. */
   readonly fault: string | undefined;
-  /** Read now, and so before the next snapshot; undefined: nothing is proved. */
+  /** The counters, read before the next snapshot; undefined: nothing is proved. */
   readonly counters: ChangeCounters | undefined;
-  /** The last archive of the database, as its row says. */
+  /** The last archive of the database, by its row in the control database. */
   readonly archive: string | null;
   readonly archiveBytes: number | null;
   readonly archiveProof: string | null;
@@ -126,12 +129,12 @@ async function readServers(
 }
 
 /**
- * Returns the last archive of a tenant, if it has all that its database has: it is the newest
- * one that the target lists, under the name and in the size that the row of this very database
- * has, for the present recipients, and the counters prove that nothing was changed since. After
- * a database was put back in the place of another one, the newest archive is that of the other
- * one.
- * @param recipients fingerprint of the present ones
+ * Returns the last archive of a tenant, if it has everything that the tenant's database has. It
+ * must be the newest archive that the target lists, with the name and the size in the row of
+ * this very database, and be sealed for the present recipients; and the counters must prove
+ * that nothing was changed since. (After a switch back to an earlier database, the newest
+ * archive is of the other one.)
+ * @param recipients the fingerprint of the present recipients
  */
 export function currentArchive(
   { guid, archive, archiveBytes, archiveProof, counters }: BackupCandidate,
@@ -151,7 +154,8 @@ export function currentArchive(
 }
 
 /**
- * Returns the tenants whose last archive the target does not list any more, or in another size.
+ * Returns the tenants whose last archive the target does not list any more, or lists in another
+ * size.
  */
 export function lostArchives(
   candidates: readonly BackupCandidate[],

@@ -8,10 +8,10 @@ export interface KeptArchive {
 }
 
 /**
- * Chooses the archives of one database that `BACKUP_KEEP` keeps: every one of the time of
- * `all`, then the newest of each hour, day, week and month, for as many of these as it says.
- * Hours without an archive do not count, because an unchanged database has none. The newest
- * archive, and the newest that was proved, are always kept.
+ * Chooses the archives of one database that `BACKUP_KEEP` keeps: all archives of the time span
+ * of `all`, then the newest of each hour, day, week and month, for as many of these as the
+ * setting has. Hours without an archive do not count, because an unchanged database has none.
+ * The newest archive, and the newest that was proved, are always kept.
  * @param now the time of the control database
  */
 export function archivesToKeep<Archive extends KeptArchive>(
@@ -19,7 +19,8 @@ export function archivesToKeep<Archive extends KeptArchive>(
   keep: Retention,
   now: Date,
 ): Set<Archive> {
-  // Of two with one time the proved one comes first, so that a second choice is the same.
+  // Of two archives with the same time, the proved one comes first, so that a second choice is
+  // the same.
   const newestFirst = archives.toSorted(
     (one, other) =>
       other.time.getTime() - one.time.getTime() || Number(other.isProved) - Number(one.isProved),

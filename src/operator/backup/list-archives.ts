@@ -15,7 +15,10 @@ export interface ArchiveSummary {
   slug: string | null;
   /** The guid of the tenant; null: the control database. */
   tenant: string | null;
-  /** `known`: of a tenant of this control database, or of itself. */
+  /**
+   * `known`: the archive is of a tenant of this control database, or of the control database
+   * itself.
+   */
   owner: 'known' | 'purged' | 'unknown';
   time: string;
   size: number;
@@ -84,8 +87,9 @@ export async function listArchives(
 }
 
 /**
- * Returns whether identities open archives, by the fingerprint of their recipients: reads the
- * beginning of one archive of each. One that cannot be read is left out.
+ * Returns whether the identities open archives, by the fingerprint of the recipients of an
+ * archive. Reads the beginning of one archive of each fingerprint. A fingerprint whose archive
+ * cannot be read is left out.
  */
 async function tryIdentities(
   target: Target,

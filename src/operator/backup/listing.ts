@@ -11,12 +11,12 @@ export interface StoredArchive extends ArchiveName, StoredObject {}
 type Owner = string | null;
 
 /**
- * The milliseconds by which a name may be ahead of the clock of the control database, which can
- * change its server.
+ * The milliseconds by which the time in a name may be ahead of the control database, whose
+ * server, and so its clock, can change.
  */
 const maxAheadMs = 5 * 60_000;
 
-/** Archives that a message names at most. */
+/** Maximum archives that a message names. */
 const maxNamed = 20;
 
 /**
@@ -71,10 +71,10 @@ export class Listing {
 }
 
 /**
- * Lists the archives of an installation. Objects with other names are no archives, and nothing
- * touches them.
- * @throws {OperatorError} when a name is from the future: it would be the newest archive for as
- *   long
+ * Lists the archives of an installation. Objects with other names are not archives, and are
+ * left alone.
+ * @throws {OperatorError} when the time in a name is in the future: until then it would be the
+ *   newest archive
  */
 export async function readListing(
   control: Queryable,

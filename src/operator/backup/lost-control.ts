@@ -7,8 +7,8 @@ import { openBackupTarget } from './target/open-target.ts';
 import type { Target } from './target/target.ts';
 
 /**
- * Refuses to go on with a control database without a tenant while `BACKUP_TARGET` has archives
- * of one that it is not: that one was probably lost, and an empty one would take its place.
+ * Refuses a control database without a tenant while `BACKUP_TARGET` has archives of another
+ * control database: that one was probably lost, and an empty one would take its place.
  * @throws {OperatorError} that names the restore, or says why the target cannot be read
  */
 export async function requireNoLostControl(controlUrl: string): Promise<void> {

@@ -11,7 +11,8 @@ import type { Claim } from './writer.ts';
 const concurrentRemovals = 8;
 
 /**
- * Refusals in a row after which no further removal is tried: the login may not remove anything.
+ * The number of successive refusals after which no further removal is tried: the login may not
+ * remove anything.
  */
 const maxRefusals = 16;
 
@@ -30,7 +31,8 @@ export interface Removal {
 
 /**
  * Returns the archives that `BACKUP_KEEP` does not keep, of the control database and of tenants
- * that it knows. Those of other tenants are left alone: they may be all that is left of them.
+ * that it knows. Archives of other tenants are left alone: they may be the only data that is
+ * left of these tenants.
  */
 export async function chooseUnneeded(
   control: Queryable,
@@ -57,8 +59,8 @@ export async function chooseUnneeded(
 }
 
 /**
- * Removes archives, and takes them from the listing. One that the target refuses to remove does
- * not keep the others.
+ * Removes archives, and takes them from the listing. If the target refuses to remove one, the
+ * others are removed nevertheless.
  * @throws when the claim is lost meanwhile: another run may keep what this one would remove
  */
 export async function removeArchives(

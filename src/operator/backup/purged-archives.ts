@@ -9,10 +9,10 @@ import { archiveFolder } from './target/archive-name.ts';
 import type { Erased, Target } from './target/target.ts';
 import { type Claim, claimTarget, requireWriter } from './writer.ts';
 
-/** The fate of the archives of a purged tenant. */
+/** The outcome of the removal of a purged tenant's archives. */
 export interface PurgedArchives {
   readonly state: 'removed' | 'left' | 'kept';
-  /** The target that was asked; null: none was. */
+  /** The target from which they were removed; null: there was none. */
   readonly target: string | null;
   /** The number of archives that were removed now, versions included. */
   readonly removed: number;
@@ -22,9 +22,10 @@ export interface PurgedArchives {
 }
 
 /**
- * Removes the archives of a tenant whose rows are gone, and records what the target refuses to
- * remove. It works beside a run, which holds the lock and has claimed the target for this
- * control database; the run has ended with the tenant, because the purge had its lock.
+ * Removes the archives of a tenant whose rows are gone, and records the objects that the target
+ * refuses to remove. It may work at the same time as a run, which holds the lock and has
+ * claimed the target for this control database: the run is not working on the tenant, whose
+ * lock the purge had.
  * @param target undefined: BACKUP_TARGET is not set
  */
 export async function removePurgedArchives(
@@ -84,8 +85,8 @@ interface LeftArchives {
 }
 
 /**
- * Goes on removing the archives of purged tenants: of those whose removal did not end, and of
- * those that the target lists again.
+ * Removes the archives of purged tenants that are left: because their removal did not end, or
+ * because the target lists them again.
  * @returns the archives that are still left, each with the reason
  * @throws when the claim is lost meanwhile
  */
@@ -126,9 +127,7 @@ export async function removeLeftOfPurged(
   return { removed, left };
 }
 
-/**
- * Returns the purged tenants whose archives are to be removed: they are left, or listed again.
- */
+/** Returns the purged tenants whose archives are left, or listed again. */
 export async function findLeftOfPurged(
   control: Queryable,
   listing: Listing,

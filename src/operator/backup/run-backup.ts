@@ -41,12 +41,12 @@ export interface ArchiveOrder {
   /** The name of the server in the control database. */
   readonly server: string;
   readonly database: string;
-  /** With the rights of the operator. */
+  /** The URL of the database, with the rights of the operator. */
   readonly url: string;
 }
 
 /**
- * Takes a snapshot of a database, makes an archive of it, and has it stored.
+ * Takes a snapshot of a database, makes an archive of it, and passes the archive to `store`.
  * @param store writes the body to its end: the archive exists when it has returned
  */
 export type WriteArchive = <T>(
@@ -58,8 +58,8 @@ export type WriteArchive = <T>(
 interface WrittenContents {
   readonly rows: number;
   /**
-   * Parts of the database that the archive lacks, each with the reason, where somebody else has
-   * made them.
+   * Parts of the database that somebody else has made and the archive lacks, each with the
+   * reason.
    */
   readonly leftOut: readonly LeftOut[];
 }
@@ -112,13 +112,12 @@ export interface BackupReport {
  * the others. A run can be killed at any point:
  *
  *   1. Counters are read before the snapshot with which they are stored, so that equal ones
- *      later prove the archive current (`isProvedUnchanged`).
- *   2. An archive is complete when the target lists it, and counts for its tenant when the row
- *      of the database names it, which is stored afterwards. Without that, the next run makes
- *      another.
- *   3. The control database is archived after all tenants, with the names of their archives.
- *   4. Removing comes last, after the newer archives are complete; before the claim, so far as a
- *      full target has no room for it.
+ *      later prove the archive current (`isProvedUnchanged`). 2. An archive is complete when
+ *      the target lists it, and counts for its tenant when the row of the database names it,
+ *      which is stored afterwards. Without that row, the next run makes another archive. 3. The
+ *      control database is archived after all tenants, with the names of their archives. 4.
+ *      Archives are removed last, after the newer ones are complete; if a full target has no
+ *      room for the claim, some are removed before it.
  *
  * @throws {OperatorError} when another run is in progress, the target cannot be used or another
  *   control database writes there, or a tenant does not exist
@@ -189,12 +188,12 @@ interface RunCounts {
   bytes: number;
 }
 
-/** One run: the archives that it has made so far. */
+/** A run, with the archives that it has made so far. */
 class BackupRun {
   readonly counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };
   /**
-   * The guids of the tenants whose newest archive has all that their database has; null: the
-   * control database.
+   * The guids of the tenants whose newest archive has everything that their database has; null:
+   * the control database.
    */
   readonly covered = new Set<string | null>();
   readonly #context: RunContext;
@@ -280,7 +279,7 @@ class BackupRun {
           this.covered.add(guid);
         });
       } catch (error) {
-        // The purge that holds the lock destroys what this run could not archive.
+        // If the tenant is being purged, it is no failure that this run could not archive it.
         if (await readPresentTenant(control, tenantId)) throw error;
       }
 
@@ -359,7 +358,10 @@ export async function findRemovable(
     .map(({ name }) => name);
 }
 
-/** Removes what `BACKUP_KEEP` does not keep, and what is left of purged tenants. */
+/**
+ * Removes the archives that `BACKUP_KEEP` does not keep, and those that are left of purged
+ * tenants.
+ */
 export async function removeOld(
   control: Queryable,
   target: Target,
@@ -378,8 +380,8 @@ export async function removeOld(
 }
 
 /**
- * Runs whose process was killed become `abandoned`: the caller has the lock, so none of them
- * goes on.
+ * Begins the record of a run. Runs whose process was killed become `abandoned`: the caller has
+ * the lock, so none of them goes on.
  * @returns an id
  */
 async function beginRun(control: Queryable): Promise<string | undefined> {
@@ -395,8 +397,8 @@ async function beginRun(control: Queryable): Promise<string | undefined> {
 }
 
 /**
- * A run has succeeded if no database failed. An archive that could not be removed is a failure
- * of its own.
+ * Ends the record of a run, which has succeeded if no database failed. An archive that could
+ * not be removed is a failure of its own.
  */
 async function endRun(
   control: Queryable,

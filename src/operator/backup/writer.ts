@@ -15,19 +15,19 @@ import { FullTargetError, type Target, type WriteConditions } from './target/tar
  *   W3 The control database forgets the former id, when the work is done.
  *
  * A control database that knows the id of the file made the last claim, or is a copy of the one
- * that did, from after its W1. Of these, the next one to claim leaves the others behind: they
- * do not know its id. A process that is killed after W1 or W2 leaves the file with one of the
- * two ids that its control database knows.
+ * that did, from after its W1. Of such copies, the next one that claims shuts out the others,
+ * which do not know its id. A process that is killed after W1 or W2 leaves the file with one of
+ * the two ids that its control database knows.
  *
- * A full target has no room for W2. Room is made for it first: of the unfinished objects, then
- * of archives that the work would remove in any case, one at a time, each while the file has an
- * id of this control database. So a copy that knows the same id can remove such archives, too,
- * until one of the two has claimed: `maxUnclaimed` in each command.
+ * A full target has no room for W2, so room is made first: by the removal of unfinished
+ * objects, then of archives that the work would remove in any case, one at a time, each while
+ * the file has an id of this control database. So a copy that knows the same id can remove such
+ * archives, too, until one of the two has claimed: `maxUnclaimed` in each command.
  */
 
 /**
- * Archives that a command removes before its claim, at most. A store can count its room late,
- * and a disk can have others who fill it.
+ * Maximum archives that a command removes before its claim. More may not help: a store can
+ * report its free space late, and others can fill a disk.
  */
 const maxUnclaimed = 16;
 
@@ -55,12 +55,12 @@ export interface Claim {
   /** Names of the archives that were removed, because the target was full. */
   readonly madeRoom: readonly string[];
   /**
-   * Checks that this process still has it, before something is removed for good.
+   * Checks that this process still has the claim, before something is removed for good.
    * @throws when the lock is lost with its connection, or another control database has taken
    *   over
    */
   confirm(): Promise<void>;
-  /** Forgets the former id (W3): the work is done. */
+  /** Forgets the former id (W3), when the work is done. */
   release(): Promise<void>;
 }
 
@@ -294,7 +294,10 @@ function isKnown({ present, next }: KnownWriter, id: string): boolean {
   return id === present || id === next;
 }
 
-/** A store that shows the former text late, or that never meets a condition. */
+/**
+ * Returns the error of a store that returns the former text after a write, or that never meets
+ * a condition.
+ */
 function notReplaced({ description }: Target, name: string): OperatorError {
   return new OperatorError(
     `${description} still has the former ${name}, which was replaced: try again. If it stays, nothing can be archived ` +

@@ -21,7 +21,7 @@ import { type ArchiveSubject, writeArchive } from './write-archive.ts';
 
 /** A database that is archived. */
 export interface ArchiveSource {
-  /** With the rights of the operator. */
+  /** The URL of the database, with the rights of the operator. */
   readonly url: string;
   /** The name of its server in the control database. */
   readonly server: string;
@@ -38,8 +38,8 @@ export interface ArchivedDatabase<T> {
 }
 
 /**
- * Archives one database, as it is at one moment. Nobody waits for it: it only reads, and takes
- * no lock of a row.
+ * Archives one database, as it is at one moment. Other sessions do not wait for it: it only
+ * reads, and locks no row.
  * @param macKey the key of its code: the installation's for a tenant, one of the master key for
  *   the control database
  * @param pieceBytes largest piece of a table
@@ -77,8 +77,8 @@ export async function archiveDatabase<T>(
         const [written, manifest] = await Promise.all([write(body), finished]);
         return { manifest, written };
       } catch (error) {
-        // The server may be sending a table that nobody reads: a connection in this state does
-        // not end by itself.
+        // The server may still be sending a table that is not read any more. A connection in
+        // this state does not end by itself.
         (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy();
         throw error;
       }
@@ -88,8 +88,8 @@ export async function archiveDatabase<T>(
 }
 
 /**
- * Tables of the control database whose rows are of this machine: no other one has a use for
- * them.
+ * Tables of the control database whose rows are of this machine: they are of no use on another
+ * one.
  */
 export const machineTables = ['processes', 'doctor_reports'];
 

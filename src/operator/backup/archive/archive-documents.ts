@@ -74,7 +74,7 @@ const sequenceContract = z.object({
   name: z.string(),
   table: z.string(),
   column: z.string(),
-  /** The last value, and whether the next one comes after it (`setval`). */
+  /** The last value; `isCalled`: the next value comes after it (`setval`). */
   lastValue: z.string(),
   isCalled: z.boolean(),
 });
@@ -94,7 +94,7 @@ const contentContract = z.object({
 
 const leftOutContract = z.object({ name: z.string(), reason: z.string() });
 
-/** Something that a database has and its archive lacks. */
+/** A part of a database that its archive lacks. */
 export type LeftOut = z.output<typeof leftOutContract>;
 
 export const manifestContract = z.object({
@@ -122,7 +122,7 @@ export const manifestContract = z.object({
   mac: z.string().optional(),
 });
 
-/** The last member of an archive: an archive without it is none. */
+/** The last member of an archive. Without it, a file is not an archive. */
 export type ArchiveManifest = z.output<typeof manifestContract>;
 
 export function countRows({ tables }: Pick<ArchiveManifest, 'tables'>): number {

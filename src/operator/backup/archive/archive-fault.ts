@@ -1,10 +1,10 @@
 /**
- * Why an archive cannot be used:
+ * The reason why an archive cannot be used:
  *
  * - `missing`: the target has no such object
  * - `sealed`: no identity of this host opens it
  * - `damaged`: a byte was changed, or it ends too early, or it is no archive
- * - `forged`: its code is absent or wrong, so nobody knows who has written it
+ * - `forged`: its code is absent or wrong, so its writer is not known
  * - `foreign`: it was made for another tenant, under another name, or by another installation
  * - `other_schema`: this build has another text of a page of its schema, or lacks the page
  */

@@ -19,7 +19,7 @@ export function manifestText(
   return `${text.slice(0, -documentEnd.length)},\n "mac": "${computeMac(key, text).toString('hex')}"${documentEnd}`;
 }
 
-/** Returns whether one of the keys has made the code of a manifest. */
+/** True if one of the keys has made the code of a manifest. */
 export function isSignedBy(text: string, keys: readonly Buffer[]): boolean {
   const [field, mac] = macField.exec(text) ?? [];
   if (field === undefined || mac === undefined) return false;

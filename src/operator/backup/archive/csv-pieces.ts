@@ -44,7 +44,7 @@ class CsvCutter {
   #header: Buffer | undefined;
   #chunks: Buffer[] = [];
   #bytes = 0;
-  /** Where the last complete row ends in `#chunks`. */
+  /** The place in `#chunks` where the last complete row ends. */
   #rowEnd = 0;
   #rows = 0;
   #isQuoted = false;
@@ -114,7 +114,7 @@ class CsvCutter {
     return { bytes, rows };
   }
 
-  /** Removes the first bytes, and returns them after `before`: all of it is copied once. */
+  /** Removes the first bytes, and returns them after `before`. Each byte is copied once. */
   #take(length: number, before: Buffer = Buffer.alloc(0)): Buffer {
     const all = Buffer.concat([before, ...this.#chunks]);
     const end = before.length + length;

@@ -11,8 +11,8 @@ import {
 import type { ArchivedTable, ArchiveManifest, LeftOut } from './archive-documents.ts';
 
 /**
- * Settings of a session that is archived. A policy that hides rows makes reading an error:
- * otherwise these rows would be missing, and nobody would know.
+ * Settings of the session that reads an archive. With them, a policy that hides rows makes
+ * reading an error: otherwise these rows would be missing without notice.
  */
 export const archiveSettings = { ...canonicalTextSettings, row_security: 'off' };
 
@@ -41,8 +41,8 @@ export type SnapshotFacts = Pick<ArchiveManifest, 'snapshot'> & {
 };
 
 /**
- * Begins the transaction in which a database is archived, as it is at one moment. It takes no
- * lock of a row, and nobody waits for it.
+ * Begins the transaction in which a database is archived, as it is at one moment. It locks no
+ * row, and other sessions do not wait for it.
  * @param client with `archiveSettings`
  */
 export async function beginSnapshot(client: pg.Client): Promise<SnapshotFacts> {
@@ -68,7 +68,7 @@ export async function beginSnapshot(client: pg.Client): Promise<SnapshotFacts> {
 export interface ContentsOptions {
   /** Tables of `public` whose rows are not archived, by the reason. */
   readonly except: ReadonlyMap<string, readonly string[]>;
-  /** Objects that somebody else has made in the database; undefined: nobody has looked. */
+  /** Objects that somebody else has made in the database; undefined: not known. */
   readonly foreign?: ForeignObjects | undefined;
 }
 
@@ -133,7 +133,7 @@ interface OtherTable extends ArchivedTable {
     readonly schema: string;
     readonly name: string;
   }[];
-  /** The reason why the rows of the table are not archived; null: they are. */
+  /** The reason why the rows of the table are not archived; null: they are archived. */
   readonly reason: string | null;
 }
 

@@ -33,11 +33,10 @@ export interface ExportReport {
 }
 
 /**
- * Writes the data of a tenant into a tar file that needs none of our software to be read: an
- * archive that nobody seals. The users are among it, without their passwords; secrets of
- * webhooks are not. A text that a spreadsheet would run as a formula has an apostrophe before
- * it. The tenant is served meanwhile. The tables of its database are those of one moment, as
- * are its people.
+ * Writes the data of a tenant into a tar file that can be read without our software: an archive
+ * that is not sealed. It has the users, without their passwords, and no secrets of webhooks. A
+ * text that a spreadsheet would run as a formula has an apostrophe before it. The tenant is
+ * served meanwhile. The tables of its database are those of one moment, as are its people.
  * @param path of the file, which must not exist; only this login may read it
  * @throws {OperatorError} when there is no such tenant, or the file exists or cannot be written
  */

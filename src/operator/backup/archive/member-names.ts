@@ -9,15 +9,17 @@ export function pageName(migration: string): string {
 }
 
 /**
- * Longest part of a name that is the schema, or the table: a file may have a name of 255 bytes,
- * and an encoded name of PostgreSQL can have 189. The number tells tables apart.
+ * Maximum characters of the schema, and of the table, in a name: the name of a file may have
+ * 255 bytes, and an encoded name of PostgreSQL can have 189. The number in the name
+ * distinguishes tables.
  */
 const maxPartLength = 100;
 
 /**
  * Returns the name of the member with a piece of a table:
  * `data/<number>-<schema>.<table>.<piece>.csv`. Other characters than letters, digits, `_`, `-`
- * and `.` are percent-encoded, byte by byte in UTF-8, and what is longer than 100 then is cut.
+ * and `.` are percent-encoded, byte by byte in UTF-8; a part that is then longer than 100 is
+ * cut.
  * @param number of the table, from 1
  * @param piece from 1
  */
@@ -38,13 +40,13 @@ function encode(text: string): string {
 }
 
 /**
- * The form of each name that a member may have: none leaves the folder into which somebody
- * extracts it.
+ * The form of the names that members may have. No such name leads out of the folder into which
+ * somebody extracts an archive.
  */
 const memberName =
   /^(?:header\.json|manifest\.json|schema\/\d{4}-[a-z0-9-]+\.sql|data\/[1-9]\d*-[\w.%-]+\.csv)$/;
 
-/** Returns whether a member of an archive may have this name. */
+/** True if a member of an archive may have this name. */
 export function isMemberName(name: string): boolean {
   return memberName.test(name);
 }

@@ -32,8 +32,8 @@ export interface OpenKeys {
   /** The identities of age. */
   readonly identities: readonly string[];
   /**
-   * Keys, one of which has made the code; undefined: an archive without a right code is taken,
-   * too.
+   * The keys of which one must have made the code; undefined: an archive without a right code
+   * is accepted, too.
    */
   readonly macKeys: readonly Buffer[] | undefined;
 }
@@ -45,16 +45,16 @@ export interface CheckedArchive {
 }
 
 /**
- * Bound of the header and the manifest, which are held in memory: that of an archive of a
- * terabyte has 20 MB.
+ * Maximum bytes of the header and of the manifest, which are held in memory: the manifest of an
+ * archive of a terabyte has 20 MB.
  */
 const maxDocumentBytes = 64 * 1024 * 1024;
 
 /**
- * Reads every byte of an archive, and proves that it is the expected one, and the installation
- * that has written it. Holds no table in memory.
- * @throws {ArchiveFault} when it is another one, was changed, or nobody of the installation has
- *   written it
+ * Reads every byte of an archive, and proves that it is the expected one, and that the
+ * installation has written it. Holds no table in memory.
+ * @throws {ArchiveFault} when it is another archive, was changed, or was not written by the
+ *   installation
  * @throws the error of the body, as it is
  */
 export async function checkArchive(
@@ -130,9 +130,7 @@ export async function* readPieces(
   if (left > 0) throw replaced;
 }
 
-/**
- * Returns the header of an archive, and reads no more of it. Nothing proves who has written it.
- */
+/** Returns the header of an archive, and reads no more of it. Its writer is not proved. */
 export async function readHeader(
   body: AsyncIterable<Uint8Array>,
   identities: readonly string[],
@@ -187,7 +185,7 @@ async function* readContent(entry: AsyncIterable<Uint8Array>): AsyncGenerator<Ui
   }
 }
 
-/** Returns the error that an error of the tar means; other errors as they are. */
+/** Returns the fault that an error of the tar stands for; other errors as they are. */
 function toFault(error: unknown): unknown {
   const { message } = error as Error;
   if (!tarErrors.test(message)) return error;
@@ -198,7 +196,7 @@ function toFault(error: unknown): unknown {
 /** Messages of `tar-stream`. */
 const tarErrors = /^(?:Unexpected end of data|Invalid (?:tar )?header|Header exceeds max size)/;
 
-/** Holds the order of the members of an archive. */
+/** Checks the order of the members of an archive. */
 class MemberOrder {
   readonly #names = new Set<string>();
   #last = 0;

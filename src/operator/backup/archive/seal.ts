@@ -44,8 +44,8 @@ export function seal(tar: Readable, recipients: readonly string[]): Readable {
 }
 
 /**
- * Opens what `seal` has sealed. Returns only bytes that are as they were sealed, but by whom,
- * age does not know.
+ * Opens a body that `seal` has made. Returns only bytes that were not changed since they were
+ * sealed. Age does not prove who has sealed them.
  * @param identities of age
  * @throws {ArchiveFault} when none of them opens it, or a byte was changed, or the end is
  *   missing
@@ -84,8 +84,8 @@ export async function* unseal(
 }
 
 /**
- * Passes the chunks of a source on, and keeps an error of the source apart from the errors that
- * its chunks cause.
+ * Passes on the chunks of a source, and distinguishes an error of the source from the errors
+ * that its chunks cause.
  */
 class WatchedSource {
   readonly #source: AsyncIterable<Uint8Array>;
@@ -104,8 +104,8 @@ class WatchedSource {
           continue;
         }
 
-        // A file that is none of age has no line that ends, and age would read all of it into
-        // memory.
+        // A file that is not of age may have no end of a line, and age would read all of it
+        // into memory.
         start = Buffer.concat([start, chunk]);
         if (start.length < ageMagic.length) continue;
         requireMagic(start);

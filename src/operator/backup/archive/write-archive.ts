@@ -42,8 +42,8 @@ export interface WrittenArchive {
    */
   readonly body: Readable;
   /**
-   * Ends when the last byte is made, with the error of the database or of the reader if there
-   * was one.
+   * Settles when the last byte is made; rejects with the error of the database or of the
+   * reader.
    */
   readonly finished: Promise<ArchiveManifest>;
 }
@@ -100,7 +100,7 @@ async function fill(plan: ArchivePlan, writer: MemberWriter): Promise<ArchiveMan
   const tables: ArchiveManifest['tables'] = [];
   for (const { client, tables: found } of parts) {
     for (const table of found) {
-      // Most tables of a small tenant are empty, and each question takes a round trip.
+      // Most tables of a small tenant are empty, and each query takes a round trip.
       const csv =
         table.rows === 0
           ? Readable.from([csvHeader(table.columns)])
@@ -128,7 +128,7 @@ async function fill(plan: ArchivePlan, writer: MemberWriter): Promise<ArchiveMan
   return JSON.parse(text);
 }
 
-/** Writes members into a tar, and remembers what they are. */
+/** Writes members into a tar, and remembers their names and digests. */
 class MemberWriter {
   readonly #tar: Pack;
   readonly #time: Date;
@@ -162,8 +162,8 @@ class MemberWriter {
 
     const entry = { name, size: bytes.length, mode: 0o600, mtime: this.#time };
     const written = this.#tar.entry(entry, bytes, error => (error ? reject(error) : resolve()));
-    // An archive that cannot be stored destroys the member that is being written, too. Without a
-    // listener, that would end the process before it says why.
+    // An archive that cannot be stored destroys the member that is being written, too. Without
+    // a listener, that error would end the process before it reports the reason.
     written.on('error', reject);
     this.#members.push({ name, bytes: bytes.length, sha256 });
   }

@@ -37,8 +37,9 @@ export interface DrillOutcome {
 /**
  * Proves that archives can be restored: does what a restore does (`fillWith`) with the newest
  * archive of each chosen tenant in a scratch database, and drops it. Tenants whose newest
- * archive was never proved come first, then those that were proved longest ago. Of one that a
- * run removes meanwhile, because `BACKUP_KEEP` keeps newer ones alone, the newest is taken.
+ * archive was never proved come first, then those that were proved longest ago. If a run
+ * removes an archive meanwhile, because `BACKUP_KEEP` keeps only newer ones, the newest one is
+ * taken.
  * @throws {OperatorError} when another drill is in progress, this host opens no archive, or
  *   there is none
  */
@@ -155,8 +156,8 @@ class Drill {
     const adminUrl = this.#installation.servers.adminUrl(server);
     const fill = fillWith(this.#installation, data);
 
-    // Reads the template, if nobody has yet, while few connections of the command are open
-    // (`maxNested`).
+    // Reads the template, unless its objects are stored already, while few connections of the
+    // command are open (`maxNested`).
     await headFingerprint(this.#installation.control, server, adminUrl);
     await withScratchDatabase(server, adminUrl, data.schemaVersion, database =>
       fill({ server, database }),
@@ -183,7 +184,7 @@ class Drill {
     return namesUnlessAway(async () => {
       const found = await readForeignObjects(this.#installation, { server, database, role }).catch(
         error => {
-          if (['3D000', '55000'].includes(sqlState(error) ?? '')) return undefined; // it is lost
+          if (['3D000', '55000'].includes(sqlState(error) ?? '')) return undefined; // lost
           throw error;
         },
       );

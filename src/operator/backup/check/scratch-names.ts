@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Prefixed } from '../../../control/control-entities.ts';
 
-/** Returns a name for a database that a drill makes and drops: no other database has it. */
+/** Returns a new name for a database that a drill makes and drops. */
 export function scratchName({ prefix }: Prefixed): string {
   return `${prefix}_drill_${randomBytes(6).toString('hex')}`;
 }

@@ -28,8 +28,8 @@ export interface ArchiveCheck {
 const concurrentReads = 4;
 
 /**
- * Opens archives and reads every byte of them, and proves who has written each. Records what it
- * finds in those of tenants.
+ * Opens archives, reads every byte of them, and proves who has written each. Records its
+ * findings in archives of tenants.
  * @param tenant only those of the tenant with this guid; undefined: all, those of the control
  *   database included
  * @throws {OperatorError} when this host opens no archive
@@ -67,10 +67,10 @@ export async function openAllArchives(
 }
 
 /**
- * Compares archives with what the control database and the store say, without opening them: the
- * last one of each tenant is listed in the size in which it was written, and the bytes that the
- * store returns are as many as it lists, and have the checksum that it keeps, where it keeps
- * one. It proves neither what is in them nor who has written them.
+ * Compares archives with the facts of the control database and of the store, without opening
+ * them. The last archive of each tenant must be listed, in the size in which it was written.
+ * The store must return as many bytes as it lists, with the checksum that it keeps, where it
+ * keeps one. This proves neither the contents of the archives nor their writer.
  */
 export async function compareArchives(
   installation: Installation,
@@ -114,8 +114,8 @@ async function compare(target: Target, archive: StoredArchive, slugs: ReadonlyMa
 }
 
 /**
- * Returns whether an archive was removed since it was listed, as runs do beside this: the
- * target lists it no more, and it is not the last archive of a tenant.
+ * True if an archive was removed since it was listed, by a run at the same time: the target
+ * does not list it any more, and it is not the last archive of a tenant.
  */
 async function isRemoved(
   control: Queryable,
@@ -136,7 +136,9 @@ function removedCheck(archive: StoredArchive, slugs: ReadonlyMap<string, string>
   return { ...checkOf(archive, slugs, null, 'it was removed meanwhile'), bytes: 0 };
 }
 
-/** Returns the last archives of tenants that the target does not list, or in another size. */
+/**
+ * Returns the last archives of tenants that the target does not list, or lists in another size.
+ */
 async function findLost(
   control: Queryable,
   archives: readonly StoredArchive[],

@@ -15,12 +15,12 @@ import { readInstallationId, readTenantKeys, type TenantKeys } from './open-keys
 export interface FoundArchive {
   readonly target: Target;
   readonly archive: ArchiveName;
-  /** Reads the keys that open the archive: only on the recovery host. */
+  /** Reads the keys that open the archive, which only the recovery host has. */
   readonly readKeys: () => Promise<TenantKeys>;
 }
 
 /**
- * Returns an archive of a tenant. Opens it not yet.
+ * Finds an archive of a tenant, without opening it.
  * @param wanted a part of its name; `latest`, or undefined: the newest one
  * @param withoutMac the slug, as the operator typed it: also an archive without a proof of its
  *   writer
@@ -51,11 +51,11 @@ export async function findArchive(
 
 interface RestoreOptions {
   /**
-   * The option of `restore` that says where the data goes, for the refusal of an archive:
-   * `--lost`, or nothing.
+   * The option of `restore` that names the destination of the data, for the text of a refusal:
+   * `--lost`, or empty.
    */
   readonly destination: string;
-  /** True for the error of one of many tenants, which is short. */
+  /** True if the error is one of those of many tenants, and so has to be short. */
   readonly isOneOfMany?: boolean;
   /** Takes a sentence for the operator. */
   readonly warn: (text: string) => void;

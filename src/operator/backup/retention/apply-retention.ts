@@ -59,9 +59,9 @@ export interface RetentionRequest {
   /** Tenants from which rows are removed at the same time. */
   readonly concurrency: number;
   readonly dryRun: boolean;
-  /** Remove also more than half of the rows. */
+  /** True to remove also more than half of the rows. */
   readonly confirmed: boolean;
-  /** Remove rows that no proved archive has. */
+  /** True to remove also rows that no proved archive has. */
   readonly withoutArchive: boolean;
 }
 
@@ -69,9 +69,9 @@ export interface RetentionRequest {
 const maxShare = 0.5;
 
 /**
- * The time by which an archive must be later than the newest of the rows. Clocks may differ,
- * and a transaction that wrote a row before the time of the archive may have ended after its
- * snapshot.
+ * The time by which an archive must be later than the newest of the removed rows: clocks may
+ * differ, and a transaction that wrote a row before the time of the archive may have ended
+ * after its snapshot.
  */
 const archiveMarginMs = 60 * 60_000;
 
@@ -81,11 +81,11 @@ class LeftOut extends OperatorError {
 }
 
 /**
- * Removes the activities and audit entries that are older than their tenants keep them. A
- * tenant is taken if an archive of it, which the target lists and a drill has restored, was
- * made of its present database, at the schema that it has now, an hour or more after the newest
- * of the rows that go. A tenant that fails does not affect the others. A run can be killed at
- * any point: the next one goes on.
+ * Removes the activities and audit entries that are older than their tenants keep them. Rows
+ * are removed from a tenant only if they are in an archive of its present database that the
+ * target lists and a drill has restored, with the present schema, made an hour or more after
+ * the newest of these rows. A tenant that fails does not affect the others. A run can be killed
+ * at any point: the next one goes on.
  * @param target undefined: no archive is asked for
  * @throws {OperatorError} when another run is in progress, a clock is wrong, or a tenant does
  *   not exist
@@ -129,7 +129,7 @@ interface RunContext {
   readonly installation: Installation;
   readonly control: Queryable;
   readonly request: RetentionRequest;
-  /** From which ages are counted. */
+  /** The time from which ages are counted. */
   readonly now: Date;
   /** Undefined: no archive is asked for. */
   readonly archives:
@@ -149,8 +149,8 @@ class RetentionRun {
 
   /**
    * Applies the retention of one tenant, under a lock with which no migration, move or purge
-   * changes its database. Under it, everything is looked up once more: since the run began, the
-   * tenant can have got another database, or an operator can have said that its rows are kept.
+   * changes its database. Under the lock, everything is read once more: since the run began,
+   * the tenant may have been given another database, or a longer retention.
    */
   async apply({ tenantId, slug }: DueTenant): Promise<RetentionOutcome> {
     const { installation, control, request, now, observers } = this.#context;
@@ -220,8 +220,8 @@ class RetentionRun {
   }
 
   /**
-   * Returns the newest archive of a tenant that a drill has proved, if it has the rows that go,
-   * at the schema of the database.
+   * Returns the newest archive of a tenant that a drill has proved, if it has the rows that are
+   * to be removed, at the schema of the database.
    * @throws {LeftOut} when there is none
    */
   #findProved(
@@ -258,7 +258,7 @@ class RetentionRun {
     return proved;
   }
 
-  /** Removes rows under a record. */
+  /** Removes rows, and records the removal. */
   async #remove(
     tenant: DueTenant,
     due: DueRemoval,

@@ -16,7 +16,7 @@ export interface DueTenant {
   readonly guid: string;
   readonly slug: string;
   readonly database: string;
-  /** With the rights of the operator. */
+  /** The URL of the database, with the rights of the operator. */
   readonly url: string;
   readonly due: readonly DueRemoval[];
 }
@@ -41,8 +41,8 @@ const lastDone = (kind: HistoryKind): string =>
      where r.tenant_id = t.id and kind = '${kind}' and r.state = 'done' and r.database_name = t.database_name)`;
 
 /**
- * Returns the tenants whose retention asks for a removal. That takes no connection to a tenant:
- * of all tenants, those are left out from which a run has removed the rows before the same
+ * Returns the tenants whose retention asks for a removal. It opens no database of a tenant.
+ * Without `slugs`, leaves out the tenants from which a run has removed the rows before the same
  * cutoff; a named tenant is always examined.
  * @param slugs only these tenants; undefined: all
  * @throws {OperatorError} when a tenant does not exist

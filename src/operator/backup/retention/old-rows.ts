@@ -8,17 +8,17 @@ import { type HistoryKind, historyKinds } from './history-kinds.ts';
 /** The largest difference of clocks with which rows are still removed. */
 export const maxClockDifferenceMs = 5 * 60_000;
 
-/** Ids of a batch: rows are removed in transactions of at most so many. */
+/** Maximum rows that are removed in one transaction. */
 export const batchIds = 5_000;
 
 /**
- * Space is reclaimed after the removal of so many rows. Until then, a list of the oldest rows
- * skips their entries in the index, which takes at most 5 ms. A vacuum for fewer rows would
- * take longer than their removal, because it reads all indexes.
+ * The number of removed rows after which space is reclaimed. Until then, a list of the oldest
+ * rows skips their entries in the index, which takes at most 5 ms. A vacuum for fewer rows
+ * would take longer than their removal, because it reads all indexes.
  */
 const maxUnreclaimed = 500_000;
 
-/** Facts that a tenant's database states before anything is removed from it. */
+/** Facts that are read from a tenant's database before anything is removed from it. */
 export interface DatabaseFacts {
   /** The last migration of the database. */
   readonly schemaVersion: string;
@@ -163,8 +163,8 @@ export async function removeOldRows(
 }
 
 /**
- * Reads the oldest row, by its time and by its id. PostgreSQL marks the index entries of the
- * removed rows before it as dead, and the next reader of the oldest rows does not look each of
+ * Reads the oldest row, by its time and by its id. That lets PostgreSQL mark the index entries
+ * of the removed rows as dead, so that later readers of the oldest rows do not look each of
  * them up in the table.
  */
 async function markRemovedEntries(client: pg.Client, kind: HistoryKind): Promise<void> {

@@ -4,8 +4,8 @@ import { operatorName } from '../../command/operator-name.ts';
 import { noSuchTenant } from '../../records/read-tenants.ts';
 
 /**
- * The ages to which rows are kept (`parseAge`); null: the default; in the default itself: for
- * ever.
+ * The ages to which rows are kept (`parseAge`). Null stands for the default; in the default
+ * itself, for ever.
  */
 interface RetentionPolicy {
   readonly activity: string | null;
@@ -23,7 +23,7 @@ const defaultOfPeople = '10y';
 /** The retention of a tenant. Times are in ISO 8601. */
 export interface TenantRetention {
   slug: string;
-  /** In force: its own, or the default. */
+  /** The age that is in force: that of the tenant, or the default. */
   activity: string;
   audit: string;
   own: RetentionPolicy;
@@ -79,7 +79,7 @@ export async function readRetention(
  * Sets how long a tenant keeps its rows. Nothing is removed before the next `retention apply`.
  * @param slug null: the default of all tenants
  * @param change ages as `parseAge` returns them, or `default`; undefined leaves one as it is.
- * `people` belongs to the default alone
+ * Only the default has `people`
  */
 export async function setRetention(
   { statements }: ControlStatements,

@@ -6,8 +6,8 @@ import type { HistoryKind } from './history-kinds.ts';
 import type { OldRows } from './old-rows.ts';
 
 /**
- * Begins the record of a removal. One that a killed run has begun is stopped: this one goes on
- * with its rows.
+ * Begins the record of a removal. The record of a killed run becomes `stopped`: this removal
+ * goes on with its rows.
  * @returns the id of the record
  */
 export async function beginRemoval(

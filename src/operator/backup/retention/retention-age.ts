@@ -19,8 +19,8 @@ export function parseAge(text: string): string | undefined {
 
 /**
  * Returns the moment before which rows have reached an age; undefined for `forever`. It is the
- * beginning of a month in UTC, so that rows are removed by whole months: once in a month there
- * is something to do for a tenant, and one archive of each month has what was removed.
+ * beginning of a month in UTC, so that rows are removed by whole months: once a month, rows are
+ * removed from a tenant, and one archive of each month has them.
  * @param age as `parseAge` returns it
  */
 export function cutoffOf(age: string, now: Date): Date | undefined {

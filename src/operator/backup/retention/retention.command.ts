@@ -43,7 +43,7 @@ const applyFields = {
   }),
 };
 
-/** A proved archive has what it removes, so it destroys nothing. */
+/** Its effect is not *destroys*, because a proved archive has the rows that it removes. */
 const applyRetentionOperation = defineOperation({
   name: 'retention apply',
   help: {
@@ -241,8 +241,8 @@ function isChange({ activity, audit, people }: Values<typeof fields>): boolean {
 }
 
 /**
- * @throws {OperatorError} unless the fields name one tenant or the default, where they change
- *   something
+ * @throws {OperatorError} when the fields change something, but do not name one tenant or the
+ *   default
  */
 function requireOneScope(values: Values<typeof fields>): void {
   const { slug, default: isDefault, people } = values;

@@ -25,25 +25,25 @@ import {
 } from './target.ts';
 import { TargetCalls, type TargetLimits, targetLimits } from './target-calls.ts';
 
-/** The file that makes a folder a target. That it is there is all that counts. */
+/** The file that makes a folder a target. Only its presence counts. */
 export const markerFile = 'backup-target.txt';
 const markerText =
   'This folder has archives of a sales back office. "backup init" has written this file: a folder without it\n' +
   'is taken for a disk that is not mounted, and nothing is written there.\n';
 
-/** Only the login of the command line may read archives. */
+/** The mode of folders: only the login of the command line may read archives. */
 const folderMode = 0o700;
 const fileMode = 0o600;
 const unfinished = '.unfinished';
 const readBytes = 256 * 1024;
 /**
- * A file is flushed after each of these, so that no flush of a large one takes as long as a
- * silent call may.
+ * The number of bytes after which a file is flushed, so that no flush of a large file takes as
+ * long as a call may be silent.
  */
 const flushBytes = 16 * 1024 * 1024;
 /** Files whose size is read at the same time, in a listing. */
 const statsAtOnce = 32;
-/** Longest time between two looks at a lock file that another process has. */
+/** Maximum time between two checks of a lock file that another process has. */
 const lockPauseMs = 200;
 
 /**
@@ -211,7 +211,7 @@ export class FolderTarget implements Target {
     });
   }
 
-  /** Returns true for both: a folder has conditions by a lock file. */
+  /** Returns true for both conditions, which a folder has by a lock file. */
   tryConditions(): Promise<WriteConditions> {
     return Promise.resolve({ ifNoneMatch: true, ifMatch: true });
   }
@@ -225,8 +225,8 @@ export class FolderTarget implements Target {
   }
 
   /**
-   * Looks for the file of `backup init` before each write: a disk can be unmounted in the middle
-   * of a run, and the folder below it would get the archives.
+   * Requires the file of `backup init` before each write: a disk can be unmounted in the middle
+   * of a run, and the archives would go into the folder below it.
    * @throws {OperatorError} when it is not there
    */
   async #requireMarker(call: string): Promise<void> {
@@ -300,7 +300,10 @@ export class FolderTarget implements Target {
     });
   }
 
-  /** Only the time of a read counts, not that of a reader who is busy. */
+  /**
+   * Yields the chunks of a file. Only the time of a read counts as silence, not the time for
+   * which the consumer is busy.
+   */
   async *#chunksOf(path: string, call: string): AsyncGenerator<Buffer> {
     const file = await this.#openFile(path, 'r', call);
 
@@ -337,8 +340,9 @@ export class FolderTarget implements Target {
   }
 
   /**
-   * A link is never followed: what is behind it would be removed, too. But a write goes through
-   * the link of a folder, and no list would have the archives.
+   * Refuses a link in the place of a folder. A removal does not follow links, because it would
+   * remove the files behind them. But a write goes through a link, and no listing would have
+   * the archives.
    * @throws {OperatorError} for a link in the place of a folder of an installation
    */
   async #refuseLinkedFolder(path: string, call: string): Promise<void> {
@@ -405,7 +409,7 @@ export class FolderTarget implements Target {
 }
 
 /**
- * Creates a lock file, and leaves none that it could not fill.
+ * Creates a lock file, and removes it again if it could not be written.
  * @returns false when there is one
  */
 async function createLock(path: string, id: string): Promise<boolean> {
@@ -431,7 +435,7 @@ function unfinishedPath(path: string): string {
 }
 
 /**
- * Returns the folders that have got a name for a file to be found by.
+ * Returns the folders that have a new entry: those on the way to a file.
  * @param made the first folder that was made for it; undefined: none was
  */
 function changedFolders(path: string, made: string | undefined): string[] {
@@ -465,7 +469,7 @@ function versionOf(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** A folder in the place of a file is no file. */
+/** Ignores the error of a missing file, also where a folder has the name of the file. */
 function ignoreMissing(error: NodeJS.ErrnoException): undefined {
   if (!['ENOENT', 'ENOTDIR', 'ERR_FS_EISDIR'].includes(error.code ?? '')) throw error;
 }

@@ -19,7 +19,7 @@ interface StoreResponse {
 }
 
 /**
- * Puts every request of a client under the rules of a target: no login goes to another host
+ * Puts every request of a client under the rules of a target: a login is sent to no other host
  * than that of the store, a body may take long but not be silent, and a store that is silent is
  * given up.
  * @param callOf names the present call, for messages
@@ -47,13 +47,14 @@ export function limitCalls(
 }
 
 /**
- * Errors of a connection that the store, or a proxy before it, has closed. They are no silence.
+ * Errors of a connection that the store, or a proxy before it, has closed. They do not count as
+ * silence.
  */
 const closedConnection = ['ECONNRESET', 'EPIPE'];
 
 /**
- * The SDK gives one name to a connection that was silent, to one that was not made in time, and
- * to a closed one.
+ * True for an error of silence. The SDK gives the same name to a connection that was silent, to
+ * one that was not made in time, and to a closed one.
  */
 function isSilence(error: unknown): boolean {
   const { name, code } = error as NodeJS.ErrnoException;
@@ -76,7 +77,10 @@ function refuseRedirect(description: string, response: StoreResponse): void {
   );
 }
 
-/** Only the time in which the store sends nothing counts, not that of a reader who is busy. */
+/**
+ * Limits the silence of a body. Only the time in which the store sends nothing counts, not the
+ * time for which the consumer is busy.
+ */
 function limitBody(
   description: string,
   response: StoreResponse,
@@ -86,7 +90,7 @@ function limitBody(
   const { body } = response;
   if (!(body instanceof Readable)) return;
 
-  // The time limit of the socket would count while nobody reads.
+  // The time limit of the socket would count while the body is not read.
   (body as Readable & { setTimeout?: (ms: number) => void }).setTimeout?.(0);
   response.body = Readable.from(chunksOf(description, body, calls, call), { objectMode: false });
 }

@@ -11,7 +11,10 @@ const insufficientStorage = 507;
 /** The codes of a store that takes no object before others are removed. */
 const fullCodes = ['QuotaExceeded', 'XMinioStorageFull', 'XMinioAdminBucketQuotaExceeded'];
 
-/** Why a store refuses a request, by the codes of S3 and of stores with its protocol. */
+/**
+ * The causes because of which a store refuses a request, by the codes of S3 and of stores with
+ * its protocol.
+ */
 export const storeCauses: readonly ErrorCause[] = [
   {
     codes: ['NoSuchBucket'],
@@ -121,7 +124,7 @@ export function remedyOf(code: string): string | undefined {
   return storeCauses.find(({ codes }) => codes.includes(code))?.step;
 }
 
-/** An error of the SDK, as far as it is read. */
+/** The parts of an error of the SDK that are read. */
 interface StoreError extends Error {
   readonly code?: string;
   readonly Code?: string;

@@ -59,8 +59,8 @@ const maxAttempts = 5;
 const connectMs = 10_000;
 const concurrentRemovals = 8;
 /**
- * Refusals in a row after which no further removal is tried: the login may not remove, or a
- * lock holds everything.
+ * The number of successive refusals after which no further removal is tried: the login may not
+ * remove, or a lock holds everything.
  */
 const maxRefusals = 16;
 const fallbackRegion = 'us-east-1';
@@ -70,7 +70,7 @@ const fallbackRegion = 'us-east-1';
  * object.
  */
 const unmet = [404, 409, 412];
-/** Responses of a store that does not know what was asked. */
+/** Responses of a store that does not know the kind of request. */
 const unknownRequest = [400, 405, 501];
 
 /**
@@ -137,7 +137,7 @@ class S3Target implements Target {
     await this.#explain('check the target', () => this.#client.send(command));
   }
 
-  /** A bucket is never "not mounted". */
+  /** Only checks the bucket. It needs no mark, because it cannot be *not mounted*. */
   mark(): Promise<void> {
     return this.check();
   }
@@ -295,7 +295,7 @@ class S3Target implements Target {
     try {
       const { Body, ETag } = await this.#explain(call, () => this.#client.send(command), name);
       const chunks = await Array.fromAsync(this.#chunksOf(Body as Readable, call));
-      // A proxy that compresses makes a tag weak, with which no condition is met.
+      // A proxy that compresses makes a tag weak. A condition with a weak tag is not met.
       const version = (ETag ?? '').replace(/^W\//, '');
       return { text: Buffer.concat(chunks).toString(), version };
     } catch (error) {
@@ -356,8 +356,8 @@ class S3Target implements Target {
   }
 
   /**
-   * Returns versions, and the objects that are not among them: a store that does not know
-   * versions may answer with an empty list of them.
+   * Returns versions, and also the objects that are not among them: a store that does not know
+   * versions may answer with an empty list.
    */
   async #withObjects(
     prefix: string,
@@ -402,7 +402,7 @@ class S3Target implements Target {
   }
 
   /**
-   * Returns the part that is unknown where versions were not listed; null: the store has none.
+   * Returns why versions may be left, if they could not be listed; null: the store has none.
    */
   async #unseenVersions(): Promise<string | null> {
     const command = new ListObjectVersionsCommand({

@@ -1,7 +1,7 @@
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 
 export interface TargetLimits {
-  /** Time without a byte in either direction, after which a call fails. */
+  /** The time without a byte in either direction after which a call fails. */
   readonly maxSilenceMs: number;
 }
 
@@ -13,8 +13,8 @@ export interface TargetLimits {
 export const targetLimits: TargetLimits = { maxSilenceMs: 18_000 };
 
 /**
- * Silent calls in a row after which the target is given up. One alone can be a single broken
- * connection.
+ * The number of successive silent calls after which the target is given up. A single one can be
+ * a broken connection.
  */
 const maxSilentCalls = 2;
 

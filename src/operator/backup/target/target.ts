@@ -15,7 +15,7 @@ export interface StoredObject {
   readonly checksum?: string;
 }
 
-/** A small object that is replaced: its text, and its version. */
+/** A small object that can be replaced: its text, and its version. */
 export interface StoredDocument {
   readonly text: string;
   /** Opaque: an ETag, or a digest. */
@@ -37,14 +37,14 @@ export interface Erased {
   /** Names of the objects, or of versions of them, that the store still has. */
   readonly left: readonly string[];
   /**
-   * The reason of the store why versions are left; null: nothing is left, so far as the store
-   * tells.
+   * The store's reason why versions are left; null: nothing is left, as far as the store
+   * reports.
    */
   readonly error: string | null;
 }
 
 /**
- * Where archives lie. An object that is listed or read is complete: a process that is killed
+ * The store of archives. An object that is listed or read is complete: a process that is killed
  * while it writes leaves no object of that name. Every call ends when the store is silent for
  * too long, and throws an `OperatorError` that says what to do.
  */
@@ -88,7 +88,10 @@ export interface Target {
    */
   remove(name: string): Promise<void>;
 
-  /** Removes all objects below `prefix` and all of their versions, and looks what is left. */
+  /**
+   * Removes all objects below `prefix` and all of their versions, and lists those that are
+   * left.
+   */
   erase(prefix: string): Promise<Erased>;
 
   /**
@@ -111,7 +114,7 @@ export interface Target {
    */
   replaceDocument(name: string, text: string, former: string | undefined): Promise<boolean>;
 
-  /** Tries what the store does with conditions: writes the present text of the object again. */
+  /** Tries how the store handles conditions: writes the present text of the object again. */
   tryConditions(name: string): Promise<WriteConditions>;
 }
 
