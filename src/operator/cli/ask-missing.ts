@@ -7,7 +7,7 @@ import { readAnswer } from './read-answer.ts';
 
 /**
  * Asks on the terminal for the arguments and options that a command line lacks. Tab completes a
- * tenant, a user and whatever else the control database has. An empty answer ends the
+ * tenant, a user, and every other value that the control database has. An empty answer ends the
  * questions: the command then names what is missing.
  * @param args from the name of the command on
  * @returns the arguments with the answers

@@ -3,7 +3,7 @@ import { type Field, type Fields, kebabCase, optionFlag } from '../command/opera
 
 const fieldsOf = new WeakMap<Argument | Option, Field>();
 
-/** Returns the field that an argument or option of a command is made of. */
+/** Returns the field from which an argument or option of a command was made. */
 export function fieldOf(made: Argument | Option): Field | undefined {
   return fieldsOf.get(made);
 }
@@ -77,7 +77,9 @@ export function givenFields(command: Command, fields: Fields): Readonly<Record<s
   return Object.fromEntries(values.filter(([, value]) => value !== undefined));
 }
 
-/** The values of an option that may be repeated are collected. */
+/**
+ * Returns the parser of an option. It collects the values of an option that may be repeated.
+ */
 function parserOf(field: Field): (text: string, previous: unknown) => unknown {
   return (text, previous) => {
     const value = parse(field, text);
@@ -87,8 +89,8 @@ function parserOf(field: Field): (text: string, previous: unknown) => unknown {
 }
 
 /**
- * An argument is never empty: `show "$SLUG"` of a script whose variable is not set. Options
- * have rules of their own.
+ * Parses a value. Refuses an empty argument, as in `show "$SLUG"` of a script whose variable is
+ * not set. Options have rules of their own.
  */
 function parse({ parse, isArgument, isList, choices }: Field, text: string): unknown {
   if (isArgument && text.trim() === '') throw new InvalidArgumentError('It is empty.');

@@ -26,8 +26,8 @@ export function createCommand(name: string): Command {
 }
 
 /**
- * The text of a usage error; commander has none when a command is missing. It repeats the
- * arguments, among which somebody may have put a URL that holds a password.
+ * Returns the text of a usage error; commander has none when a command is missing. URLs are
+ * removed from it, because it repeats the arguments, which may have a URL with a password.
  */
 function usageText({ code, message }: CommanderError): string {
   return code === 'commander.help'

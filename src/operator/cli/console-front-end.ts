@@ -8,11 +8,11 @@ import { type FrontEnd, printWarning } from './output.ts';
 const countIntervalMs = 100;
 
 /**
- * Creates the front end of a command that the console runs: it sends what the command returns
+ * Creates the front end of a command that the console runs: it sends the results of the command
  * to the parent process. Warnings and errors go to stderr. A command whose console is gone goes
- * on, and says nothing.
- * @param isPlanned true for a command whose plan somebody has seen: it is done only if the plan
- *   is still the same
+ * on silently.
+ * @param isPlanned true for a command whose plan the operator has seen: it runs only if the
+ *   plan is still the same
  */
 export function createConsoleFrontEnd(isPlanned: boolean): FrontEnd {
   process.stderr.on('error', () => {}); // a pipe to the console
@@ -48,7 +48,7 @@ export function createConsoleFrontEnd(isPlanned: boolean): FrontEnd {
 const steadyOf = ({ steady, text }: Plan): string => steady ?? text();
 
 /**
- * Returns the next message of the parent process; undefined when that is gone. Leaves no
+ * Returns the next message of the parent process; undefined when the parent is gone. Leaves no
  * listener, which would keep this process alive.
  */
 function receive(): Promise<unknown> {

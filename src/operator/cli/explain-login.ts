@@ -34,7 +34,7 @@ export async function explainLogin(error: unknown): Promise<unknown> {
 
 /**
  * Returns the grant that makes the login of a URL a member of the owner of its database;
- * undefined: it is one, or would become a superuser.
+ * undefined if it is a member already, or the grant would make it a superuser.
  */
 async function findMissingGrant(
   url: string,

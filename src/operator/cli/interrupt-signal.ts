@@ -11,9 +11,9 @@ import type { CommandProgress } from './output.ts';
 const maxCloseMs = 1_000;
 
 /**
- * Returns the signal that Ctrl-C, SIGTERM and a closed terminal abort, so that an operation
- * ends early; a second Ctrl-C ends the process. They end the process at once if the operation
- * cannot end early, or has not begun anything yet.
+ * Returns the signal that is aborted by Ctrl-C, SIGTERM and a closed terminal, so that an
+ * operation ends early; a second Ctrl-C ends the process. If the operation cannot end early, or
+ * has not begun its work, they end the process at once.
  */
 export function interruptSignal(
   { interrupt }: Handling,

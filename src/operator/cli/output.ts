@@ -5,8 +5,8 @@ import type { Output, Plan, Progress } from '../command/operation.ts';
 import { tableText } from '../command/text-table.ts';
 
 /**
- * Progress that says whether it counts, which decides what a Ctrl-C does, and that can be
- * removed.
+ * Progress that can be removed, and that tells whether it counts: that decides the effect of
+ * Ctrl-C.
  */
 export interface CommandProgress extends Progress {
   /** True once the progress counts. */
@@ -14,12 +14,12 @@ export interface CommandProgress extends Progress {
   end(): void;
 }
 
-/** The side of a command that shows its progress and its result, and asks. */
+/** The part of a command that shows its progress and its result, and asks questions. */
 export interface FrontEnd {
   readonly progress: CommandProgress;
   /**
-   * True if somebody has seen the plan of the command: it is made again, and `confirm` compares
-   * it.
+   * True if the operator has seen the plan of the command: the plan is made again, and
+   * `confirm` compares the two.
    */
   readonly isPlanned: boolean;
   /** @param isRepeated true if the command returns several results */
@@ -63,7 +63,7 @@ function outputFormat(args: readonly string[] = process.argv): (typeof formats)[
  * Prints the result of an operation, in the format that the command line asks for.
  * @param isRepeated true for one of several results, such as with `--watch`: with `--json`, one
  *   line
- * @param beforeText clears what would stand on the same line of the terminal
+ * @param beforeText clears the present line of the terminal
  */
 export function createOutput(isRepeated: boolean, beforeText: () => void): Output {
   const documents = wantsDocuments();

@@ -24,7 +24,7 @@ import { watch } from './watch.ts';
 
 const exitFailed = 1;
 
-/** The call that a command line makes. */
+/** The operation and the values that a command line names. */
 export interface Call {
   readonly operation: Operation;
   /** The values of the fields that it gives; of an optional secret, true. */
@@ -133,7 +133,7 @@ async function performOn(
     installation: installation as Installation, // an operation without one does not use it
     output: frontEnd.output(isRepeated),
     progress,
-    // A command that is repeated ends with the turn in which a signal comes: see `watch`.
+    // A repeated command ends with the turn in which a signal arrives: see `watch`.
     signal: isRepeated
       ? new AbortController().signal
       : interruptSignal(operation.handling, progress, installation),

@@ -158,8 +158,8 @@ const terminal = async (): Promise<FrontEnd> =>
   (await import('./terminal-front-end.ts')).createTerminalFrontEnd();
 
 /**
- * Runs the command line; `__complete` is for the scripts of `completion`, `__run` for the
- * console, and `__perform` for what it has shown the plan of.
+ * Runs the command line. `__complete` is for the scripts of `completion`, `__run` for the
+ * console, and `__perform` for a command whose plan the console has shown.
  * @param args without the program and the script
  */
 export async function runProgram(args: readonly string[]): Promise<void> {
@@ -208,9 +208,9 @@ function asksForHelp(words: readonly string[]): boolean {
 }
 
 /**
- * Returns the words with the option of the help in place of the word before a command, and
- * without it where they name no command: the program then says which word it does not know, in
- * place of the help of another command.
+ * Returns the words with the option `--help` in place of the word `help`. Without the option if
+ * they name no command: the program then names the word that it does not know, instead of
+ * printing the help of another command.
  */
 async function helpOfKnown(program: Command, given: readonly string[]): Promise<readonly string[]> {
   const { positionAfter } = await import('./position.ts');
@@ -244,8 +244,9 @@ function withHelpOption(
 }
 
 /**
- * A reader that has read enough (`| head -1`) closes the pipe. The command goes on: what it
- * changes must not end in the middle. Another error, such as that of a full disk, is a failure.
+ * Handles an error of stdout. A reader that has read enough (`| head -1`) closes the pipe; the
+ * command goes on, because a change must not end in the middle. Another error, such as that of
+ * a full disk, is a failure.
  */
 function onOutputError({ code }: NodeJS.ErrnoException): void {
   if (code === 'EPIPE' || process.exitCode) return;
@@ -301,7 +302,7 @@ function topicOf(args: readonly string[]): string | undefined {
   return args.find(arg => !arg.startsWith('-') && arg !== helpWord);
 }
 
-/** The list of all commands has only names. */
+/** Returns the entry of a command in the list of all commands: only its name. */
 function subcommandTerm(this: Help, command: Command): string {
   return command.parent?.parent
     ? Help.prototype.subcommandTerm.call(this, command)

@@ -43,7 +43,7 @@ export function createTerminalFrontEnd(): FrontEnd {
 
 const frames = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
 const redrawMs = 100;
-/** A shorter step shows no spinner. */
+/** The time after which a step shows a spinner. */
 const spinnerDelayMs = 1_000;
 
 /**

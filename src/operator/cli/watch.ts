@@ -6,10 +6,10 @@ import { startScreen, wantsDocuments } from './output.ts';
 const intervalMs = 2_000;
 
 /**
- * Calls `show` every 2 s until Ctrl-C, or until nobody reads the output. On a terminal, clears
- * the screen before each.
- * @param untilDone true to end when it does not return `again`
- * @returns whether it succeeded when it was called last
+ * Calls `show` every 2 s, until Ctrl-C or until the reader of the output is gone. On a
+ * terminal, clears the screen before each call.
+ * @param untilDone true to end when `show` does not return `again`
+ * @returns whether the last call succeeded
  * @throws {OperatorError} without a terminal, unless documents are printed
  */
 export async function watch(

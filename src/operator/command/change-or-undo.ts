@@ -1,8 +1,8 @@
 class DryRunEnded extends Error {}
 
 /**
- * Runs a change in a transaction. For a dry run, undoes it at its end, so that it is refused as
- * the change would be.
+ * Runs a change in a transaction. For a dry run, undoes the change at its end: so a dry run is
+ * refused where the change would be.
  * @param transact runs work in a transaction, and rolls it back when the work throws
  * @returns the result of the change, also when it is undone
  */

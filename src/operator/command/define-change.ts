@@ -8,7 +8,10 @@ import {
 } from './operation.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
-/** A change that was made, or for a dry run checked as far as that is possible without it. */
+/**
+ * A change that was made; in a dry run, one that was checked as far as possible without making
+ * it.
+ */
 interface Change {
   /** The document of the result. An array is that of the plan, too. */
   readonly document: object;

@@ -3,7 +3,7 @@ import { amount, option, parsePositive } from './operation-fields.ts';
 
 /**
  * Returns the fields of an operation that lists numbered items.
- * @param items what they are, in the plural
+ * @param items their noun, in the plural
  */
 export function pageFields<const Limit extends number>(items: string, limit: Limit) {
   return {
@@ -21,7 +21,7 @@ export function pageFields<const Limit extends number>(items: string, limit: Lim
 }
 
 /**
- * Makes a page of the rows that a query has returned, of which each says how many there are.
+ * Makes a page of the rows that a query has returned. Each row has the number of all rows.
  * @param rows at most one more than `limit`
  */
 export function pageOfList<Item extends { readonly id: number }>(
@@ -35,7 +35,9 @@ export function pageOfList<Item extends { readonly id: number }>(
   return { items, ...counts, older };
 }
 
-/** Says which part of a list a page has, such as `50 of 167`; undefined if it has all. */
+/**
+ * Describes the part of a list that a page has, such as `50 of 167`; undefined if it has all.
+ */
 export function pageText({ items, total, newer }: ListPage<object>): string | undefined {
   if (items.length === total) return undefined;
   if (newer === 0 || items.length === 0) return `${items.length} of ${total}`;

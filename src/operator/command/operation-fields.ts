@@ -4,8 +4,8 @@ import { readTime } from '../../lib/runtime/time-text.ts';
 import type { StoredValue } from './stored-values.ts';
 
 /**
- * The kind of the value of a field. Of a stored kind, the control database has all values; the
- * archives of a tenant are in the target.
+ * The kind of the value of a field. The control database has all values of a stored kind; the
+ * target has the archives of a tenant.
  */
 export type FieldKind = StoredValue | 'text' | 'flag' | 'secret' | 'time' | 'archive';
 
@@ -34,9 +34,11 @@ export interface Field<Value = unknown> {
    * value.
    */
   readonly isAdvanced?: boolean | undefined;
-  /** The fields that stand in its place: a form folds it away while one of them has a value. */
+  /**
+   * The fields that can replace this one: a form folds it away while one of them has a value.
+   */
   readonly unless?: readonly string[] | undefined;
-  /** The value that holds when none is given, in words: `this month`. */
+  /** The default, in words: `this month`. */
   readonly otherwise?: string | undefined;
   /** True for several names in one text, with commas between them. */
   readonly isNames?: boolean | undefined;
@@ -48,13 +50,13 @@ export interface Field<Value = unknown> {
   readonly default?: unknown;
   /** Checks the text of a value and converts it. Throws an error for people. */
   readonly parse?: ((text: string) => unknown) | undefined;
-  /** The field that can stand in for this one. Without either, the operation refuses. */
+  /** The field that can replace this one. Without a value of either, the operation refuses. */
   readonly neededUnless?: string | undefined;
   /** The name of a secret, in a question for it. */
   readonly prompt?: string | undefined;
   /** The option with which the command line reads an optional secret from stdin. */
   readonly secretFlag?: string | undefined;
-  /** Exists for the type only. */
+  /** Carries the type of the value; has no value itself. */
   readonly type?: () => Value;
 }
 
@@ -185,7 +187,7 @@ export function flag(description: string, more: Appearance = {}): Field<boolean>
 
 /**
  * A secret, which never stands on a command line and is never recorded.
- * @param prompt what it is
+ * @param prompt the name of the secret, in a question for it
  */
 export function secret(prompt: string): Field<string> {
   return field({ kind: 'secret', prompt, isRequired: true });
@@ -220,7 +222,8 @@ function isStored(kind: FieldKind): kind is StoredValue {
 }
 
 /**
- * Returns which values of the control database a field can have; undefined when it has others.
+ * Returns the kind of stored values that a field can have; undefined when its values are not in
+ * the control database.
  */
 export function storedKindOf({ kind }: Field): StoredValue | undefined {
   return isStored(kind) ? kind : undefined;

@@ -8,7 +8,10 @@ import type { Fields, Values } from './operation-fields.ts';
  */
 type Effect = 'reads' | 'changes' | 'locks out' | 'destroys';
 
-/** False when an operation has failed and said why; `again` to be repeated. */
+/**
+ * False when an operation has failed and has reported the reason; `again` when it is to be
+ * repeated.
+ */
 // biome-ignore lint/suspicious/noConfusingVoidType: most operations return nothing
 type RunResult = boolean | 'again' | void;
 
@@ -23,9 +26,9 @@ export interface Plan {
   /** The confirmation that an operator gives before the operation runs. */
   readonly confirm?: Confirmation | undefined;
   /**
-   * The part of the text that must still be true when the operator confirms it, if clients
-   * change the rest at any moment, such as the number of open sessions. Without it, the whole
-   * text.
+   * The part of the text that must still be true when the operator confirms the plan. By
+   * default the whole text; a part, if clients change the rest at any moment, such as the
+   * number of open sessions.
    */
   readonly steady?: string;
 }
@@ -41,7 +44,7 @@ export interface Confirmation {
 
 /** The texts of an operation for the operators who run it. */
 export interface Help {
-  /** A line: what the operation does. */
+  /** A line on the work of the operation. */
   readonly description: string;
   /**
    * Command lines as they follow the name of the program. Text that begins with `#` is a
@@ -61,10 +64,10 @@ export interface Help {
 /** Facts that a front end must know of an operation before it runs it. Most have none. */
 export interface Handling<F extends Fields = Fields> {
   /**
-   * The control database, if not one at the version of this build: `unused`, it uses no
-   * installation; `made`, it makes the control database, which may be missing or at any
-   * version. `rows`: it changes rows of the control database only, so that the rights of its
-   * owner suffice.
+   * The demands of the operation on the control database. Default: one at the version of this
+   * build. `unused`: the operation uses no installation. `made`: it makes the control database,
+   * which may be missing or at any version. `rows`: it changes only rows of the control
+   * database, so that the rights of its owner suffice.
    */
   readonly control?: 'unused' | 'made' | 'rows';
   /**
@@ -78,8 +81,8 @@ export interface Handling<F extends Fields = Fields> {
    */
   readonly result?: 'list' | 'url' | 'text';
   /**
-   * True if a timer runs it: of its runs, the log of operators keeps the last one of each day
-   * and outcome.
+   * True if a timer runs the operation. Of its runs, the log of operators keeps the last one of
+   * each day and outcome.
    */
   readonly isRoutine?: boolean;
   /** True if its run is traced, when the settings name a collector of OpenTelemetry. */
@@ -123,7 +126,8 @@ export interface Operation<F extends Fields = Fields> {
   plan?(fields: Values<F>, context: Context): Promise<Plan>;
   /**
    * @param catalogue all operations, by topic
-   * @returns false when it has failed and said why; `again` to be repeated
+   * @returns false when it has failed and has reported the reason; `again` when it is to be
+   *   repeated
    */
   run(fields: Values<F>, context: Context, catalogue: readonly Topic[]): Promise<RunResult>;
 }
@@ -151,8 +155,8 @@ export async function operationsOf({ name, load }: Topic): Promise<readonly Oper
 }
 
 /**
- * Returns whether an operator confirms an operation, or gives `--yes`: what it does hurts
- * somebody.
+ * True if an operator has to confirm an operation, or give `--yes`, because it locks somebody
+ * out or destroys something.
  */
 export function needsConfirmation({ effect }: Pick<Operation, 'effect'>): boolean {
   return effect === 'locks out' || effect === 'destroys';
@@ -170,17 +174,14 @@ export function isRecorded(operation: Operation): boolean {
 }
 
 /**
- * Returns whether an operator can say why, for that log: some operations have a reason of their
- * own.
+ * True if an operator can give a reason for the log of operators: some operations have a field
+ * for a reason of their own.
  */
 export function takesReason(operation: Operation): boolean {
   return isRecorded(operation) && operation.fields.reason === undefined;
 }
 
-/**
- * The definition of an operation: one without fields, and with the usual handling, unless it
- * says so.
- */
+/** The definition of an operation. By default, it has no fields, and the usual handling. */
 export interface Definition<F extends Fields> extends Omit<Operation<F>, 'fields' | 'handling'> {
   readonly fields?: F;
   readonly handling?: Handling<F>;
@@ -229,7 +230,7 @@ export interface Output {
   result(document: unknown, text: () => string, url?: string): void;
   /** Takes one of several results as soon as it is known. */
   part(document: unknown, text: () => string): void;
-  /** Takes text that no document is the counterpart of. */
+  /** Takes text that has no counterpart in the documents. */
   text(text: () => string): void;
   /**
    * Takes the items of a list.
@@ -241,20 +242,20 @@ export interface Output {
   warn(message: string): void;
 }
 
-/** Takes how far an operation is. */
+/** Takes the progress of an operation. */
 export interface Progress {
-  /** True where somebody sees it: what it says need not be said again. */
+  /** True where somebody sees the progress, so that its content need not be repeated. */
   readonly isVisible: boolean;
   step(text: string): void;
-  /** @param bad what is counted beside what is done: by default, what has `failed` */
+  /** @param bad the word for the bad ones, which are counted apart; default: `failed` */
   start(total: number, bad?: string): void;
   /** Counts one more. */
   advance(isBad: boolean): void;
 }
 
 /**
- * Says which tenant an operation has made. A tenant's history begins with a row of its own,
- * also where one command makes several, or names another one.
+ * Records the tenant that an operation has made. A tenant's history begins with a row of its
+ * own, also where one command makes several tenants, or names another one.
  * @param options `isOnly` is true if the operation makes no other one, and was given no slug:
  *   its own row is then that of the tenant
  */
@@ -269,7 +270,7 @@ export interface Context {
   readonly signal: AbortSignal;
   /** The span of the operation, if it is traced. */
   readonly trace?: Trace | undefined;
-  /** Says which tenant the operation has made, for its history. */
+  /** Records the tenant that the operation has made, for the history of the tenant. */
   readonly recordBirth: RecordBirth;
   /**
    * Asks a question that yes or no is the answer to.

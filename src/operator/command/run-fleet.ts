@@ -95,8 +95,8 @@ interface TracedOutcome {
 
 /**
  * Runs a fleet run, counts its outcomes as progress, prints each one, and adds it to the trace;
- * `signal` ends the run early. The text of those that failed follows at the end, so that nobody
- * has to search for it, also when the run throws.
+ * `signal` ends the run early. The text of the failed ones follows at the end, where nobody has
+ * to search for it, also when the run throws.
  */
 export async function reportOutcomes<Outcome extends TracedOutcome, Result>(
   { output, progress, signal, trace }: Pick<Context, 'output' | 'progress' | 'signal' | 'trace'>,

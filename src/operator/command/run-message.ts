@@ -11,7 +11,7 @@ export type RunMessage =
       readonly kind: 'count';
       readonly total: number;
       readonly done: number;
-      /** The number of those that have failed. */
+      /** The number of failed ones. */
       readonly bad: number;
       readonly badly: string;
     }

@@ -12,7 +12,7 @@ import { type Statements, statementsOf } from '../../lib/postgres/statements.ts'
 /** A word that the shell offers, and its meaning. */
 export interface Candidate {
   readonly value: string;
-  /** The text that a list shows in place of a value that is none for people. */
+  /** The text that a list shows in place of a value that people cannot read. */
   readonly label?: string;
   readonly description?: string;
 }

@@ -13,8 +13,8 @@ const maxWholeWidth = 40;
 /**
  * Formats rows as aligned columns, fitted to the width of the terminal. The keys of the first
  * row are the heading. Ids, times and names of one word are shown whole, because a cut one
- * cannot be copied. The lines below name the last columns, for which there is no room, and have
- * the texts with a next command that are cut, as a whole.
+ * cannot be copied. The lines below the table name the last columns, if there is no room for
+ * them, and repeat whole each cut text that has a next command.
  * @param whenEmpty the text without any row
  * @param width without a limit, nothing is cut, so that a program can read all of it
  */
@@ -181,7 +181,7 @@ function truncate(text: string, width: number): string {
   return `${cut}…`;
 }
 
-/** The sign for a value that there is not. */
+/** The sign for a missing value. */
 const none = '–';
 const time = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$/;
 

@@ -15,8 +15,8 @@ export function sizeText(bytes: number): string {
 }
 
 /**
- * Returns the lines of a paragraph as they are without a width: those that begin with a space,
- * such as commands, one by one, and all others that follow each other as one.
+ * Returns the lines of a paragraph without wrapping. Lines that begin with a space, such as
+ * commands, stay lines; successive other lines are joined to one.
  */
 export function unwrapped(paragraph: string): string[] {
   const lines: string[] = [];
@@ -39,8 +39,8 @@ const maxLength = 300;
 export function errorText(error: unknown): string {
   const text =
     error instanceof Error ? error.message || (sqlState(error) ?? error.name) : String(error);
-  // PostgreSQL stores neither half a character nor the character 0: it would refuse all that is
-  // recorded with this.
+  // PostgreSQL stores neither half a character nor the character 0: it would refuse the whole
+  // record.
   return withoutUrls(text)
     .replace(/[\s\0]+/g, ' ')
     .trim()

@@ -41,8 +41,8 @@ export function argumentsOf(
 }
 
 /**
- * Returns the texts of a field as a command line has them: names stand in one, with commas
- * between them.
+ * Returns the texts of a field in the form of a command line: several names are one text, with
+ * commas between them.
  */
 function valuesIn({ isNames }: Field, texts: readonly string[] = []): readonly string[] {
   return isNames && texts.length > 0 ? [texts.join(',')] : texts;
@@ -56,7 +56,7 @@ export function secretOf({ operation: { fields }, texts }: FilledForm): string |
   return name === undefined ? undefined : texts[name]?.[0];
 }
 
-/** Returns a form without its secret, which nothing shows again. */
+/** Returns a form without its secret, which no page shows again. */
 export function withoutSecret(form: FilledForm): FilledForm {
   const texts = Object.entries(form.texts).map(([name, values]) => [
     name,
@@ -83,9 +83,7 @@ function quote(word: string): string {
 /** A command in a text, up to the punctuation, or the placeholder, that follows it. */
 export const command = /(bin\/backoffice [a-z][\w-]*(?: [\w@+:.,/=-]*[\w@+/=])*)/;
 
-/**
- * Makes each command in a text a link to its form, filled in: a reader need not type it.
- */
+/** Turns each command in a text into a link to its form, filled in. */
 export function linkCommands(text: string, offered: Offer): Html {
   return html`${text.split(command).map((part, at) => {
     const path = at % 2 === 1 ? formPath(part.split(' ').slice(1), offered) : undefined;

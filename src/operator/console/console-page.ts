@@ -42,7 +42,7 @@ export interface PageRequest extends ConsoleServices {
   readonly given: URLSearchParams;
   /** True for a form without the token of this console: nothing is done with it. */
   readonly isStale: boolean;
-  /** Returns one of them. An empty one is as good as none. */
+  /** Returns a parameter by its name; undefined also for an empty one. */
   readonly query: (name: string) => string | undefined;
   /** Returns the token of a form by its path. */
   readonly tokenOf: (path: string) => string;
@@ -105,8 +105,8 @@ ${main}`,
 }
 
 /**
- * A link to the form of an operation that this console does not run looks like a link, and not
- * like a button.
+ * Shows links to forms of operations that this console does not run as links instead of
+ * buttons.
  */
 function withoutDeadButtons({ html: text }: Html, { runs }: Shell): Html {
   const shown = text.replace(
@@ -140,13 +140,10 @@ export function ownPath({ path, search }: Pick<Ctx, 'path' | 'search'>): string 
   return `/${path.replace(/^[/\\]+/, '')}${search}`;
 }
 
-/**
- * True for pages that somebody fills in, or that follow a run: they show nothing that becomes
- * old.
- */
+/** True for forms, and for the pages of runs: they show nothing that becomes old. */
 const isForm = (path: string): boolean => /^\/(operations|runs)\//.test(path);
 
-/** The time at which a page was made: its facts are those of then. */
+/** The time at which a page was made, and its facts were read. */
 function madeAt(): Html {
   const now = new Date();
 
@@ -154,8 +151,8 @@ function madeAt(): Html {
 }
 
 /**
- * Shows that a page is old. A style shows it after a minute, without a script: a page that
- * stays open goes on to show the fleet as it was.
+ * The note that a page is old, because it shows the fleet as it was. A style shows the note
+ * after a minute, without a script.
  * @param path of the page
  */
 function ageNote(path: string): Html {

@@ -1,5 +1,5 @@
-// Runs in the browser: shows the progress of a run as it happens.
-// Without it, the pages show the same, and load again while a command runs.
+// Runs in the browser: shows the progress of a run as it happens. Without this script, the
+// pages show the same, and load again while a command runs.
 import { addCopyButtons, nameScrollers } from '/docs/docs.js';
 
 const intervalMs = 400;
@@ -7,11 +7,11 @@ const region = document.querySelector('#run:not([data-ended])');
 if (region) await follow(region, document.querySelector('#run-status'));
 
 /**
- * Asks for the page of a run again until the run has ended. The status, which is read out,
- * changes at most every 5 s, and says when the console no longer answers.
+ * Loads the page of a run again until the run has ended. The status, which is read out, changes
+ * at most every 5 s, and reports a console that does not answer.
  */
 async function follow(region, status) {
-  let parts = []; // what was sent, and the element that shows it
+  let parts = []; // each part as it was sent, and the element that shows it
   let spokenAt = 0;
   let shownAt = new Date();
   for (let isEnded = false; !isEnded; ) {
@@ -49,8 +49,8 @@ async function load() {
 }
 
 /**
- * Shows elements in a region. What stays the same, or only grows, stays in place, with its
- * focus and its selection.
+ * Shows elements in a region. An element that stays the same, or only grows, stays in place,
+ * with its focus and its selection.
  */
 function show(region, before, elements) {
   const parts = elements.map((sent, at) => {
@@ -72,8 +72,7 @@ function show(region, before, elements) {
 }
 
 /**
- * Returns the text that a block of text has more than another one; undefined if it does not
- * continue that.
+ * Returns the text by which a block of text continues another one; undefined if it does not.
  */
 function addedText(before, after) {
   const isSame =

@@ -21,8 +21,8 @@ export interface Entrance {
   /** The path that the browser opens first. That of a local console has a token, valid once. */
   readonly startPath: string;
   /**
-   * The host that the browser asked for. Undefined if it is none of the console, which is DNS
-   * rebinding, or if the request comes from elsewhere than the proxy of a team.
+   * Returns the host that the browser asked for. Undefined if the console does not have that
+   * host, as with DNS rebinding, or if the request does not come from the proxy of a team.
    */
   hostOf(request: IncomingMessage): string | undefined;
   visitorOf(request: IncomingMessage): Visitor | undefined;
@@ -81,7 +81,10 @@ export function createTeamEntrance(proxies: readonly string[], userHeader: strin
   };
 }
 
-/** Returns the value of a header that stands once, and without control characters. */
+/**
+ * Returns the value of a header that occurs once and has no control characters; undefined
+ * otherwise.
+ */
 function single(value: string | string[] | undefined): string | undefined {
   const isClear =
     typeof value === 'string' && value.length <= maxNameLength && /^[^,\p{Cc}]+$/u.test(value);

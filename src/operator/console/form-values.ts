@@ -7,7 +7,7 @@ import type { Offered } from './offered.ts';
 export interface FormError {
   readonly id: string;
   readonly text: string;
-  /** The name of the input, for where the sentence does not stand beside it. */
+  /** The name of the input, for places where the sentence is not beside the input. */
   readonly label?: string;
 }
 

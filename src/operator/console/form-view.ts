@@ -88,8 +88,8 @@ function isOfUse({ needs }: Field): boolean {
 }
 
 /**
- * True for a field that a button does not need: it is there for few, or stands for another one
- * that has a value.
+ * True for a field that a form folds away: few people need it, or another field in its place
+ * has a value.
  */
 function isFolded(
   name: string,
@@ -103,7 +103,7 @@ function isFolded(
   return isAdvanced === true || unless.some(isGiven);
 }
 
-/** Returns the hint that a form gives on a field: also what holds without it. */
+/** Returns the hint of a form on a field, with the default. */
 function hintOf(
   { kind, prompt, description, otherwise }: Field,
   { fields }: Offered['operation'],
@@ -201,11 +201,11 @@ ${hintView}
 ${isFlag ? '' : shown}</div>`;
 }
 
-/** Values that are shown with a box each; of more, the others are written. */
+/** Maximum values that are shown with a box each; further ones are typed. */
 const maxPicks = 100;
 /**
- * Values that stand in a list that opens; of more values, the browser offers those that begin
- * with the typed text.
+ * Maximum values of a list that opens; of more values, the browser offers those that begin with
+ * the typed text.
  */
 const maxOptions = 40;
 

@@ -10,7 +10,9 @@ import { state, time } from './format.ts';
 import { hiddenInputs, operationLink, operationPath, tenantPath, withQuery } from './links.ts';
 import type { Offer } from './offered.ts';
 
-/** The decision about a tenant, as a word. Green is for health: `active` has no colour. */
+/**
+ * The decision about a tenant, as a word. `active` has no colour, because green is for health.
+ */
 export function decided({ status, isolated }: Pick<TenantSummary, 'status' | 'isolated'>): Html {
   return html`${status === 'active' ? status : state(status)}${isolated ? ', isolated' : ''}`;
 }
@@ -42,7 +44,10 @@ const words: Readonly<Record<HealthReason['severity'], string>> = {
   done: 'done since, not checked again',
 };
 
-/** Says how bad a reason is; or that it was seen to, and nobody has looked since. */
+/**
+ * Shows the severity of a reason; or that its remedy was carried out, and nobody has checked
+ * since.
+ */
 export function severity(of: HealthReason['severity']): Html {
   return state(words[of], tones[of]);
 }

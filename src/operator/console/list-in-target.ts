@@ -5,7 +5,7 @@ import type { ArchiveSummary } from '../backup/list-archives.ts';
 import type { PageRequest } from './console-page.ts';
 
 const maxArchives = 60;
-/** A page does not wait longer for a target that is silent. */
+/** The limits for a page, which does not wait longer for a silent target. */
 const pageLimits = { maxSilenceMs: 3_000 };
 
 /**

@@ -8,7 +8,7 @@ import {
 } from '../command/operation.ts';
 import { option, requiredOption } from '../command/operation-fields.ts';
 
-/** Operations that have no page, and why. */
+/** The operations without a page, with the reason. */
 export const withheld: Readonly<Record<string, string>> = {
   console: 'it is what runs already',
   completion: 'it prints a script for a shell',

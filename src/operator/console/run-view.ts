@@ -53,8 +53,8 @@ export function runView(
 <div id="run"${isEnded ? html` data-ended` : ''}>${runFacts(run)}${result}</div>
 ${commandView(form)}`,
     status: errors.length > 0 ? 422 : 200,
-    // For browsers without script. Another address each time: at this one, they would only go
-    // to the fragment.
+    // For browsers without script. The address differs each time: at the same address, they
+    // would only go to the fragment.
     head: isEnded
       ? undefined
       : html`<noscript>${reloadAfter(10, `${runPath(run)}?at=${Date.now()}#run`)}</noscript>`,
@@ -121,10 +121,7 @@ function listView(run: Run, { columns, rows }: Extract<Part, { kind: 'list' }>):
 ${hiddenNote(run, rows.length - maxShownRows, 'further rows')}`;
 }
 
-/**
- * The warnings and errors of a run. Our own sentences have the commands in them, which become
- * links.
- */
+/** The warnings and errors of a run. The commands in our own sentences become links. */
 function notesView(run: Run, offered: Offer): Html {
   const hasFailed = run.outcome === 'failed' && !run.isInterrupted;
   const link = (text: string): Html => linkCommands(text, offered);

@@ -41,9 +41,9 @@ const manyColumns = 6;
 /**
  * A list as a table, whose rows stand as blocks on a phone. The first cell of a row is its
  * heading. In a form, the buttons in the headings of columns sort it.
- * @param caption what it has
- * @param empty what stands in place of a table without rows
- * @param sorted what the rows are sorted by, with `-` in front for the other way round
+ * @param caption a name for its content
+ * @param empty the text in place of a table without rows
+ * @param sorted the column by which the rows are sorted, with `-` in front for descending order
  */
 export function table<Row>(
   caption: Html | string,

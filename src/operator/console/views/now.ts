@@ -33,10 +33,13 @@ interface Concern {
   readonly remedy: Html;
 }
 
-/** The check whose result this page knows by itself, and better than the last report. */
+/** The check whose result this page computes itself, and more recently than the last report. */
 const knownBetter = 'archives_unproved';
 
-/** The worst first. A fault that was seen to, and not checked again, comes last. */
+/**
+ * The order of severities, the worst first. A fault whose remedy was carried out, and that was
+ * not checked again, comes last.
+ */
 const order: readonly HealthReason['severity'][] = ['error', 'warning', 'unchecked', 'done'];
 
 /** The page of all that needs attention, worst first, and of the health of the fleet. */
@@ -148,7 +151,10 @@ function tenantConcerns(
   ];
 }
 
-/** The remedy of a finding has more to say than a row has room for. */
+/**
+ * Returns the remedy of a concern: for a finding a link, because a row has no room for its
+ * text.
+ */
 function remedyOf(
   { finding, remedy }: Pick<HealthReason, 'finding' | 'remedy'>,
   offered: Offer,
