@@ -33,9 +33,9 @@ export interface CopiedPrefix {
 }
 
 /**
- * A range takes some 40 ms, and the copy then pauses for three times as long, because the two
- * servers, which may be on the same machine, have no other limit: at least three quarters of
- * the time are left to other tenants.
+ * Rows of a range. A range takes some 40 ms, and the copy then pauses for three times as long,
+ * because nothing else limits its load on the two servers, which may be on the same machine: at
+ * least three quarters of the time are left to other tenants.
  */
 const rowsPerRange = 1_000;
 const pausePerCopy = 3;
@@ -97,7 +97,7 @@ export async function findNumberedTables(
  * I1 does not hold for a row whose number an operator chooses (`overriding system value`,
  * `copy`): such a row must not be inserted during a move.
  *
- * @returns what the target has then, by the name of the table
+ * @returns the rows that the target then has, by the name of the table
  * @throws {OperatorError} when a transaction does not end
  */
 export async function copyAhead(

@@ -28,10 +28,7 @@ export interface Reservation {
   readonly epoch: number;
 }
 
-/**
- * Reserves a database for a tenant: records its name, which nobody has, and a password of its
- * role.
- */
+/** Reserves a database for a tenant: records a new name, and a password of its role. */
 export async function reserveDatabase(
   control: pg.Client,
   secrets: SecretBox,
@@ -148,8 +145,8 @@ export async function createAtVersion(
 }
 
 /**
- * Copies the template. Several copies can be made at once: it is closed, so that no session is
- * in it.
+ * Copies the template. Several copies can be made at once, because the template is closed, so
+ * that no session is in it.
  */
 async function copyTemplate(
   admin: pg.Client,

@@ -8,7 +8,7 @@ import type { Prefixed } from '../../control/control-entities.ts';
  * created. So only this row leads to them: another installation on the server, also one with
  * the same prefix, does not draw the name, and neither does a control database that was
  * restored to an earlier time. Both are created as new ones: PostgreSQL refuses a name that
- * exists. The run then forgets its row, so that no row leads to what somebody else has made.
+ * exists. The run then forgets its row, so that no row leads to a database of somebody else.
  */
 
 /**
@@ -51,7 +51,7 @@ export async function findRemains(
   return rows[0] ?? { database: null, role: null };
 }
 
-/** Returns whether a server has lost a database: also one that is half dropped. */
+/** True if a server has lost a database; a half dropped database counts as lost. */
 export function isLost({ database }: Remains): boolean {
   return database === null || database === 'broken';
 }

@@ -82,7 +82,7 @@ export class DatabaseRun implements Steps {
     return this.#connections.close();
   }
 
-  // The steps, as `DatabaseStep` says what each does.
+  // The steps. `DatabaseStep` describes each of them.
 
   /**
    * Condemns the databases of earlier runs, and drops those whose servers are there, so that
@@ -235,7 +235,10 @@ export class DatabaseRun implements Steps {
     );
   }
 
-  /** The tenant has its new database: it does not wait for a former one that is away. */
+  /**
+   * Records the new database in the former one as its successor. Does not wait for a former
+   * database that is away: the tenant has its new one already.
+   */
   async 'name successor'(): Promise<void> {
     const former = this.#former;
     if (!former) return;
@@ -256,7 +259,7 @@ export class DatabaseRun implements Steps {
     await condemnDatabase(this.#control, this.#tenant, this.#chosen());
   }
 
-  /** A purge names what somebody else has made in it before, and goes on. */
+  /** Drops the target. A purge has named the objects of others in it before, and goes on. */
   async drop(): Promise<void> {
     const options = { mayBeOpen: true, leaveSchemas: true };
     await dropDatabase(this.#installation, this.#chosen(), this.#tenant.guid, options);

@@ -6,8 +6,8 @@ import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 
 /**
- * A run that may change a database of a tenant, as far as no run with a greater epoch has
- * claimed it.
+ * A run that may change a database of a tenant unless a run with a greater epoch has claimed
+ * it.
  */
 export interface RunEpoch {
   readonly epoch: number;
@@ -70,7 +70,7 @@ export function closedStamp(guid: string): string {
   ].join('-');
 }
 
-/** The connections of runs have this name (`timeLimits`). */
+/** SQL: the connections of other runs, which have the name of their kind (`timeLimits`). */
 const otherRuns = `
   select pg_terminate_backend(pid) from pg_stat_activity
    where datname = current_database() and application_name like 'backoffice-move%' and pid <> pg_backend_pid()`;
@@ -133,10 +133,9 @@ export async function closeDatabase(client: pg.Client, run: RunEpoch, role: stri
 /**
  * Opens a tenant database, as `closeDatabase` has closed it.
  *
- * A later run cannot claim a database that its server has lost, and may have replaced it: so
- * this run checks that it is the last one, while its transaction is open. While a session is in
- * it, the database is not lost, so that no later run has found that between the check and the
- * commit.
+ * A later run cannot claim a lost database, and may have replaced it: so this run checks, while
+ * its transaction is open, that it is the last one. While a session is in the database, the
+ * database is not lost, so no later run finds it lost between the check and the commit.
  * @param isLastRun rejects when a later run has begun (`requireLastRun`)
  * @param mayBeReplaced true to open it although another one has taken its place
  * @throws {OperatorError} when another one has, without `mayBeReplaced`
@@ -158,8 +157,8 @@ export async function openDatabase(
 }
 
 /**
- * Records in the connected former database of a tenant which one has taken its place, so that
- * no run opens it again for a control database that has lost the exchange.
+ * Records in the connected former database of a tenant its successor, so that no run opens the
+ * former one again for a control database that has lost the exchange.
  * @param successor `server/name`, or null for a former database that becomes the current one
  */
 export async function nameSuccessor(

@@ -8,7 +8,7 @@ import type { Server } from '../../control/control-entities.ts';
  */
 export type DatabaseState = 'reserved' | 'filled' | 'current' | 'kept' | 'condemned' | 'gone';
 
-/** A database by its name, which it has once on its server. */
+/** The address of a database: its server, and its name there. */
 export interface DatabaseAddress {
   readonly server: Server;
   readonly database: string;
@@ -57,8 +57,8 @@ interface DatabaseRow extends Omit<TenantDatabase, 'server'> {
 }
 
 /**
- * Returns the databases of a tenant that are in one of these states: first those that it has
- * had, the last one first, then the others, the newest first.
+ * Returns the databases of a tenant in these states: first the former ones, the last one first,
+ * then the others, the newest first.
  */
 export async function readDatabases(
   control: pg.Client,
@@ -85,8 +85,8 @@ export async function readCurrent(
 
 /**
  * Returns the epoch of a new run: greater than all earlier ones of the tenant, also when the
- * control database was restored from an archive meanwhile. All databases of the tenant have it
- * then, the same one.
+ * control database was restored from an archive meanwhile. Afterwards all databases of the
+ * tenant have this epoch.
  */
 export async function beginEpoch(control: pg.Client, tenantId: number): Promise<number> {
   const { rows } = await control.query<{ epoch: string }>(

@@ -28,8 +28,8 @@ export interface DatabaseDifference {
   origin: string;
   tables: TableDifference[];
   /**
-   * Objects that only one of the two has, or nobody can compare, and the webhooks, which a swap
-   * leaves as they are.
+   * Objects that only one of the two has or that cannot be compared, and the webhooks, which a
+   * swap leaves as they are.
    */
   notCompared: string[];
 }
@@ -110,8 +110,8 @@ function connect<T>(
 interface TableDifference {
   table: string;
   /**
-   * Numbers of rows that only the present one has, that both have with other values, and that
-   * only the other one has.
+   * The numbers of rows: rows that only the present database has, rows that both have with
+   * different values, and rows that only the other one has.
    */
   added: number;
   changed: number;

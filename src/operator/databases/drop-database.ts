@@ -23,8 +23,8 @@ export const formerTimes =
   'current_during + tstzmultirange(tstzrange(least(current_since, clock_timestamp()), clock_timestamp()))';
 
 /**
- * Lets the reserved databases of a tenant be dropped; of a tenant that is not provisioned yet,
- * also the current one.
+ * Condemns the reserved databases of a tenant; of a tenant that is not provisioned yet, also
+ * the current one.
  */
 export async function condemnLeftovers(control: pg.Client, tenantId: number): Promise<void> {
   await control.query(
@@ -36,9 +36,9 @@ export async function condemnLeftovers(control: pg.Client, tenantId: number): Pr
 }
 
 /**
- * Lets a database be dropped: nothing leads back. That of the tenant is condemned only when the
+ * Condemns a database: nothing leads back. The current database is condemned only when its
  * tenant is purged.
- * @throws {OperatorError} when it is the tenant's
+ * @throws {OperatorError} when it is the current one
  */
 export async function condemnDatabase(
   control: pg.Client,
@@ -88,8 +88,8 @@ interface DropOptions {
 }
 
 /**
- * Drops a condemned database and its login role. First its stamp names nobody: should the drop
- * fail, no build and no earlier state of the control database serves it again.
+ * Drops a condemned database and its login role. First sets its stamp to `nobody`: should the
+ * drop fail, no build and no earlier state of the control database serves it again.
  *
  * The name proves that both are ours (`database-names.ts`). Where the database can be read, its
  * stamp must not contradict: one of another tenant stays, with the role of that name.
@@ -97,8 +97,8 @@ interface DropOptions {
  * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned
  *   database is closed: the stamp of one names the tenant if it was lost and has come back, or
  *   if the control database is of an earlier time
- * @param leaveSchemas true to drop it with the tables that somebody else has made in schemas of
- *   their own
+ * @param leaveSchemas true to drop the database together with tables that somebody else has
+ *   made in other schemas
  * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened
  *   meanwhile, or has such tables
  */
@@ -116,7 +116,7 @@ export async function dropDatabase(
     if (isOfAnother) return false;
 
     if (!leaveSchemas) await requireNoSchemas(client, condemned);
-    // Its run was killed before the database got a stamp.
+    // A run was killed before it gave the database a stamp.
     if (found === null) return true;
     if (found === guid && !mayBeOpen) throw notClosed(condemned);
 
@@ -226,7 +226,10 @@ export async function findLeftRoles(
   return left.flat();
 }
 
-/** An operator has granted the role rights on objects of another database. */
+/**
+ * Ignores the error of a role to which an operator has granted rights on objects of another
+ * database.
+ */
 function ignoreDependent(error: unknown): void {
   if (sqlState(error) !== '2BP01') throw error;
 }

@@ -31,10 +31,10 @@ export async function recordSchema(
   return rowCount === 1;
 }
 
-/** The database that a tenant had, and its fate. */
+/** The database that a tenant had, and the reason why it is kept. */
 export interface FormerDatabase {
   readonly id: number;
-  /** A lost one is condemned. */
+  /** A `lost` database is condemned instead. */
   readonly keptBy: KeptBy | 'lost';
   readonly keepSeconds: number;
 }
@@ -77,8 +77,8 @@ export async function exchangeDatabases(
 }
 
 /**
- * Lets the databases be dropped that earlier moves have replaced: their data is older than that
- * of the last one.
+ * Condemns the databases that earlier moves have replaced: their data is older than that of the
+ * last one.
  */
 async function condemnMoved(control: pg.Client, tenantId: number): Promise<void> {
   await control.query(

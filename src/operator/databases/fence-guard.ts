@@ -10,8 +10,8 @@ export interface GuardMessage {
 /** Puts tenants back into service whose run dies with this process. */
 export interface FenceGuard {
   /**
-   * Resolves when the tenant is protected, or when it cannot be: then the next command of the
-   * tenant does it.
+   * Resolves when the tenant is protected. It also resolves when that fails: the next command
+   * on the tenant then retreats.
    */
   protect(slug: string): Promise<void>;
   release(slug: string): void;

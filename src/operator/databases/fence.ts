@@ -8,7 +8,7 @@ import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import type { LockedTenant } from './database-store.ts';
 
 const maxAnnounceMs = 10_000;
-/** Running requests get this time to finish before their connections are ended. */
+/** The time for which running requests may finish before their connections are ended. */
 const maxDrainMs = 2_000;
 const pollMs = 5;
 
@@ -40,9 +40,7 @@ export async function announceFence(control: pg.Client, guid: string): Promise<v
   }
 }
 
-/**
- * Returns whether a run has announced or closed the fence of a tenant, and none has lifted it.
- */
+/** True if a run has announced or closed the fence of a tenant, and none has lifted it. */
 export async function hasFence(control: pg.Client, guid: string): Promise<boolean> {
   return (
     (await control.query('select from tenant_fences where tenant_guid = $1', [guid])).rowCount === 1
@@ -102,8 +100,8 @@ async function waitForProcesses(
 }
 
 /**
- * Returns the running processes of the service that have not confirmed the fence of a tenant.
- * One that does not run is stopped or gone: its connections are ended.
+ * Returns the running processes of the service that have not confirmed the fence of a tenant. A
+ * process that does not run is stopped or gone: its connections are ended.
  */
 async function waitedFor(control: pg.Client, guid: string): Promise<Process[]> {
   const { rows } = await control.query<Process>(

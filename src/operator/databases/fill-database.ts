@@ -27,7 +27,7 @@ export type Fill = (target: DatabaseAddress) => Promise<void>;
 
 /** The data of a tenant at an earlier moment, and how to write it into a database. */
 export interface EarlierData {
-  /** For people: `archive <name>`, or the moment of a recovered server. */
+  /** The source, for people: `archive <name>`, or the moment of a recovered server. */
   readonly description: string;
   /** The last migration that the data has. */
   readonly schemaVersion: string;
@@ -120,7 +120,8 @@ export async function upgradeDatabase(
     }
     // A killed run may have applied some of the migrations.
     const { applied } = await readSchemaState(client);
-    // The control database may have lost what the run that filled the database has recorded.
+    // The control database may have lost the version that the run that filled the database has
+    // recorded.
     await requireKnownVersion(schemaVersion ?? applied.at(-1) ?? null);
 
     await applySteps(client, applied.at(-1) ?? null);

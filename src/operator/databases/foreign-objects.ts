@@ -24,7 +24,7 @@ export interface ForeignObjects {
   readonly tables: readonly string[];
   /**
    * All others, which have no rows of their own: each with its kind, such as `view
-   * reporting.totals`. Of a setting only the name, because its value may be a secret.
+   * reporting.totals`. A setting has only its name here, because its value may be a secret.
    */
   readonly others: readonly string[];
 }
@@ -193,14 +193,14 @@ export function rowsLeft({ schemas }: ForeignObjects): string[] {
   );
 }
 
-/** Returns the names of everything. */
+/** Returns the names of all of the objects. */
 function allNames(found: ForeignObjects): string[] {
   return [...rowsLeft(found), ...found.tables.map(name => `table public.${name}`), ...found.others];
 }
 
 const maxNamed = 5;
 
-/** Names things in a sentence, at most five of them, and says how many more there are. */
+/** Lists at most five names for a sentence, with the number of further ones. */
 export function named(names: readonly string[]): string {
   const more = names.length - maxNamed;
   return [...names.slice(0, maxNamed), ...(more > 0 ? [`${more} more`] : [])].join(', ');
@@ -217,8 +217,8 @@ export interface Holdings {
 /**
  * Reads the tables that would be lost with a database: the tables of other schemas, and those
  * of `public` that the current one lacks. A move has taken the tables of `public` along: a
- * table that the current one lacks was dropped since. Of a database that is condemned, nobody
- * misses them either.
+ * table that the current one lacks was dropped since. The tables of a condemned database are
+ * not needed either.
  * @param current undefined: the tenant has none
  * @returns nothing for a database that does not exist, or that nobody can connect to
  */
@@ -255,7 +255,10 @@ export async function readSessionNames(
 
 const nothing: ForeignObjects = { schemas: [], tables: [], others: [] };
 
-/** Returns names that a plan shows, also when the server of the database does not respond. */
+/**
+ * Returns the names that a plan shows; a sentence in their place when the server of the
+ * database does not respond.
+ */
 export async function namesUnlessAway(
   read: () => Promise<readonly string[]>,
 ): Promise<readonly string[]> {
@@ -266,7 +269,10 @@ export async function namesUnlessAway(
   });
 }
 
-/** Returns the error of a command that does not drop a database because of such rows. */
+/**
+ * Returns the error of a command that refuses to drop a database with rows that are nowhere
+ * else.
+ */
 export function notDroppedFor(
   { server, database }: { readonly server: { readonly name: string }; readonly database: string },
   rows: readonly string[],

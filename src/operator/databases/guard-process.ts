@@ -7,10 +7,12 @@ import type { GuardMessage } from './fence-guard.ts';
  * behind the fence.
  */
 
-/** A server that was killed may take minutes to recover. */
+/** Maximum time of the retries: a server that was killed may take minutes to recover. */
 const maxRetryMs = 15 * 60_000;
 const minDelayMs = 500;
-/** Each attempt takes CPU time, and the server may be gone for long. */
+/**
+ * Maximum pause between two attempts: each takes CPU time, and the server may be away for long.
+ */
 const maxDelayMs = 5_000;
 const protectedSlugs = new Set<string>();
 
@@ -25,7 +27,7 @@ process.on('disconnect', async () => {
     protectedSlugs.size > 0 && performance.now() < deadline;
     delayMs *= 2
   ) {
-    await retreatAll().catch(() => {}); // as while a server restarts
+    await retreatAll().catch(() => {}); // it is tried again, as while a server restarts
     await sleep(Math.min(delayMs, maxDelayMs));
   }
   process.exit();

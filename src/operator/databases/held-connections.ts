@@ -5,8 +5,8 @@ import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 
 /**
  * Connections of one run of a move, each opened on first use and kept until the run ends. A
- * commit is on the disk when it returns, whatever the server is set to: a target that crashes
- * after the switch must not lose what was copied.
+ * commit is on the disk when it returns, whatever the settings of the server: a target that
+ * crashes after the switch must not lose copied rows.
  */
 export class HeldConnections {
   readonly #open = new Map<string, Promise<pg.Client>>();

@@ -7,8 +7,8 @@ import { type CopyEnds, copySequences, replaceTables } from './replace-tables.ts
 
 /**
  * The tables that a tenant keeps when it gets other data: the receivers of its changes, with
- * their secrets, and what was sent. They say what the tenant wants now, and not what its data
- * was.
+ * their secrets, and what was sent. They are the tenant's present decisions, and not part of
+ * its earlier data.
  */
 export const keptTables: readonly string[] = [
   'webhooks',
@@ -24,8 +24,8 @@ export const keptTables: readonly string[] = [
  *
  * An endpoint that both have goes on at the earlier of its two places in the feed: the target
  * may have changes that the current database does not know, and that had not arrived when the
- * target was closed. The other place would skip them. Each row gets another version, so that no
- * process saves what it has read from the current database.
+ * target was closed. From the later place, these would be skipped. Each row gets another
+ * version, so that no process saves a state that it has read from the current database.
  * @param copyEnds `source` is the current database
  */
 export async function keepWebhooks(copyEnds: CopyEnds): Promise<void> {
@@ -41,7 +41,7 @@ export async function keepWebhooks(copyEnds: CopyEnds): Promise<void> {
   });
 }
 
-/** Returns the tables of webhooks alone: others may be of a kind that cannot be copied. */
+/** Returns only the tables of webhooks: others may be of a kind that cannot be copied. */
 async function listKeptTables(client: pg.Client): Promise<DataTable[]> {
   const { rows } = await client.query<{ name: string }>(
     `select relname as name from pg_class where relnamespace = 'public'::regnamespace and relname <> all ($1)`,
@@ -53,7 +53,7 @@ async function listKeptTables(client: pg.Client): Promise<DataTable[]> {
   );
 }
 
-/** Where an endpoint stands in the feed of changes. */
+/** The place of an endpoint in the feed of changes. */
 interface StoredPlace {
   readonly id: number;
   readonly position: string;

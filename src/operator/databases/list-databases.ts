@@ -31,8 +31,8 @@ export interface StoredDatabase extends Omit<ListedDatabase, 'why'> {
   isBusy: boolean;
   fence: 'announced' | 'closed' | null;
   /**
-   * The finding of the last report of doctor, with the remedy; null: there is none, or it was
-   * seen to since.
+   * The finding of the last report of doctor, with the remedy; null: there is none, or its
+   * remedy was carried out since.
    */
   finding: string | null;
   /** True until the tenant is served for the first time. */
@@ -99,7 +99,7 @@ export function isLeftover({ state, isOverdue, isNew, isPurging }: StoredDatabas
   return !isNew && !isPurging && (state === 'reserved' || state === 'condemned' || isOverdue);
 }
 
-/** The reason why the database is there that a tenant is served from. */
+/** The reason why the current database of a tenant is there. */
 export const served = 'serves the tenant';
 const prune = 'bin/backoffice databases prune';
 

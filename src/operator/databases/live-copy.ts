@@ -27,7 +27,7 @@ import {
 
 /** The time that the fence takes beside the copy of the changed tables, in ms. */
 export const fenceMs = 150;
-/** The last rows are few: more are copied before the fence. */
+/** Maximum rows that are left for the time behind the fence: more are copied before it. */
 const maxLastRows = 500;
 const maxRounds = 10;
 
@@ -42,8 +42,8 @@ interface LiveCopyOptions extends CopyEnds {
 }
 
 /**
- * Copies the data of a served tenant to another database: all of it, what is new, and the rest
- * behind a fence.
+ * Copies the data of a served tenant to another database: first all of it, then new rows, and
+ * the rest behind a fence.
  */
 export class LiveCopy {
   readonly #options: LiveCopyOptions;
@@ -56,7 +56,7 @@ export class LiveCopy {
   /**
    * Replaces the data of the target by those of the source, and compares them, which shows how
    * long the tables that change will take behind the fence. Append-only tables come first, in
-   * ranges, as they may be large; all others are those of one moment.
+   * ranges, as they may be large; all others are copied as they are at one moment.
    */
   async copyAll(): Promise<RunFacts> {
     const startedAt = performance.now();
@@ -99,7 +99,7 @@ export class LiveCopy {
   }
 
   /**
-   * Copies what was appended meanwhile, until little is missing.
+   * Copies the rows that were appended meanwhile, until few are missing.
    * @throws {OperatorError} when requests would wait for too long
    */
   async copyAhead(): Promise<void> {
@@ -126,12 +126,12 @@ export class LiveCopy {
   }
 
   /**
-   * Copies what is missing since `copyAll`, and all sequences, and compares it. The source is
-   * closed, and no session of the tenant's login exists any more. So the counters prove which
-   * tables have not changed (`isProvedUnchanged`). While a session of another login exists
-   * (psql), they prove nothing, and everything is copied again. Nobody changes the source until
-   * the transaction ends that is left open there: its tables are locked. So a session that
-   * begins after the lock does not count.
+   * Copies the changes since `copyAll`, and all sequences, and compares the result. The source
+   * is closed, and no session of the tenant's login exists any more, so the counters prove
+   * which tables have not changed (`isProvedUnchanged`). While a session of another login
+   * exists (psql), they prove nothing, and everything is copied again. A transaction that is
+   * left open in the source locks its tables, so a session that begins after the lock changes
+   * nothing, and does not count.
    * @throws {OperatorError} when another login changes the source, or when too much is missing
    */
   async copyChanges(): Promise<void> {
@@ -165,7 +165,7 @@ export class LiveCopy {
     });
   }
 
-  /** Returns the sessions of others that would be there behind the fence. */
+  /** Returns the sessions of others that would remain behind the fence. */
   async #othersLeft(): Promise<readonly OtherSession[]> {
     const { source, role, endSessions } = this.#options;
     const others = await readOtherSessions(source, source.database ?? '', [role]);

@@ -8,7 +8,10 @@ import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import { findRemains, isLost } from './database-names.ts';
 import type { TenantDatabase } from './database-store.ts';
 
-/** Claims or opens a database, unless its server has lost it: then it lets nobody in. */
+/**
+ * Claims or opens a database. If its server has lost the database, nothing is to be done: a
+ * lost database lets nobody in.
+ */
 export async function unlessLost(
   { servers }: ServerAccess,
   database: TenantDatabase,
@@ -52,7 +55,7 @@ export async function closeLost(
 }
 
 /**
- * Returns on which server a tenant is, and whether that has lost its database.
+ * Returns the server of a tenant, and whether the server has lost the database.
  * @returns undefined as `lost` when the server cannot be queried within seconds
  */
 export async function findDatabase(

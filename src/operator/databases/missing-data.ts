@@ -8,15 +8,17 @@ import { type OtherSession, sessionsText } from '../schema/other-sessions.ts';
 import type { DataTable } from '../schema/tenant-tables.ts';
 import type { CopiedPrefix, NumberedTable } from './copy-ahead.ts';
 
-/** The tables that the target contains, and the facts to compare the source with them. */
+/**
+ * The tables that the target contains, and the facts about the source when they were copied.
+ */
 export interface CopiedTables {
   readonly tables: readonly DataTable[];
   /** The append-only tables among them: behind the fence, only their last rows are missing. */
   readonly numbered: readonly NumberedTable[];
   prefixes: ReadonlyMap<string, CopiedPrefix>;
-  /** From before the copy, by table. */
+  /** The fingerprints of the source from before the copy, by table. */
   readonly fingerprints: ReadonlyMap<string, TableFingerprints>;
-  /** How long the tables that were copied whole took to copy and to compare, in ms. */
+  /** The time that each table that was copied whole took to copy and to compare, in ms. */
   readonly durations: ReadonlyMap<string, number>;
 }
 
@@ -26,7 +28,7 @@ export interface MissingData {
   readonly whole: readonly DataTable[];
   /** Append-only tables of which only the last rows have to be copied. */
   readonly ends: readonly NumberedTable[];
-  /** How long that takes, in ms, by the time that the tables have taken before. */
+  /** The estimated time of the copy, in ms, by the time that the tables have taken before. */
   readonly estimatedMs: number;
   /** Sessions of other logins, whose changes may not be counted yet. */
   readonly others: readonly OtherSession[];
@@ -65,7 +67,7 @@ export async function findMissingData(
   return { whole, ends, estimatedMs: ms.reduce((sum, each) => sum + each, 0), others };
 }
 
-/** Says in words why the pause would be long. */
+/** Describes why the pause would be long. */
 export function describe({ whole, others }: MissingData): string {
   const names = whole.map(({ name }) => name).join(', ');
   return others.length > 0

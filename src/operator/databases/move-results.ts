@@ -68,8 +68,8 @@ export function moveRequest({
 }
 
 /**
- * Returns the observers of a run, which show its steps, and interrupt it where nothing waits
- * for it.
+ * Returns the observers of a run, which show its steps, and interrupt it where no request
+ * waits.
  */
 export function observeRun({ progress, signal }: Context): RunObservers {
   return {

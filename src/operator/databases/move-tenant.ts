@@ -69,7 +69,7 @@ export async function moveTenant(
   observers: RunObservers = {},
 ): Promise<MoveSummary> {
   return withTenant(installation, slug, async (control, tenant) => {
-    // a killed move may be over, with its fence still there
+    // a killed move may have reached its goal and left its fence
     await requireNoneNewer({ installation, control, tenant });
     await retreatIfFenced({ installation, control, tenant });
 
@@ -108,8 +108,8 @@ export interface MovedObjects {
 
 /**
  * Returns the objects that a move of a tenant leaves behind, and changes nothing.
- * @throws {OperatorError} when that are tables, and nobody has agreed: the old database is
- *   dropped sooner or later
+ * @throws {OperatorError} when tables with rows are among them, and the operator has not agreed
+ *   (`leaveSchemas`): the old database is dropped sooner or later
  */
 export async function requireNothingLeft(
   installation: Installation,
@@ -131,7 +131,7 @@ export async function requireNothingLeft(
 
   const leaves = [...rows, ...found.others];
 
-  // The exchange condemns what earlier moves have left (`exchangeDatabases`).
+  // The exchange condemns the databases of earlier moves (`exchangeDatabases`).
   const former = await readDatabases(control, id, ['kept', 'condemned']);
   for (const each of former.filter(({ keptBy }) => keptBy === 'move')) {
     const held = await readHoldings(installation, each, current);
@@ -159,7 +159,10 @@ interface UnreportedMove {
   readonly isBack: boolean;
 }
 
-/** A run that ends records how long requests have waited. */
+/**
+ * Returns the unreported move of a tenant. A run that ends records the wait of requests, so a
+ * move without that was not reported.
+ */
 async function readUnreported(
   { statements }: Installation,
   tenantId: number,

@@ -17,7 +17,7 @@ export interface NewerDatabase {
   /** The name of its server. */
   readonly server: string;
   readonly database: string;
-  /** True if the tenant was let into it when it was last seen; false: nobody could look. */
+  /** True if the database lets the tenant in; false also if it could not be read. */
   readonly isOpen: boolean;
   /** The row of the control database; undefined: it does not know the database. */
   readonly known: TenantDatabase | undefined;
@@ -27,7 +27,7 @@ export interface NewerDatabase {
   readonly isFormerLost: boolean;
 }
 
-/** The stamp of a database, and what took its place; null: it is lost. */
+/** The stamp of a database, and its successor; null: the database is lost. */
 interface Stamp {
   readonly guid: string;
   readonly schemaVersion: string | null;
@@ -38,19 +38,20 @@ interface Stamp {
 /** The origin of a newer database, in words. */
 export const newerOrigin = 'a later time than that of the control database';
 
-/** How long another database may take to say what it is, in ms. */
+/** Maximum time to read the stamp of another database, in ms. */
 const maxLookMs = 2_000;
-/** A control database that has lost more exchanges than that is not looked through. */
+/** Maximum lost exchanges that are followed. */
 const maxExchanges = 20;
 
 /**
- * Finds the database that a tenant has, if the control database names a former one: it has lost
- * its last commits, as a standby that was promoted, or an archive. Two things tell, when the
- * database that it names is closed or lost: that one records what took its place
- * (`nameSuccessor`), or another one that the control database knows lets the tenant in.
+ * Finds the database that a tenant has, if the control database names a former one, because it
+ * lost its last commits, as a promoted standby or a restored archive has. If the database that
+ * it names is closed or lost, there are two signs of a newer one: the closed one records its
+ * successor (`nameSuccessor`), or another database that the control database knows lets the
+ * tenant in.
  *
- * Where nothing was recorded, a server that does not respond is passed over: the tenant is
- * served again also while another server is away.
+ * Where no successor was recorded, a server that does not respond is skipped, so that the
+ * tenant is served again also while another server is away.
  */
 export async function findNewer({
   installation,
@@ -82,7 +83,7 @@ export async function findNewer({
 /**
  * Checks that the control database names the database that a tenant has.
  * @throws {OperatorError} when it names a former one, with the command that puts the newer one
- *   in place; no command drops that one from then on
+ *   in place; from then on no command drops the newer one
  */
 export async function requireNoneNewer(context: RunContext): Promise<void> {
   const newer = await findNewer(context);
@@ -92,7 +93,7 @@ export async function requireNoneNewer(context: RunContext): Promise<void> {
   throw newerError(context.tenant.slug, newer);
 }
 
-/** Lets no command drop a database before an operator says so. */
+/** Keeps every command from dropping a database until an operator decides about it. */
 async function keep(control: pg.Client, id: number): Promise<void> {
   await control.query(
     `update tenant_databases set state = 'kept', kept_by = 'back', keep_until = null
@@ -174,7 +175,7 @@ export async function recordNewer(
   return found;
 }
 
-/** Goes on from one database to the one that took its place, to the last one. */
+/** Follows the successors of a database, to the last one. */
 async function follow(
   { installation, control }: Pick<RunContext, 'installation' | 'control'>,
   first: string,
@@ -212,7 +213,9 @@ async function requireServer(
   );
 }
 
-/** @returns null for a database that is lost or has no stamp; undefined: nobody could look */
+/**
+ * @returns null for a database that is lost or has no stamp; undefined: it could not be read
+ */
 function look(
   { servers }: RunContext['installation'],
   { server, database }: Pick<TenantDatabase, 'server' | 'database'>,

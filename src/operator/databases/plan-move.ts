@@ -7,7 +7,7 @@ import { findNumberedTables } from './copy-ahead.ts';
 import { fenceMs } from './live-copy.ts';
 import { type MovedObjects, requireMoveTarget, requireNothingLeft } from './move-tenant.ts';
 
-/** The speed of a plan; a move itself goes by the time that its first copy has taken. */
+/** The speed that a plan assumes. A move itself estimates by the time of its first copy. */
 const bytesPerMs = 10_000;
 
 /** The plan of a move: the data that it would take along, and the pause. */
@@ -27,8 +27,8 @@ export interface MovePlan extends MovedObjects {
   /** Sessions in the database of the tenant at the moment. */
   sessions: number;
   /**
-   * The sessions of others among them. While these last, everything is copied again when
-   * requests wait.
+   * The sessions of others among them. While these exist, everything is copied again behind the
+   * fence.
    */
   others: readonly string[];
 }

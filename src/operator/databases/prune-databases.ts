@@ -42,7 +42,7 @@ export interface PruneRequest {
 /** Chooses databases of a tenant that are filled or kept. */
 export type Choice = (database: StoredDatabase) => boolean;
 
-/** Returns the databases that `pruneDatabases` may drop, and looks into none of them. */
+/** Returns the databases that `pruneDatabases` may drop, and opens none of them. */
 async function findPrunable(
   control: ControlStatements,
   slug?: string,
@@ -147,8 +147,8 @@ async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise
 /**
  * Drops databases that tenants do not need any more: those that killed runs have left, those
  * that are condemned, and those whose time has passed. Puts tenants back into service whose run
- * has ended behind the fence, and a tenant that is named also without a fence
- * (`retreatAlways`). A tenant that another command works on is left out, unless it is named.
+ * has ended behind the fence; a named tenant also without a fence (`retreatAlways`). A tenant
+ * that another command works on is left out, unless it is named.
  * @param request with `isChosen`, no database without a fence is opened
  * @returns what was dropped, and what serves its tenant again
  * @throws {OperatorError} when the named tenant is worked on; when a database is not closed,
@@ -243,7 +243,7 @@ async function findClosed(
       if (isComplete(each)) await requireClosed(installation, database, tenant.guid);
       const { all, rows } = await readHoldings(installation, database, current).catch(error => {
         if (isComplete(each) || !connectFailure(error)) throw error;
-        // The database is condemned all the same, and looked into before it is dropped.
+        // The database is condemned nevertheless, and is read before it is dropped.
         return { all: [], rows: [] };
       });
       if (rows.length > 0 && !leaveSchemas) throw notDroppedFor(database, rows);

@@ -34,8 +34,8 @@ export interface TablePart extends DataTable {
 /**
  * Runs `work` in the transaction of the target, in which no trigger of these tables fires: a
  * copy is no change by a user, writes no audit entries, and replaces the rows of append-only
- * tables. A superuser, or a login that may set it, switches all triggers off at once, those of
- * foreign keys too, which the source guarantees.
+ * tables. A superuser, or a login that has the privilege, switches all triggers off at once,
+ * also those of foreign keys, which hold because they hold in the source.
  * @param except `foreign keys`: these are checked in any case
  */
 export async function withoutTriggers(
@@ -155,8 +155,8 @@ export async function copySequences(
 type SequenceState = Readonly<{ name: string; lastValue: string; isCalled: boolean }>;
 
 /**
- * Reads the state of all sequences of tables: that of now and not of a snapshot, so at least as
- * high as the rows need.
+ * Reads the state of all sequences of tables. It is the present state, not that of a snapshot,
+ * and so at least as high as the rows need.
  */
 export async function readSequences(
   client: pg.Client,

@@ -153,7 +153,7 @@ export async function switchDatabase(
   });
 }
 
-/** Returns the name that an operator has given, or means by giving none. */
+/** Returns the name that an operator has given; without one, the name of the only candidate. */
 async function nameWanted(
   { control, tenant }: Pick<RunContext, 'control' | 'tenant'>,
   kind: SwitchKind,
@@ -166,7 +166,7 @@ async function nameWanted(
 }
 
 /**
- * Lets a tenant go on, whose control database names a former database of it: in the newer one,
+ * Lets a tenant go on whose former database the control database names: in the newer database,
  * or, where that is gone for ever, in the former one.
  * @throws {OperatorError} when the operator names neither
  */

@@ -146,7 +146,7 @@ function closesFence(goal: DatabaseGoal): boolean {
   return goal === 'move' || goal === 'switch' || goal === 'replace';
 }
 
-/** Records why a step has failed at the database that it was to make. */
+/** Records the error of a step in the row of the database that the run was to make. */
 async function failStep(
   control: pg.Client,
   { target }: DatabaseRun,
@@ -194,7 +194,7 @@ async function giveUp(
 const insufficientPrivilege = '42501';
 const lockNotAvailable = '55P03';
 
-/** Says which database serves the tenant, and that nothing is lost. */
+/** Returns the error of a stopped run, which names the database that serves the tenant. */
 async function stopped(
   installation: Installation,
   { slug }: LockedTenant,
@@ -218,7 +218,7 @@ function stepOf(cause: unknown): string {
   return postgresCause(cause)?.step ?? 'Look into the log of the server';
 }
 
-/** Returns what has to be done before the command is run again. */
+/** Returns the condition under which the command can be run again. */
 async function conditionOf(
   { servers }: ServerAccess,
   now: TenantDatabase | undefined,

@@ -2,7 +2,7 @@ import type { Server } from '../../control/control-entities.ts';
 import type { KeptBy, TenantDatabase } from './database-store.ts';
 import type { Fill } from './fill-database.ts';
 
-/** A new database: where, what of, and how it is filled. */
+/** A new database: its server, the version of its data, and its source. */
 interface Placement {
   readonly server: Server;
   readonly origin: string;
@@ -34,9 +34,8 @@ export interface RunPlan {
 }
 
 /**
- * Behind the fence, the connections of a run are broken off when it takes longer than its
- * maximum pause and this time. Locks and sessions are waited for at most that long, so a server
- * is silent.
+ * The time beyond its maximum pause after which the connections of a run are broken off behind
+ * the fence. Waits for locks and sessions end earlier, so a server must be silent.
  */
 const maxSpareMs = 10_000;
 
