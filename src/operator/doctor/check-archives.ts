@@ -4,12 +4,12 @@ import { cutoffOf } from '../backup/retention/retention-age.ts';
 import { countText, sizeText } from '../command/texts.ts';
 import { type Finding, toFinding } from './finding.ts';
 
-/** The days for which a proof counts before doctor speaks of it. */
+/** The age of a proof, in days, at which doctor reports it. */
 const maxProofDays = 7;
 
 /**
- * Facts that the control database has of archives: the copy of the last run's view of the
- * target, and the findings of drills.
+ * Facts of the control database about archives: the copy of the last run's listing, and the
+ * findings of drills.
  */
 export interface ArchiveFacts {
   /** Folders of tenants that the control database does not know. */
@@ -42,7 +42,7 @@ export interface ArchiveFacts {
 const utc = (value: string): string =>
   `to_char(${value} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`;
 
-/** The days for which a removal may be due before doctor speaks of it. */
+/** The days for which a removal may be due before doctor reports it. */
 const maxDueDays = 60;
 
 /** A tenant from which rows should have been removed long ago. */
@@ -137,8 +137,8 @@ export async function readArchiveFacts(client: Queryable): Promise<ArchiveFacts>
 const maxNamed = 3;
 
 /**
- * Reports archives that nobody here knows, those of purged tenants that are left, those that
- * cannot be removed, and that no archive was restored for a week.
+ * Reports archives of unknown tenants, archives of purged tenants that are left, archives that
+ * cannot be removed, and a week without a restored archive.
  * @param server the name of the server of the control database
  */
 export function checkArchives(facts: ArchiveFacts, server: string): Finding[] {

@@ -5,8 +5,8 @@ import type { CheckContext } from './check-context.ts';
 /**
  * Reports databases of this installation whose texts the C library, or ICU, of the server sorts
  * in another way than when their indexes were made: a search by an index misses rows, and a
- * unique one takes the same text twice. The template of the server is not among them: the next
- * command that copies it makes it anew.
+ * unique index accepts the same text twice. The template of the server is not among them: the
+ * next command that copies it makes it anew.
  * @param controlUrl URL of the control database
  */
 export function checkCollations(

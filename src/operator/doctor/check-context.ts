@@ -42,8 +42,8 @@ export function asOwner({ databases }: ServerFacts, name: string): string {
 }
 
 /**
- * Removes the repair that the login of this command may not make, and names the role that may,
- * with the command.
+ * Removes a repair that the login of this command may not make. The remedy then names the role
+ * that may, with the command.
  */
 export function withinRights(report: Report, facts: ServerFacts): Report {
   const { changes, alters, needsSuperuser, statements, kind: _, control: __, ...rest } = report;

@@ -44,8 +44,8 @@ export async function readControlRestore(client: pg.Client): Promise<ControlRest
 
 /**
  * Reports a restore of the control database that no process continues. While the control
- * database has no tenant, no command but the restore runs (`requireNoRestore`): these are
- * leftovers beside one in use.
+ * database has no tenant, only the restore runs (`requireNoRestore`): so these are leftovers
+ * beside a control database in use.
  * @param server the name of the server of the control database
  */
 export function checkControlRestore(

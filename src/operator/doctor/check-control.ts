@@ -34,7 +34,10 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
   ];
 }
 
-/** Connects to nothing: a finding is about the URL, also when the server is away. */
+/**
+ * Checks the URL of a server, without a connection: the findings are the same when the server
+ * is away.
+ */
 function checkServerUrl({ servers }: Installation, server: Server): Finding[] {
   const { name, adminUrl } = server;
   let url: string;
@@ -143,8 +146,8 @@ function canDecrypt(
 }
 
 /**
- * Reports databases that are neither current nor wanted, and tenants behind a fence, that no
- * process works on.
+ * Reports databases that are neither current nor wanted, and tenants behind a fence, unless a
+ * process works on them.
  */
 function checkLeftovers({ stored }: ControlFacts): Finding[] {
   const left = stored.filter(({ isBusy, isNew, isPurging }) => !isBusy && !isNew && !isPurging);
@@ -183,8 +186,8 @@ const whys: Readonly<Record<string, string>> = {
 };
 
 /**
- * Reports that several processes of the service run, and some of them count the limits of
- * requests by themselves: a client then gets as many times its limit.
+ * Reports several processes of the service of which some count the limits of requests by
+ * themselves: a client then has its limit several times.
  * @param server the name of the server of the control database
  */
 function checkLimits({ processes }: ControlFacts, server: string): Finding[] {

@@ -53,7 +53,7 @@ export function checkTenantDatabase(
   }
 }
 
-/** Checks that every complete database that nobody uses exists: restored or kept. */
+/** Checks that every filled or kept database exists. */
 export function checkUnusedDatabases({ server, control, facts, report }: CheckContext): void {
   for (const { database, serverId, tenantId, state } of control.databases) {
     if (serverId !== server.id || (state !== 'filled' && state !== 'kept')) continue;
@@ -68,7 +68,7 @@ export function checkUnusedDatabases({ server, control, facts, report }: CheckCo
   }
 }
 
-/** Reports the databases that drills have left which ended before they could drop them. */
+/** Reports the databases of drills that ended before they could drop them. */
 export function checkDrillDatabases({ server, control, facts, report }: CheckContext): void {
   if (control.isDrilling) return;
 

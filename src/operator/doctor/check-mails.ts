@@ -17,7 +17,10 @@ export interface MailFacts {
   }[];
 }
 
-/** After two retries: by then, a server that greylists has accepted. */
+/**
+ * The wait after which a mail is late. It is longer than two retries, by which a server that
+ * greylists has accepted the mail.
+ */
 const maxWait = `interval '10 minutes'`;
 
 /** @param client connected to the control database */
@@ -27,7 +30,7 @@ export async function readMailFacts(client: pg.Client): Promise<MailFacts> {
        from mail_deliveries m join tenants t on t.id = tenant_id
       where m.state = 'waiting' and t.status = 'active' and m.created_at < now() - ${maxWait}`,
   );
-  // A mail that has lost its user is one whose link was withdrawn: nobody waits for it.
+  // A mail without a user is one whose link was withdrawn: nobody waits for it.
   const refused = await client.query<MailFacts['refused'][number]>(
     `select slug as tenant, s.name as server, count(*)::int as mails, coalesce(reason, 'unknown') as reason
        from mail_deliveries m join tenants t on t.id = tenant_id join servers s on s.id = t.server_id
@@ -46,7 +49,7 @@ export async function readMailFacts(client: pg.Client): Promise<MailFacts> {
 }
 
 /**
- * Reports mails that no mail server accepts, and people who got none.
+ * Reports mails that no mail server accepts, and mails that were refused or given up.
  * @param server the name of the server of the control database
  */
 export function checkMails({ late, reason, refused }: MailFacts, server: string): Finding[] {

@@ -5,8 +5,8 @@ import { psqlCommand } from './psql-command.ts';
 
 /**
  * Checks that the login of the commands may change the databases and login roles of tenants.
- * CREATEROLE and CREATEDB do not give that: since PostgreSQL 16 only the login that has made a
- * role may change it, and those to whom that was granted.
+ * CREATEROLE and CREATEDB do not suffice: since PostgreSQL 16, only the login that has made a
+ * role may change it, and logins to which that was granted.
  */
 export function checkOperatorRights(context: CheckContext): void {
   const { server, tenants, facts, report } = context;

@@ -59,11 +59,17 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
   }
 }
 
-/** The tenant was served from it if the control database has lost its last commits. */
+/**
+ * The beginning of a remedy: if the control database has lost its last commits, the tenant may
+ * have been served from the orphan.
+ */
 const newerFirst =
   'Compare it with the current database of the tenant: it may have newer data (docs/operate/incidents.md). ';
 
-/** A control database with tenants is not lost: at most it is of an earlier time. */
+/**
+ * Returns the remedy for the database of an unknown tenant. A control database with tenants was
+ * not lost; at most it is of an earlier time.
+ */
 function unknownTenantRemedy(hasTenants: boolean): string {
   return hasTenants
     ? 'Do not drop it. If the control database was restored from an earlier time, the tenant was provisioned after ' +
@@ -72,7 +78,7 @@ function unknownTenantRemedy(hasTenants: boolean): string {
         '(if the database is of another installation, leave it to that one)';
 }
 
-/** Returns whether a database is a closed one of a tenant that was purged. */
+/** True if a database is a closed one of a purged tenant. */
 function isOfPurgedTenant({ control }: CheckContext, identity: string | undefined): boolean {
   return (
     identity !== undefined &&
@@ -81,8 +87,8 @@ function isOfPurgedTenant({ control }: CheckContext, identity: string | undefine
 }
 
 /**
- * Returns whether a database may have the only copy of a tenant's data. A closed one cannot be
- * read: it counts while the control database has no tenant at all, as a new one has none.
+ * True if a database may have the only copy of a tenant's data. A database that cannot be read
+ * counts only while the control database has no tenant at all, as a new one.
  */
 function isOfUnknownTenant(context: CheckContext, name: string): boolean {
   const { control, orphanIdentities } = context;

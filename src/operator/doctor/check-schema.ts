@@ -18,7 +18,7 @@ export interface Head {
 }
 
 /**
- * Differences of one database that are reported one by one: of more, the others are counted.
+ * Maximum differences of one database that are reported one by one; further ones are counted.
  */
 const maxDifferences = 20;
 
@@ -93,7 +93,7 @@ export async function checkIdentityVersion(
 
 /**
  * Compares the schema of a database with the template of the server, or while it is behind,
- * with that of its version. Reports each difference that is undone by itself.
+ * with that of its version. Reports each difference that can be undone on its own.
  * @param version that the database is at
  * @param group the group role of all tenants
  * @returns how many differences there are

@@ -51,15 +51,15 @@ export async function readServerSettings(client: pg.Client): Promise<ServerSetti
 }
 
 /**
- * PostgreSQL refuses to write at 2.1 billion. Autovacuum begins to freeze rows at 0.2 billion
- * by default.
+ * The age of the oldest transaction, in transactions, that is reported. At 2.1 billion,
+ * PostgreSQL refuses to write; at 0.2 billion, by default, autovacuum begins to freeze rows.
  */
 const maxAge = 1_000_000_000;
 
 /**
- * Checks for work that a server will refuse, or cannot do, with its settings and its use. Makes
- * no query. A setting that would suit many databases better is advice of the handbook, not a
- * finding: a server with the defaults of PostgreSQL is healthy.
+ * Checks for settings with which a server refuses or cannot do its work. Makes no query. A
+ * setting that would suit many databases better is advice of the handbook, not a finding: a
+ * server with the defaults of PostgreSQL is healthy.
  */
 export function checkServerSettings(settings: ServerSettings, connectionBudget?: number): Report[] {
   const { version, connections, oldest, oldestAge, archiveFails, archivedAt } = settings;
@@ -96,8 +96,8 @@ export function checkServerSettings(settings: ServerSettings, connectionBudget?:
   }
 
   if (archiveFails) {
-    // A time that changes from one attempt to the next would make another finding of each:
-    // `diagnose` looks twice.
+    // A time that changes with each attempt would make a new finding of each: `diagnose` checks
+    // twice.
     const last = archivedAt ? `since ${archivedAt.toISOString()}` : 'so far';
     reports.push({
       check: 'wal_not_archived',

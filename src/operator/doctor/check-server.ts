@@ -31,7 +31,7 @@ import type { ServerMeasures } from './reports.ts';
 import { readDatabaseSizes, readServerFacts, type ServerFacts } from './server-facts.ts';
 
 interface Options {
-  /** Returns whether the database of a tenant is checked inside. */
+  /** True if the contents of the tenant's database are checked, too. */
   isSelected: (tenant: CheckedTenant) => boolean;
   /** `CONNECTION_BUDGET`; undefined if it is not known. */
   connectionBudget?: number | undefined;
@@ -132,7 +132,7 @@ export async function checkServer(
   }
 }
 
-/** Measures what can be measured: a missing size is no finding. */
+/** Measures the databases that can be measured: a missing size is no finding. */
 async function measureDatabases(
   adminUrl: string,
   tenants: readonly CheckedTenant[],
@@ -228,7 +228,7 @@ function withoutRisk(report: Report, orphanIdentities: ReadonlyMap<string, strin
   return { ...rest, remedy };
 }
 
-/** Says how the commands get another URL of a server. */
+/** The remedy that gives the commands another URL of a server. */
 function otherUrl({ name, adminUrl }: Server): string {
   return adminUrl === null
     ? ', or correct DATABASE_URL.'

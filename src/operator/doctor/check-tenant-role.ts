@@ -49,8 +49,8 @@ function reportMissingRole(
 }
 
 /**
- * The role must log in, be a member of the group of all tenants, and have CONNECT on the
- * tenant's database.
+ * Checks that the role can log in, is a member of the group of all tenants, and has CONNECT on
+ * the tenant's database.
  */
 function checkNeeds(
   role: RoleFacts,
@@ -94,8 +94,8 @@ function checkNeeds(
 }
 
 /**
- * The role must have nothing but CONNECT on the tenant's database, and nothing on or inside any
- * other.
+ * Checks that the role has no privilege on the tenant's database but CONNECT, and none on or
+ * inside any other database.
  */
 function checkExcess(
   role: RoleFacts,
@@ -142,8 +142,8 @@ function checkExcess(
 }
 
 /**
- * Returns the statements that revoke all rights of a role that owns nothing, but CONNECT on its
- * own database.
+ * Returns the statements that revoke all rights of a role, except CONNECT on its own database.
+ * The role owns nothing.
  */
 function dropRights(role: string, database: string): string[] {
   return [

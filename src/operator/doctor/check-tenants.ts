@@ -183,9 +183,9 @@ async function checkInside(
 }
 
 /**
- * Reports a database that is empty, or has the data of another tenant. Nothing gives it the
- * guid of this one: it is renamed, and the next check finds the database of this tenant under
- * another name, or that it is missing.
+ * Reports a database that is empty, or has the data of another tenant. It does not get the guid
+ * of this tenant: it is renamed, and the next check finds the database of this tenant under
+ * another name, or reports it as missing.
  */
 function otherDatabase({ slug, databaseName }: CheckedTenant, found: string | null): Report {
   return {
@@ -209,7 +209,7 @@ function lostIdentity({ slug, guid }: CheckedTenant, found: string | null): Repo
     remedy: `If it has the data of ${slug}, give it the guid of ${slug} again`,
     statements: [
       found === null
-        ? // Its changes begin a new era: it is not known which was the last one.
+        ? // Its changes begin a new era, because the last era is not known.
           `insert into tenant_identity (guid, feed_era, feed_since)
            select ${quoteLiteral(guid)}, era, era
              from (select 1 + greatest((select max(feed_era) from audit_log), (select max(feed_era) from activities), 0)

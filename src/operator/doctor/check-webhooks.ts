@@ -11,7 +11,10 @@ export interface LateWebhooks {
 
 /** The time that due webhooks may wait: longer than a pause of all processes. */
 const maxWait = `interval '10 minutes'`;
-/** A process that serves a tenant again and again, and fails, makes it due later each time. */
+/**
+ * SQL: the time since which a tenant waits. Not only `due_at`: a process that fails again and
+ * again to serve a tenant makes it due later each time.
+ */
 const waitsSince = 'coalesce(waiting_since, due_at)';
 /** The time that a receiver may fail: longer than a night in which it is being repaired. */
 const maxFailing = `interval '1 day'`;

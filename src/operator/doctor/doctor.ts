@@ -18,7 +18,7 @@ import {
 interface Options {
   /** True to make repairs. */
   fix?: boolean | undefined;
-  /** The ids of the only findings to repair; none: all whose repair has no risk. */
+  /** The ids of the findings to repair; none: all whose repair has no risk. */
   chosen?: readonly string[] | undefined;
   /** True to open no tenant database. */
   controlOnly?: boolean | undefined;
@@ -213,7 +213,7 @@ async function repair(
   }
 }
 
-/** Shows no statement with the verifier of a password. */
+/** Returns the remedy for a superuser. It has no statement with the verifier of a password. */
 function forSuperuser(
   { database, statements }: NonNullable<Finding['repair']>,
   reason: string,

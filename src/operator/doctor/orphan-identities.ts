@@ -11,8 +11,9 @@ import type { ServerFacts } from './server-facts.ts';
 export const unknownGuid = 'unknown';
 
 /**
- * Finds the tenant whose data each orphan database has: one that the control database does not
- * record. So a renamed database does not count as lost, and no repair changes it.
+ * Finds the tenant whose data each orphan database has. (An orphan is one that the control
+ * database does not record.) So a renamed database does not count as lost, and no repair
+ * changes it.
  * @param recorded names of the databases of tenants
  * @returns the guid of the tenant, by the name of the database; `unknown` for a database that
  *   cannot be read

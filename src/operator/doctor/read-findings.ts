@@ -24,7 +24,7 @@ export interface StoredFindings extends Omit<DoctorReport, 'findings' | 'healthy
   warnings: number;
   /** The number of findings whose remedy was done since, and that nobody has checked again. */
   done: number;
-  /** The open ones first, errors before warnings. */
+  /** The findings: open ones first, errors before warnings. */
   findings: StoredFinding[];
 }
 
@@ -40,8 +40,8 @@ interface FindingFilter {
 
 /**
  * Reads the last report of doctor; undefined before the first one. Reads no more findings than
- * it returns. A finding counts as repaired, too, when its tenant was purged since, and that a
- * tenant was behind when it has since been brought to the version of this build.
+ * it returns. A finding also counts as repaired when its tenant was purged since, or was behind
+ * and has been brought to the version of this build.
  */
 export async function readFindings(
   { statements }: ControlStatements,

@@ -16,7 +16,7 @@ export interface ReportedFinding extends Omit<Finding, 'repair'> {
   fixed: boolean;
 }
 
-/** Measures of a server that SQL can take. The room on its disk is none of them. */
+/** Measures of a server that SQL can take; the free space of its disk is not among them. */
 export interface ServerMeasures {
   server: string;
   databases: number;
@@ -36,8 +36,8 @@ export interface ServerMeasures {
 /** The document that `doctor --json` prints. */
 export interface DoctorReport {
   /**
-   * The build that has looked, with a digest of its tenant migrations: another build judges
-   * otherwise.
+   * The build that has made the report, with a digest of its tenant migrations: another build
+   * may come to other findings.
    */
   build: string;
   /** False when a finding is an error that is not fixed. */

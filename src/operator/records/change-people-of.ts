@@ -10,8 +10,8 @@ import { changeOrUndo } from '../command/change-or-undo.ts';
 
 interface ChangeOptions<Result> {
   /**
-   * Makes the change with every permission, by the rules that administrators of the tenant have
-   * too.
+   * Makes the change with every permission, by the rules that also apply to administrators of
+   * the tenant.
    */
   change: (transaction: PeopleTransaction) => Promise<Result>;
   /** The messages for a change that a rule refuses. */

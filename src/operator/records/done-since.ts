@@ -2,15 +2,16 @@
 export const lastReportSql =
   'select report, made_at, made_by from doctor_reports order by id desc limit 1';
 
-/** SQL for the work of operators since the report `last`, which the report does not know. */
+/**
+ * SQL for the commands of operators since the report `last`, whose effect is not in the report.
+ */
 export const doneSql = `
   select command, slug, arguments from operator_actions, last
    where state = 'done' and finished_at > made_at and command <> 'doctor'`;
 
 /**
- * SQL: whether one of the commands that the remedy of a finding names was run since the report,
- * for its tenant or its server, where `done` has `doneSql`. Nobody has looked whether it has
- * helped.
+ * SQL: true if one of the commands in the remedy of a finding was run since the report, for its
+ * tenant or its server; `done` is `doneSql`. Whether the fault is gone has not been checked.
  */
 export function isDoneSql(finding: string): string {
   return `exists (

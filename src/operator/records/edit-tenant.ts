@@ -10,7 +10,7 @@ import { noSuchTenant } from './read-tenants.ts';
 const tenantEdit = z.strictObject({
   name: text({ max: lengths.name }).optional(),
   appId: text({ max: lengths.code }).optional(),
-  /** `none`: that of all tenants. */
+  /** The address of the pages of this tenant; `none`: that of all tenants. */
   appUrl: z.literal('none').or(pageAddress).optional(),
   enable: z.array(z.string().pipe(z.enum(tenantFeatures, mustBeFeature))),
   /** Also a name that only the tenant has, by SQL. */

@@ -66,8 +66,8 @@ export async function disableKey(
 }
 
 /**
- * The time is that of the database's clock, by which the service counts the retirement; the
- * operator's may differ.
+ * Gives a key another status, at the time of the database's clock, by which the service counts
+ * the retirement: the clock of the operator may differ.
  */
 async function retire(
   em: EntityManager,
@@ -103,8 +103,9 @@ async function changeKeys<T>(
   const transact = (work: (em: EntityManager) => Promise<T>) => em.fork().transactional(work);
 
   return changeOrUndo(transact, isDryRun, async em => {
-    // Not the lock of the tenant, which a move or an archive may have for hours: a stolen key is
-    // disabled at once. On the connection of the transaction, as the server may have no other.
+    // It does not take the lock of the tenant, which a move or an archive may have for hours: a
+    // stolen key is disabled at once. It uses the connection of the transaction, because the
+    // server may have no other one.
     await em.execute('select from tenants where id = ? for no key update', [tenant.id]);
     const result = await change(em, tenant);
     await em.flush();

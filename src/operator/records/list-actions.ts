@@ -102,7 +102,7 @@ export type RoutineRun = Pick<
 
 /**
  * Returns the last run of each command that has run.
- * @param commands those that timers run
+ * @param commands the commands that timers run
  */
 export async function lastRoutineRuns(
   { statements }: ControlStatements,

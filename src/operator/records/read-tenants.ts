@@ -35,7 +35,7 @@ export interface TenantWithHealth extends TenantSummary {
   health: Health;
   /** The reasons why the tenant is not well, the worst first. */
   reasons: HealthReason[];
-  /** When doctor last looked at all tenants; null: never. */
+  /** The time at which doctor last checked all tenants; null: never. */
   checkedAt: string | null;
 }
 
@@ -77,7 +77,10 @@ export interface TenantFilter {
   status?: string | undefined;
   health?: string | undefined;
   server?: string | undefined;
-  /** The beginning of a schema version; `between`: of a database between two. */
+  /**
+   * The beginning of a schema version; `between`: tenants that have none at the moment, as
+   * during a migration.
+   */
   version?: string | undefined;
   /** One of `tenantSorts`, with `-` in front for the other direction. */
   sort?: string | undefined;
@@ -140,7 +143,7 @@ function orderOf({ sort }: TenantFilter): string {
 
 /**
  * Returns the ids of a part of the tenants that the filter selects, in their order, and how
- * many it selects. Of all tenants, only the rank is looked up, and that once.
+ * many it selects. Only the rank of each tenant is computed, and only once.
  */
 async function findByHealth(
   { statements }: ControlStatements,
@@ -205,11 +208,11 @@ async function readWithHealth(
 /** The tenants of a fleet by health, and the ones that need attention most. */
 export interface FleetHealth {
   counts: Record<Health, number>;
-  /** When doctor last looked at all of them; null: never. */
+  /** The time at which doctor last checked all of them; null: never. */
   checkedAt: string | null;
   /**
-   * Tenants that are not well for a reason of their own: the worst first, and of equals the
-   * ones that were so first.
+   * Tenants that are not well for a reason of their own: the worst first, and of equals those
+   * that have been so for longest.
    */
   troubled: TenantWithHealth[];
   /** The number of such tenants, also of those that are not listed. */
@@ -217,8 +220,8 @@ export interface FleetHealth {
 }
 
 /**
- * Reads the health of the fleet. That a server does not respond is a reason of the server: its
- * tenants are counted, and not listed. So are those that are only not checked yet.
+ * Reads the health of the fleet. The tenants of a server that does not respond are counted and
+ * not listed, because the reason is the server's. So are tenants that are only not checked yet.
  * @param limit how many are listed
  */
 export async function readFleetHealth(

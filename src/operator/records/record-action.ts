@@ -24,8 +24,8 @@ export interface RecordedAction extends Action {
 }
 
 /**
- * A timer repeats a command every few minutes. Of the runs without a reason, the last one of
- * each day (UTC), login and state stays, and nothing of them for longer than a year.
+ * Removes earlier runs of a command that a timer repeats every few minutes. Of the runs without
+ * a reason, the last one of each day (UTC), login and state stays, for a year at most.
  */
 const removeEarlierRuns = `
   delete from operator_actions a using operator_actions last
@@ -35,20 +35,22 @@ const removeEarlierRuns = `
      and (a.started_at < now() - interval '1 year'
           or a.state = last.state and a.started_at >= date_trunc('day', last.started_at, 'UTC'))`;
 
-/** The row of a tenant out of that of the action that has made it. */
+/** Inserts the row of a tenant, as a copy of the row of the action that has made it. */
 const recordBirth = `
   insert into operator_actions (operator, build, command, slug, tenant_guid, arguments, reason, state, started_at, finished_at)
   select operator, build, command, t.slug, t.guid, case when a.slug is null then arguments else arguments || jsonb_build_object('from', a.slug) end,
          reason, 'done', started_at, now()
     from operator_actions a join tenants t on t.slug = ? where a.id = ? and a.slug is distinct from t.slug`;
 
-/** The row of an action is that of the only tenant that it makes, whose name was in a file. */
+/**
+ * Names the tenant in the row of an action that makes only this one, if its name was in a file.
+ */
 const nameOnly = `update operator_actions set slug = coalesce(slug, ?) where id = ?`;
 
 /**
- * Runs a change, and records who asked for it, when and why. The row is written before the
- * change begins, so that no change is without one; a row that stays `running` is of a command
- * that was killed.
+ * Runs a change, and records its operator, time and reason. The row is written before the
+ * change begins, so that no change is without a row. A row that stays `running` is of a killed
+ * command.
  * @param work resolves to `false` when it has failed
  */
 export async function recordAction(

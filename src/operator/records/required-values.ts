@@ -4,7 +4,7 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 
 /**
  * Returns a name as it is stored.
- * @param what it is the name of, or which of the names
+ * @param what the noun of the name, for the error
  * @throws {OperatorError} when the API would refuse it, too
  */
 export function requireName(what: string, name: string): string {

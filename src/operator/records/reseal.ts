@@ -29,7 +29,10 @@ interface StoredSecret {
   name: string;
 }
 
-/** Where the control database has secrets, and for whom each of them is sealed. */
+/**
+ * The columns with secrets in the control database, and the owner for whom each of them is
+ * sealed.
+ */
 const secretColumns: {
   table: string;
   column: string;
@@ -82,9 +85,9 @@ const secretColumns: {
  * control database again under it, in one transaction. Run it with the former key in
  * `MASTER_KEY_PREVIOUS`. It can be run again.
  *
- * It locks the row of the installation before it reads. Whoever stores a secret locks that row,
- * too, and is refused if another key has sealed it (`require_present_key`): so no secret is
- * left under the former key.
+ * It locks the row of the installation before it reads. Every transaction that stores a secret
+ * locks that row, too, and is refused if another key has sealed the secret
+ * (`require_present_key`): so no secret is left under the former key.
  * @param isDryRun true to open and seal each secret, and to change nothing
  * @returns the number of secrets
  * @throws {OperatorError} when neither key is the present one, when a secret cannot be opened,

@@ -91,7 +91,8 @@ function clusterOf(identity: string | null | undefined): string | null {
 }
 
 /**
- * A server has one name: under another one, its databases would seem to belong to nobody.
+ * Requires that a server has no other name: under another one, its databases would seem to
+ * belong to nobody.
  * @throws {OperatorError} when the server, or the one whose copy it is, has a name already
  */
 async function requireUnknown(

@@ -5,7 +5,10 @@ import { argument, flag } from '../command/operation-fields.ts';
 import { readTenant } from './read-tenants.ts';
 import type { Transition } from './transitions.ts';
 
-/** `undelete` does more than this: see `undelete.command.ts`. */
+/**
+ * Defines an operation that changes the state of a tenant. `undelete` does more: see
+ * `undelete.command.ts`.
+ */
 function defineTransition(
   name: Exclude<Transition, 'undelete'>,
   more: Pick<Operation, 'help' | 'effect'> & { consequence: string },

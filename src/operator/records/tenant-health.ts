@@ -10,8 +10,8 @@ import { doneSql, isDoneSql, lastReportSql } from './done-since.ts';
  * The health of a tenant, as far as the control database knows it, the best state first. A
  * decision about it, such as `suspended`, is its status.
  *
- * `unchecked`: nobody has looked at it since it was made, or since what was wrong was repaired.
- * `unwell`: it is not served, or not safe.
+ * `unchecked`: the tenant was not checked since it was made, or since a fault was repaired.
+ * `unwell`: the tenant is not served, or not safe.
  */
 export const healthStates = ['well', 'unchecked', 'warning', 'unwell'] as const;
 export type Health = (typeof healthStates)[number];
@@ -42,20 +42,23 @@ export interface StoredHealth {
   reasons: StoredReason[];
 }
 
-/** A receiver that is started again fails for a shorter time. */
+/** The time for which a receiver may fail: one that is restarted fails for a shorter time. */
 const maxFailing = `interval '3 minutes'`;
-/** Longer than a pause of all processes of the service. */
+/**
+ * The time for which due webhooks may wait: longer than a pause of all processes of the
+ * service.
+ */
 const maxWaiting = `interval '10 minutes'`;
 
-/** Checks whose facts the control database has itself, and newer than the last report. */
+/** The checks whose facts the control database has itself, more recent than the last report. */
 const knownBetter = `('behind', 'webhooks_behind')`;
 
 /**
  * The one place that decides whether a tenant is well: from the last report of doctor, and from
  * the other facts of the control database. Returns common table expressions, the last of which,
  * `health`, has a row for each tenant of `picked` that is not well. A statement for all tenants
- * leaves out `reasons`, which only those need that are shown: then PostgreSQL does not make
- * them.
+ * leaves out `reasons`, which are needed only for the tenants that are shown: PostgreSQL then
+ * does not compute them.
  * @param picked SQL of the tenants: `select t.* from tenants t …`
  */
 export async function healthSql(picked: string): Promise<string> {
@@ -130,7 +133,7 @@ export function healthOf(rank: string): string {
   return `case ${rank} when 3 then 'unwell' when 2 then 'warning' when 1 then 'unchecked' else 'well' end`;
 }
 
-/** Says in words what SQL has returned. */
+/** Turns the reasons that SQL has returned into words. */
 export function toReasons(stored: readonly StoredReason[]): HealthReason[] {
   return stored.map(({ severity, check, since, detail }) => {
     const { text, remedy, id } =
@@ -198,7 +201,7 @@ const silences: Readonly<Record<string, string>> = {
 };
 
 /**
- * Says how the last attempt to send something has ended: `its receiver answers 503 Service
+ * Describes the end of the last attempt to send something: `its receiver answers 503 Service
  * Unavailable`.
  */
 export function attemptText({ status, error }: Pick<FailingWebhook, 'status' | 'error'>): string {

@@ -30,7 +30,7 @@ export async function connectTenant<T>(
 
 /**
  * Checks, in the transaction of a change, that the connected database is the one that a tenant
- * is served from: what is written to a former one is lost. No run closes it before the
+ * is served from: a change of a former one would be lost. No run closes the database before the
  * transaction ends.
  * @throws {OperatorError} when it is closed
  */

@@ -24,7 +24,7 @@ export interface ServerUse {
 interface ServerState {
   version: number;
   isStandby: boolean;
-  /** Where `default_transaction_read_only` is set to on; null when it is off. */
+  /** The place where `default_transaction_read_only` is set to on; null when it is off. */
   lockedBy: string | null;
   login: string;
   database: string;
@@ -47,8 +47,8 @@ const readState = `
 /**
  * Checks that a server can be used, before anything is written to it: its version, that it
  * takes writes, that the login has the rights, that the database takes every letter, and that a
- * connection keeps its session. The one check of every door: `npm start`, commands, `control
- * migrate`, `server add`.
+ * connection keeps its session. `npm start`, commands, `control migrate` and `server add` all
+ * make this one check.
  * @throws {OperatorError} with what to do
  * @throws {SharedSessionError} behind a pooler that shares sessions
  */
@@ -103,7 +103,8 @@ export function serverFault(
 }
 
 /**
- * Somebody has locked the server on purpose, or a provider has when the disk was almost full.
+ * Returns the fault of a locked server: an operator has locked it on purpose, or a provider,
+ * when the disk was almost full.
  */
 function lockText(
   source: string,

@@ -15,7 +15,7 @@ export interface TenantWebhooks {
   failing: number;
   failingSince: string | null;
   disabled: number;
-  /** For how many seconds the tenant has waited to be served; null: it does not wait. */
+  /** The seconds for which the tenant has waited to be served; null: it does not wait. */
   waiting: number | null;
 }
 
@@ -33,7 +33,7 @@ export interface WebhookStatus {
    * Changes and other messages that are still to be sent: of very many changes, the first ones.
    */
   waiting: number;
-  /** When the first of these changes was made; null: none waits. */
+  /** The time of the first of these changes; null: none waits. */
   waitingSince: string | null;
 }
 
@@ -83,8 +83,8 @@ export async function readWebhooks(
 }
 
 /**
- * Reads which transaction holds back the changes of a tenant, and so its webhooks; undefined:
- * none has for 30 s.
+ * Reads the transaction that holds back the changes of a tenant, and so its webhooks;
+ * undefined: none has held them for 30 s.
  */
 export function readHolder(
   installation: Installation,

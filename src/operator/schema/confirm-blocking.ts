@@ -66,7 +66,7 @@ export function blockingText(blockedBy: BlockingProcess[]): string {
   return `${subject} ${loss}: ${processNames(blockedBy, ({ head }) => (head === null ? '' : ` with ${head}`))}`;
 }
 
-/** @param detailOf what follows the build of a process */
+/** @param detailOf returns the text after the build of a process */
 function processNames<P extends NamedProcess>(
   processes: P[],
   detailOf: (process: P) => string,

@@ -12,7 +12,7 @@ export interface FleetStatus {
   fleet: { schemaVersion: string | null; status: string; tenants: number }[];
   /** The number of tenants by health. */
   health: FleetHealth['counts'];
-  /** When doctor last looked at all of them; null: never. */
+  /** The time at which doctor last checked all of them; null: never. */
   checkedAt: FleetHealth['checkedAt'];
   /** The tenants that failed in the newest run that reached them: those of `--retry-failed`. */
   failing: { slug: string; version: string | null; run: number; error: string }[];

@@ -4,7 +4,8 @@ import { type Difference, differenceText } from '../../lib/postgres/schema-finge
 import { independentDifferences } from './repair-drift.ts';
 
 /**
- * The failure of a migration, as far as it helps to find the cause, without values of a tenant.
+ * The facts about the failure of a migration that help to find its cause, without values of a
+ * tenant.
  */
 export interface MigrationFailure {
   /**
@@ -15,10 +16,11 @@ export interface MigrationFailure {
   readonly migration: string | null;
   /** The statement that failed, or its beginning. */
   readonly statement: string | null;
-  /** Where the log of the server has more; null: no statement failed. */
+  /** The place of further facts in the log of the server; null: no statement failed. */
   readonly log: ServerLogPlace | null;
   /**
-   * All differences of the schema from the template, without those that go with another one.
+   * All differences of the schema from the template, without those that are part of another
+   * one.
    */
   readonly differences: readonly ReportedDifference[];
 }
@@ -94,7 +96,7 @@ export function failureOf(
 }
 
 /**
- * Formats what is known of a failure, beside its message, as lines.
+ * Formats the facts about a failure, without its message, as lines.
  * @param slug of the tenant
  */
 export function failureLines(
@@ -119,7 +121,7 @@ export function failureLines(
   ];
 }
 
-/** Says where the log of a server has more. */
+/** Describes the place of further facts in the log of a server. */
 export function logText({ server, database, process, at }: ServerLogPlace): string {
   const session = process === null ? '' : `, process ${process}`;
   return `In the log of server ${server}: ${at.slice(0, 19).replace('T', ' ')} UTC${session}, database ${database}`;

@@ -92,7 +92,7 @@ export function sessionsText(sessions: readonly OtherSession[]): string {
 /**
  * Returns the error of a command that sessions stop which its login may not end.
  * @param client with the login of the command
- * @param what it could not do, as a sentence without an end
+ * @param what the beginning of the sentence: what the command could not do
  */
 export function sessionsLeft(
   client: pg.Client,

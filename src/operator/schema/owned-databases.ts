@@ -4,14 +4,14 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import { endOtherSessions, sessionsLeft } from './other-sessions.ts';
 
-/** SQLSTATE: somebody uses the database. */
+/** The SQLSTATE of a database that somebody uses. */
 const inUse = '55006';
 const insufficientPrivilege = '42501';
 
 /**
- * Creates a database that no other login can connect to, but superusers: not even between its
+ * Creates a database that no other login but superusers can connect to: not even between its
  * creation and the change of its privileges, when an agent of monitoring that looks for new
- * databases would.
+ * databases would connect.
  * @param options of `create database`, such as its template
  */
 export async function createPrivate(
@@ -73,7 +73,7 @@ export async function renameOwned(client: pg.Client, from: string, to: string): 
 
 /**
  * Ends the sessions in a database.
- * @param cause why it could not be changed
+ * @param cause the error of the change
  * @throws {OperatorError} when sessions are left, or something else uses it
  */
 async function requireUnused(

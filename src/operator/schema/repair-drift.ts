@@ -2,7 +2,7 @@ import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import type { Difference } from '../../lib/postgres/schema-fingerprint.ts';
 
 /**
- * The schema that takes the objects of others in `public`, so that no data of theirs is lost.
+ * The schema into which objects of others in `public` are put, so that their data is not lost.
  */
 const kept = 'kept';
 
@@ -64,10 +64,10 @@ interface IndependentDifference {
 }
 
 /**
- * Returns the differences of a database that are undone one by one, in the order in which they
- * are. What belongs to a table, a type or a column that the template does not have (columns,
- * constraints, indexes, sequences, rights) goes where that goes, and the index of a constraint
- * comes and goes with it.
+ * Returns the differences of a database that are undone one by one, in the order of the repair.
+ * The parts of a table, a type or a column that the template does not have (columns,
+ * constraints, indexes, sequences, rights) are undone with it, and the index of a constraint
+ * with the constraint.
  * @param group the group role of all tenants
  */
 export function independentDifferences(
@@ -129,7 +129,7 @@ function keep(alter: string): string[] {
   return [`create schema if not exists ${quote(kept)}`, `${alter} set schema ${quote(kept)}`];
 }
 
-/** Copies the table with the column before the column is dropped. */
+/** Returns the statements that copy the table with the column, before the column is dropped. */
 function keepColumn(table: string, column: string): string[] {
   return [
     `create schema if not exists ${quote(kept)}`,

@@ -202,9 +202,9 @@ export async function revertStep(client: pg.Client, { name, down }: SchemaStep):
 }
 
 /**
- * Runs the statements of a migration, without a wait between them. An error has the name of the
- * migration in front of its message, and gets what `failureOf` says of it: the statement, and
- * the process of the session.
+ * Runs the statements of a migration, without a wait between them. An error gets the name of
+ * the migration in front of its message, and the facts that `failureOf` reads: the statement,
+ * and the process of the session.
  * @param client in pipeline mode, in a transaction: after an error the server runs none of the
  *   others
  */

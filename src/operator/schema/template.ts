@@ -34,7 +34,7 @@ export function tenantGroup(server: Prefixed): string {
  * from, with every migration and its seed rows, closed to connections. Its name contains a
  * digest of the migrations, so an existing one is at head, and a build with other migrations
  * creates its own. It is made anew when the C library of the server sorts texts in another way
- * since it was made: PostgreSQL refuses to copy it then.
+ * than when it was made: PostgreSQL then refuses to copy it.
  * @param admin connected to the server
  * @returns the name of the template
  * @throws {OperatorError} when a database with that name accepts connections: it may be
@@ -60,8 +60,9 @@ export async function ensureTemplate(
 }
 
 /**
- * The state of a database with the name of a template: `complete`, one to copy; `outdated`, one
- * with texts sorted in another way; `open`, a database that accepts connections.
+ * The state of a database with the name of a template. `complete`: it can be copied.
+ * `outdated`: its texts are sorted in another way. `open`: it accepts connections, so it is not
+ * ours.
  */
 type FoundTemplate = 'complete' | 'outdated' | 'open' | undefined;
 

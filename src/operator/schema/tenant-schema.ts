@@ -14,7 +14,7 @@ import { countSessions } from './tenant-sessions.ts';
  * noticed that its change feed is down and serves nothing from memory.
  */
 const changeReceivedMs = 1_000;
-/** Longer than any request may take. */
+/** The time for which running requests are awaited: longer than any request may take. */
 const quietDeadlineMs = 12_000;
 const pollMs = 50;
 
@@ -23,7 +23,7 @@ const pollMs = 50;
  * that run in its database have ended, or after 13 s. Any number of server processes may have
  * connections to it; the wait lets them receive the change.
  *
- * For a tenant without a session, as most tenants of a large fleet, nothing is waited for:
+ * There is no wait for a tenant without a session, as most tenants of a large fleet:
  * `changeSchema` ends the sessions that begin later. Until the returned moment, a process that
  * has not received the change may serve a cached response.
  * @param database on which the login is a member of the role of the tenant (`becomeMember`)

@@ -7,8 +7,8 @@ const maxEndMs = 5_000;
 const pollMs = 20;
 
 /**
- * The sessions of a role in the connected database. Cheaper than `pg_stat_activity`, which
- * reads more catalogs.
+ * SQL: the sessions of a role in the connected database. It is cheaper than `pg_stat_activity`,
+ * which reads more catalogs.
  */
 const sessionsOf = (role: string): string =>
   `pg_stat_get_activity(null) where usesysid = to_regrole(${quoteLiteral(quoteIdentifier(role))})

@@ -21,37 +21,37 @@ export interface AfterRestoreReport<Replayed> {
   clientsRevoked: number;
   mailsWithdrawn: number;
   sequencesMoved: number;
-  /** The access that was revoked later and is so again; null if nothing later is known. */
+  /**
+   * The access that was revoked later, and is revoked again; null if no later state is known.
+   */
   replayed: Replayed | null;
 }
 
 /**
- * How many numbers of each sequence are skipped. The lost control database may have given them
- * after the time of the restored one: tenant databases may have them, so they are not given
- * again.
+ * The number of values of each sequence that are skipped: the lost control database may have
+ * used them after the time of the restored one, and tenant databases may have them.
  */
 const skippedNumbers = 1_000_000;
 
 /**
  * Makes a restored control database safe to serve from, in one transaction:
  *
- *   1. Every session ends. One that was ended since does not come back; the refresh token of
- *      one that was not is refused like that of any ended session, and not reported as stolen.
- *   2. Every signing key is disabled, and each tenant gets a new one. So no access token that
- *      was issued before is valid, whichever keys and users were disabled since.
- *   3. Every legacy token and every API client is revoked: its secret may be known to somebody
- *      since. Links in mails that were sent before are withdrawn: one that was used since would
- *      work again.
- *   4. Sequences go on above all numbers that may have been given since.
- *   5. Users, API clients and tenants that a later control database has as disabled, revoked,
- *      suspended or gone become so (`replay`).
- *   6. No fence is left, and no database of a tenant is dropped before an operator says so:
- *      what was reserved or condemned then may be what the tenant has now.
- *   7. The webhooks of every tenant are served: the first one of a tenant may have been created
- *      since.
- *   8. Every process drops its caches.
+ *   1. Every session ends. So a session that was ended later does not come back. The refresh
+ *      token of any other one is refused like that of an ended session, and not reported as
+ *      stolen. 2. Every signing key is disabled, and each tenant gets a new one. So no access
+ *      token that was issued before is valid, whichever keys and users were disabled since. 3.
+ *      Every legacy token and every API client is revoked: its secret may have become known
+ *      later. Links in mails that were sent before are withdrawn: a link that was used later
+ *      would work again. 4. Sequences go on above all numbers that may have been given since.
+ *      5. Users, API clients and tenants that a later control database has as disabled,
+ *      revoked, suspended or gone become so (`replay`). 6. No fence is left, and no database of
+ *      a tenant is dropped before an operator says so: a database that was reserved or
+ *      condemned then may be the one that the tenant has now. 7. The webhooks of every tenant
+ *      are served: the first one of a tenant may have been created since. 8. Every process
+ *      drops its caches.
  *
- * @param replay takes over what a later control database has, if one can still be read
+ * @param replay applies the revocations of a later state of the control database, if one can be
+ *   read
  */
 export async function afterRestore<Replayed>(
   installation: ControlAddress & KeyAccess,
@@ -79,7 +79,7 @@ async function makeSafe<Replayed>(
   );
   await count('delete from tenant_fences');
   // A database that was being made then may be the one that a tenant has now. It is kept until
-  // an operator looks, and so is a database that was being dropped.
+  // an operator decides, and so is a database that was being dropped.
   await count(
     `update tenant_databases d set state = 'kept', kept_by = coalesce(kept_by, 'back'), keep_until = null
        from tenants t where t.id = tenant_id and t.purging_at is null

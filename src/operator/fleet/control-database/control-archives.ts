@@ -47,7 +47,7 @@ export async function openControlAccess(
   };
 }
 
-/** An archive of the control database that cannot be used, and why. */
+/** An archive of the control database that cannot be used, with the reason. */
 interface RefusedArchive {
   readonly name: string;
   readonly reason: string;
@@ -110,7 +110,7 @@ export async function findNamedControl(
 /**
  * Returns the installation whose control database is restored.
  * @param wanted the begin of its id; undefined: there is only one
- * @throws {OperatorError} when the target has archives of none that is wanted, or of several:
+ * @throws {OperatorError} when the target has archives of no such installation, or of several:
  *   of two that share a target and a master key, only a person knows which one was lost
  */
 export async function chooseInstallation(

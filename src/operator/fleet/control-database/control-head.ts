@@ -176,7 +176,7 @@ async function requireNoRestore(control: Statements, controlUrl: string): Promis
 
 /**
  * Checks what `requireNoRestore` checks, for a control database that does not exist or has no
- * schema. A server that cannot be used is no restore: the caller reports it.
+ * schema. Ignores a server that cannot be used, which the caller reports.
  */
 async function requireNoRestoreOnServer(controlUrl: string): Promise<void> {
   const name = restoringName(databaseNameOf(controlUrl));

@@ -17,7 +17,8 @@ export interface LostSecrets {
 
 /**
  * Makes `MASTER_KEY` the master key of a restored control database whose own one is lost; does
- * nothing where one of the keys of this process is its own. Of what the lost key has sealed,
+ * nothing where one of the keys of this process is its own. Of the secrets that the lost key
+ * has sealed,
  *
  *   - signing keys are removed: `afterRestore` makes others;
  *   - keys of webhooks are replaced: the secret of a webhook is as lost as in a clone, and an

@@ -56,7 +56,7 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
 }
 
 /**
- * Takes away again, in a restored control database, what was taken away by a later state: four
+ * Revokes, in a restored control database, the access that a later state has revoked, by four
  * statements. A user who was removed is disabled. Nobody is enabled, and no database is
  * dropped. Roles, entities and passwords that differ are returned and left as they are.
  * @param client in the transaction that makes the restored database safe

@@ -128,15 +128,15 @@ async function restoreTenants(context: Context, concurrency: number, isKeyLost: 
 
 interface Choice extends Pick<NewestControl, 'refused'> {
   readonly source: ControlSource;
-  /** The newest archive, if the source is older: what it has taken away stays away. */
+  /** The newest archive, if the source is older: access that is revoked in it stays revoked. */
   readonly later: ControlSource | undefined;
-  /** Of later changes, nobody knows. */
+  /** The time after which no changes are known. */
   readonly knownUntil: Date;
 }
 
 /**
- * @throws {OperatorError} when there is no such source, or nothing later can be had and the
- *   operator has not said so
+ * @throws {OperatorError} when there is no such source, or no later state can be read and the
+ *   operator has not accepted that
  */
 async function choose(
   { controlUrl, secrets }: Installation,
@@ -226,7 +226,7 @@ function restoredText({ source, report }: RestoredControl): string {
   return lines.join('\n');
 }
 
-/** Says what is to be done for the secrets that the lost master key has sealed. */
+/** Returns the next steps for the secrets that the lost master key has sealed, line by line. */
 function lostLines({ tenants, webhookTenants, servers }: LostSecrets): string[] {
   return [
     'MASTER_KEY is the master key from now on. What the lost one has sealed, nobody can open:',

@@ -129,7 +129,8 @@ function isPublic(table: string): boolean {
 }
 
 /**
- * A restore drops the database whose name it takes.
+ * Requires that an empty control database has no tables of others: a restore drops the database
+ * whose name it takes.
  * @param own the tables that a control database has
  * @throws {OperatorError} when it has other ones
  */

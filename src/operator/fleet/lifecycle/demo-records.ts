@@ -28,7 +28,7 @@ export async function provisionDemoTenant(
 }
 
 /**
- * Runs `tenants/demo.sql` in one transaction, unless a run that was killed afterwards has done
+ * Runs `tenants/demo.sql` in one transaction, unless an earlier run that was killed has done
  * so.
  */
 async function addDemoRecords(
@@ -43,7 +43,7 @@ async function addDemoRecords(
     const { rowCount } = await client.query('select from order_statuses limit 1');
     if (rowCount) return;
     await inTransaction(client, async () => {
-      // Activities are refused without an actor. Their trigger only asks that there is one.
+      // Activities are refused without an actor. Any actor satisfies their trigger.
       const actor = `select set_config('demo.user_id', $1, true), set_config('app.actor', '{}', true)`;
       await client.query(actor, [String(id)]);
       await client.query(records);

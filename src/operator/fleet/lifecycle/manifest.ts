@@ -51,8 +51,8 @@ const description = z.strictObject({
 });
 
 /**
- * Adds what a manifest says of one person or entity twice, or of an entity that it does not
- * have.
+ * The manifest, with errors for a person or an entity that occurs twice, and for an entity that
+ * it does not have.
  */
 const manifest = description.superRefine(({ admin, users, entities }, { addIssue }) => {
   const refuse = (path: (string | number)[], input: string, message: string) =>

@@ -182,8 +182,8 @@ function unchangedText({ slug }: Provisioned['tenant']): string {
 }
 
 /**
- * @throws {OperatorError} when something stands beside a manifest, which says all that a tenant
- *   begins with
+ * @throws {OperatorError} when other values are given beside a manifest, which describes
+ *   everything that a tenant begins with
  */
 function requireManifestAlone({ file, feature, ...others }: Values<typeof fields>): void {
   if (file && (feature.length > 0 || Object.values(others).some(value => value !== undefined))) {

@@ -66,13 +66,14 @@ interface Provisioning {
  * Its steps follow in this order, and so do the functions below. A step that fails ends the
  * run. When the process is killed instead, the locks end with its connection. Either way the
  * tenant stays `provisioning`, and nobody is served: the next run with the slug takes the same
- * steps, and completes it; `purge` removes it. What is left until then, `makeDatabase` says.
+ * steps, and completes it; `purge` removes it. `makeDatabase` describes what is left until
+ * then.
  *
  * 1. Lock the slug: another run with the slug waits until this one has ended.
  * 2. `enterTenant` writes the row in one transaction, all of it or nothing. The next run finds
  *    it, and keeps its guid, roles and signing key.
  * 3. Lock the tenant: a migration, a move and a purge of it refuse meanwhile.
- * 4. `renewTenant`, for a row of an earlier run: the manifest may say something else now.
+ * 4. `renewTenant`, for a row of an earlier run: the manifest may have changed.
  * 5. `makeDatabase` makes the database, fills it, and lets the tenant be served.
  * @throws {OperatorError} when the slug is being purged, or a step fails
  */
@@ -147,10 +148,10 @@ async function enterTenant({ installation, manifest, first }: Provisioning): Pro
   });
 }
 
-/** Stands for the name of its database until the tenant has one. */
+/** The value in place of the name of a tenant's database until the tenant has one. */
 const noDatabase = (guid: string): string => `none of ${guid}`;
 
-/** Gives a tenant whose provision has not ended what the manifest says now. */
+/** Updates a tenant whose provision has not ended by the present manifest. */
 async function renewTenant(
   { control, manifest, first }: Provisioning,
   tenant: Tenant,
@@ -180,7 +181,7 @@ async function renewTenant(
  * 7. `open current`: the stamp names the tenant, and the role can log in.
  * 8. `serve`: the tenant is `active`.
  *
- * What a run leaves that does not end well:
+ * The leftovers of a run that does not end well:
  *
  *   failed     the row of the tenant, its roles and key; from step 5 on also its users, whose
  *              passwords nobody knows: `addUsers` of the next run replaces them. The database
@@ -209,7 +210,7 @@ async function makeDatabase(
   });
 }
 
-/** Returns what a manifest says of the first database: packs, entities and users. */
+/** Returns the contents of the first database by a manifest: packs, entities and users. */
 export function firstDataOf(
   installation: Installation,
   passwords: Passwords,

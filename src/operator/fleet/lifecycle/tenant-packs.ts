@@ -30,7 +30,8 @@ export async function compareTenantPacks(
 }
 
 /**
- * Adds what a tenant lacks of packs, and makes every process read the tenant's data again.
+ * Adds the rows of packs that a tenant lacks, and makes every process read the tenant's data
+ * again.
  * @throws {OperatorError} when the tenant is deleted or not at the version of this build, or a
  *   table is full
  */

@@ -35,9 +35,9 @@ interface RecoveredOptions {
 }
 
 /**
- * Runs `restore` on the data that a tenant has on a recovered server, in one snapshot. Its
+ * Runs `restore` on the data that a tenant has on a recovered server, in one snapshot. The
  * database is found by its names, and recognised by its stamp, also if a run was exchanging it
- * then.
+ * at that moment.
  * @throws {OperatorError} when the server has no database of the tenant, or was not recovered
  *   to the moment
  */
@@ -65,8 +65,8 @@ export async function restoreRecovered<T>(
 }
 
 /**
- * Checks what a server shows of the moment that it has been recovered to. A service that
- * recovers servers by itself shows less than PostgreSQL does.
+ * Checks the moment to which a server has been recovered, as far as the server shows it. A
+ * service that recovers servers by itself shows less than PostgreSQL does.
  * @throws {OperatorError} when it still recovers, or was recovered to another moment
  */
 export async function requireRecoveredTo(

@@ -53,12 +53,12 @@ interface Running {
   /** Resolves when the command itself has ended, or could not be run. */
   readonly exited: Promise<unknown>;
   /**
-   * Resolves when the command has ended, and every program that it has started and whose output
-   * this process reads.
+   * Resolves when the command has ended, and with it every program that it has started and
+   * whose output this process reads.
    */
   readonly ended: Promise<unknown>;
   output(): string;
-  /** Says why the command did not do what was asked for, without any URL. */
+  /** Returns the error of the command, with its reason, but without any URL. */
   refusal(): OperatorError;
 }
 

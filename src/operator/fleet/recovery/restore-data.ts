@@ -66,7 +66,7 @@ export function requireOneChoice({
 interface ChosenData {
   /** The description of the data that is known before any of it is read. */
   readonly description: string;
-  /** Runs `work` on it. */
+  /** Runs `work` on the data. */
   use<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;
 }
 

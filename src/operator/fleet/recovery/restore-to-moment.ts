@@ -18,9 +18,9 @@ interface MomentOptions {
 }
 
 /**
- * Runs `restore` on the data that a tenant had at a moment: `RECOVERY_COMMAND` recovers its
- * server of then to it. Every transaction that was committed by then is there, and no later
- * one.
+ * Runs `restore` on the data that a tenant had at a moment: `RECOVERY_COMMAND` recovers the
+ * server that the tenant was on to that moment. The data has every transaction that was
+ * committed by then, and no later one.
  * @throws {OperatorError} with the reason of the command, when the moment cannot be had
  */
 export async function restoreToMoment<T>(
@@ -45,8 +45,8 @@ export async function restoreToMoment<T>(
 }
 
 /**
- * @throws {OperatorError} when the moment is none, or before the tenant, or `RECOVERY_COMMAND`
- *   is not set
+ * @throws {OperatorError} when the text is no moment, the moment is before the tenant was made,
+ *   or `RECOVERY_COMMAND` is not set
  */
 export function requireMoment(source: Tenant, at: string) {
   const moment = parseMoment(at);
@@ -64,7 +64,7 @@ interface Place {
   database: string;
 }
 
-/** Returns where the database of a tenant was at a moment. */
+/** Returns the server and the database of a tenant at a moment. */
 async function placeAt(
   { control, statements }: Installation,
   tenant: Tenant,
@@ -88,8 +88,8 @@ export interface MomentRange {
 }
 
 /**
- * Asks `RECOVERY_COMMAND` to which moments the servers that a tenant is on or was on can be
- * recovered.
+ * Asks `RECOVERY_COMMAND` for the moments to which the present and former servers of a tenant
+ * can be recovered.
  * @throws {OperatorError} with the reason of the command, when it knows none
  */
 export async function readMoments(
@@ -140,8 +140,8 @@ const pollMs = 50;
 /**
  * Lets a server archive its write-ahead log up to a transaction that is later than every moment
  * in the past: a recovery must find one to know that it has all earlier ones. Waits for that
- * for 60 s at most. A server that is gone, that does not archive, or whose login may not do it,
- * has in its archive what it has: the recovery says whether that suffices.
+ * for 60 s at most. Nothing can be done for a server that is gone, that does not archive, or
+ * whose login may not do it: the recovery shows whether its archive suffices.
  * @param url of the server, with the rights of the operator
  */
 async function archiveUntilNow(url: string): Promise<void> {

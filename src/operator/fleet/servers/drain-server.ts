@@ -89,7 +89,7 @@ export interface PlannedDrain {
   error: string | null;
 }
 
-/** Looks what the moves of a plan leave behind, and changes nothing. */
+/** Returns the moves of a plan with the objects that they leave behind, and changes nothing. */
 export async function planDrained(
   installation: Installation,
   moves: readonly { slug: string; to: string }[],
@@ -103,7 +103,10 @@ export async function planDrained(
   );
 }
 
-/** Each has a connection to the control database and one to a tenant's. */
+/**
+ * Maximum concurrent reads of such objects: each has a connection to the control database and
+ * one to a tenant's.
+ */
 const concurrentLooks = 2;
 
 async function tenantsOn(installation: Installation, name: string): Promise<string[]> {
