@@ -7,6 +7,7 @@ export class PoolError extends Error {
     | 'POOL_TIMEOUT'
     | 'POOL_CLOSED'
     | 'POOL_FENCED'
+    | 'NO_BEAT'
     | 'ETIMEDOUT'
     | 'TLS_FILE'
     | 'NO_PASSWORD'
@@ -127,6 +128,7 @@ const problemByCode = [
       'TENANT_IDENTITY',
       'POOL_CLOSED',
       'POOL_FENCED',
+      'NO_BEAT',
       'NO_PASSWORD',
       'TRIGGERS_OFF',
       'DEADLINE',

@@ -17,7 +17,10 @@ interface ConnectionBudgetOptions {
   maxPerTenantShared: number;
   /** Maximum wait for a connection, in milliseconds. */
   maxWaitMs: number;
-  /** False while no connection may be opened, whatever the maximum is. Default: always true. */
+  /**
+   * False while the control database confirms no beat: then no connection is opened, whatever
+   * the maximum is. Default: always true.
+   */
   mayOpen?: () => boolean;
 }
 
@@ -85,7 +88,11 @@ export class ConnectionBudget {
       },
     });
 
-    this.#waitQueue = new WaitQueue(options.maxWaitMs, () => this.#serve());
+    this.#waitQueue = new WaitQueue({
+      maxWaitMs: options.maxWaitMs,
+      mayOpen: () => options.mayOpen?.() ?? true,
+      onTimeout: () => this.#serve(),
+    });
   }
 
   /** Maximum open connections. */
@@ -119,8 +126,8 @@ export class ConnectionBudget {
   /**
    * Returns a connection of this pool, which the caller must release. The connection is counted
    * before the first `await`: otherwise concurrent callers could exceed the limit.
-   * @throws {PoolError} `POOL_TIMEOUT` when no connection became free in time, or too many
-   *   requests wait
+   * @throws {PoolError} when no connection became free in time, or too many requests wait:
+   *   `POOL_TIMEOUT`, or the code of the database that does not answer
    */
   async acquire(pool: Pool, deadline?: Deadline): Promise<TenantClient> {
     this.#contention.recordUse(pool);

@@ -19,6 +19,7 @@ export class IdleConnections {
 
   add(client: TenantClient): void {
     client.idleSince = performance.now();
+    client.pool.lastIdleAt = client.idleSince;
     client.pool.idle.push(client);
     this.#pools.add(client.pool);
   }

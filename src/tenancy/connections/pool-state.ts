@@ -55,4 +55,9 @@ export interface PoolState<Client> {
    * When a connection was last used for a change that others read next, by `performance.now()`.
    */
   changedAt: number;
+  /**
+   * When a connection last became idle, opened or released, by `performance.now()`: the server
+   * had answered it.
+   */
+  lastIdleAt: number;
 }

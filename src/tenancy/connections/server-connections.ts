@@ -81,7 +81,7 @@ export class ServerConnections {
 
     try {
       // may throw: reads the certificate files that the URL names
-      const opened = new TenantClient(pool);
+      const opened = new TenantClient(pool, since => this.#abortIdleSince(since));
       client = opened;
       opened.once('end', () => this.#onEnd(opened));
       await opened.open();
@@ -154,6 +154,15 @@ export class ServerConnections {
     this.#idle.remove(client);
     if (this.#open === 0) this.#empty?.resolve();
     this.#options.onChange();
+  }
+
+  /**
+   * Breaks off the connections of all tenants that were idle before a connection was used that
+   * is silent now: nothing has come from the server on them since, and each would let one more
+   * request wait as long. Those that have been used meanwhile were answered, and stay.
+   */
+  #abortIdleSince(moment: number): void {
+    for (const client of this.#idle.takeIdleSince(moment)) client.abortAsSilent();
   }
 
   #closeIdle(): void {

@@ -46,10 +46,16 @@ export class TenantClient extends SessionClient {
   #usedSince = 0;
   #forgetDeadlines: (() => void)[] = [];
   readonly #described = new DescribedStatements();
+  readonly #onSilence: (since: number) => void;
 
-  constructor(pool: Pool) {
+  /**
+   * @param onSilence called when the server has sent nothing for too long during a use, with
+   *   the begin of the use
+   */
+  constructor(pool: Pool, onSilence: (since: number) => void) {
     super(pool.options);
     this.pool = pool;
+    this.#onSilence = onSilence;
     // the running query rejects, and `end` follows in any case
     this.on('error', () => (this.#isFailing = true));
     this.connection.on('errorMessage', ({ code }: { code?: string }) => {
@@ -108,14 +114,19 @@ export class TenantClient extends SessionClient {
     // A listener, because a callback of `setTimeout` is called once only, and an idle
     // connection is silent too.
     stream.setTimeout(silenceMs).on('timeout', () => {
-      // The error has no code of a lost connection: a retry would take as long again.
       if (!this.#onRelease) return;
 
-      // Idle connections are closed too: each of them would let one more request wait as long.
-      for (const each of [this, ...this.pool.idle]) {
-        each.abort(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
-      }
+      this.#onSilence(this.#usedSince);
+      this.abortAsSilent();
     });
+  }
+
+  /**
+   * Breaks the connection off, because its server is silent. The error has not the code of a
+   * lost connection, which would cause a retry that takes as long again.
+   */
+  abortAsSilent(): void {
+    this.abort(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
   }
 
   /** Returns the rows of a statement. */

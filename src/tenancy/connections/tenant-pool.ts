@@ -30,6 +30,7 @@ export class TenantPool implements PoolState<TenantClient> {
   opening = 0;
   closing = 0;
   changedAt = Number.NEGATIVE_INFINITY;
+  lastIdleAt = Number.NEGATIVE_INFINITY;
   readonly budget: ConnectionBudget;
   readonly onUsed: (ms: number) => void;
   readonly #relocate: Relocate | undefined;

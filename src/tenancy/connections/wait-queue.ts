@@ -12,6 +12,17 @@ export interface WaitCounts {
   refused: number;
 }
 
+interface WaitQueueOptions {
+  readonly maxWaitMs: number;
+  /** False while the control database confirms no beat: then no connection is opened. */
+  readonly mayOpen: () => boolean;
+  /**
+   * Called after a waiter timed out: the connection being opened for it can serve another
+   * waiter.
+   */
+  readonly onTimeout: () => void;
+}
+
 const maxWaiters = 2_000; // a longer queue only delays every request
 /**
  * The advantage of a pool with an idle connection: closing one connection and opening another
@@ -20,11 +31,11 @@ const maxWaiters = 2_000; // a longer queue only delays every request
 const idleAdvantageMs = 50;
 
 /**
- * True while a pool opens connections and none is in use: its requests wait for the server, not
- * for one another.
+ * True when a connection of a pool is being opened, and none has become idle since a moment: the
+ * server has answered nobody meanwhile.
  */
-function isUnanswered(pool: Pool): boolean {
-  return pool.inUse === 0 && pool.opening > 0;
+function isUnanswered(pool: Pool, since: number): boolean {
+  return pool.opening > 0 && pool.lastIdleAt < since;
 }
 
 /**
@@ -35,17 +46,11 @@ export class WaitQueue {
   readonly counts: WaitCounts = { waits: 0, waitedMs: 0, refused: 0 };
   /** The pools that have a waiter. */
   readonly #pools = new Set<Pool>();
-  readonly #maxWaitMs: number;
-  readonly #onTimeout: () => void;
+  readonly #options: WaitQueueOptions;
   #length = 0;
 
-  /**
-   * @param onTimeout called after a waiter timed out: the connection being opened for it can
-   *   serve another waiter
-   */
-  constructor(maxWaitMs: number, onTimeout: () => void) {
-    this.#maxWaitMs = maxWaitMs;
-    this.#onTimeout = onTimeout;
+  constructor(options: WaitQueueOptions) {
+    this.#options = options;
   }
 
   get length(): number {
@@ -54,7 +59,8 @@ export class WaitQueue {
 
   /**
    * @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the maximum
-   *   wait; `ETIMEDOUT` after the maximum wait if the server has not answered
+   *   wait; `NO_BEAT` instead while no connection may be opened, and `ETIMEDOUT` after the wait
+   *   if the server has not answered
    * @throws {DeadlineError} when `deadline` passes
    */
   enqueue(pool: Pool, deadline?: Deadline): Promise<TenantClient> {
@@ -63,21 +69,22 @@ export class WaitQueue {
     return new Promise<TenantClient>((resolve, reject) => {
       const giveUp = (error: Error) => {
         this.#refuse(pool, waiter, error);
-        this.#onTimeout();
+        this.#options.onTimeout();
       };
 
+      const since = performance.now();
       const timeoutError = () =>
-        isUnanswered(pool)
+        isUnanswered(pool, since)
           ? new PoolError('ETIMEDOUT', 'the server has not answered in time')
-          : new PoolError('POOL_TIMEOUT', 'no connection became free in time');
+          : this.#noneFree('no connection became free in time');
 
-      const timer = setTimeout(() => giveUp(timeoutError()), this.#maxWaitMs);
+      const timer = setTimeout(() => giveUp(timeoutError()), this.#options.maxWaitMs);
       const forgetDeadline = deadline?.onPass(() => giveUp(new DeadlineError()));
 
       const waiter: Waiter<TenantClient> = {
         resolve,
         reject,
-        since: performance.now(),
+        since,
         timer,
         forgetDeadline,
       };
@@ -120,8 +127,15 @@ export class WaitQueue {
       if (each.waiting.length > longest.waiting.length) longest = each;
     }
     const last = longest.waiting.at(-1);
-    if (longest === pool || !last) throw new PoolError('POOL_TIMEOUT', queueFull);
-    this.#refuse(longest, last, new PoolError('POOL_TIMEOUT', queueFull));
+    if (longest === pool || !last) throw this.#noneFree(queueFull);
+    this.#refuse(longest, last, this.#noneFree(queueFull));
+  }
+
+  /** Returns the error of a request that gets no connection, because of one of two causes. */
+  #noneFree(tooMuch: string): PoolError {
+    return this.#options.mayOpen()
+      ? new PoolError('POOL_TIMEOUT', tooMuch)
+      : new PoolError('NO_BEAT', 'the control database has confirmed no beat for 3 s');
   }
 
   #refuse(pool: Pool, waiter: Waiter<TenantClient>, error: Error): void {

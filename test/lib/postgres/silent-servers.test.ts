@@ -14,7 +14,7 @@ import { ConnectionBudget } from '../../../src/tenancy/connections/connection-bu
 import { TenantPool } from '../../../src/tenancy/connections/tenant-pool.ts';
 import { eventually } from '../../support/eventually.ts';
 import { type SilentProxy, startSilentProxy } from '../../support/silent-proxy.ts';
-import { useWorld } from '../../support/world.ts';
+import { type TestTenant, useWorld } from '../../support/world.ts';
 import { tenantRecord } from '../../tenancy/records.ts';
 
 const silenceMs = 1_000;
@@ -142,20 +142,24 @@ describe('silence limit of database connections', () => {
   });
 
   async function tenantPool(max = 1) {
-    const tenant = await tenantRecord(world, world.acme);
     const budget = new ConnectionBudget({
       max,
       maxPerTenant: max,
       maxPerTenantShared: max,
       maxWaitMs: patienceMs,
     });
-    const pool = new TenantPool(budget, {
-      ...connectionConfig(proxy.through(tenant.databaseUrl), 'api'),
-      expected: { guid: tenant.guid, head: await tenantHead() },
+    const pool = await addPool(budget, world.acme);
+    return { pool, budget };
+  }
+
+  async function addPool(budget: ConnectionBudget, tenant: TestTenant) {
+    const { guid, databaseUrl } = await tenantRecord(world, tenant);
+    return new TenantPool(budget, {
+      ...connectionConfig(proxy.through(databaseUrl), 'api'),
+      expected: { guid, head: await tenantHead() },
       silenceMs,
       openMs: patienceMs,
     });
-    return { pool, budget };
   }
 
   it('a connection that falls silent during a query ends the idle ones with it, so that no further query waits as long', async () => {
@@ -191,6 +195,29 @@ describe('silence limit of database connections', () => {
 
     await control.end();
     await tenant.end();
+    await budget.close();
+  });
+
+  it('a connection of one tenant that falls silent ends the idle ones of another tenant on the server, but for those that were answered since', async () => {
+    const { pool: acme, budget } = await tenantPool(3);
+    const globex = await addPool(budget, world.globex);
+    const [before, since] = [await globex.connect(), await globex.connect()];
+    before.release();
+    proxy.silence(world.acme.database, packet => packet.includes('silencing'));
+
+    await failsAfter(async () => {
+      const client = await acme.connect();
+      const silent = client.query(`select 'silencing'`);
+      await since.query('select 1');
+      since.release();
+      await silent.finally(() => client.release());
+    });
+
+    await eventually(() => !before.isAlive && budget.usage.open === 1);
+    expect(await globex.connect()).to.equal(since);
+    since.release();
+
+    await Promise.all([acme.end(), globex.end()]);
     await budget.close();
   });
 

@@ -109,6 +109,21 @@ describe('connections that fail', () => {
     (await connectHealthy(pools[0])).release();
   });
 
+  it('a request that waits for a server which does not answer gets "unavailable" also while other requests hold connections', async () => {
+    const { pools } = harness.createBudget({ max: 3, openMs: 20_000, maxWaitMs: 200 });
+    const held = await connectHealthy(pools[0]);
+    await withConnection(harness.world.acme.adminUrl, async session => {
+      await session.query('begin; lock table tenant_identity in access exclusive mode');
+
+      const error = await errorOf(pools[0].connect());
+
+      expect(databaseProblem(error)?.code).to.equal('unavailable');
+      await session.query('rollback');
+    });
+    held.release();
+    (await connectHealthy(pools[0])).release();
+  });
+
   it('a URL that cannot be connected to uses up no connection of the budget', async () => {
     const { budget, pools, addPool } = harness.createBudget({ max: 2 });
     const [acme] = harness.tenants;
