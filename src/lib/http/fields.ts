@@ -66,15 +66,22 @@ export const moment = () =>
     )
     .transform(value => new Date(value));
 
-/** A number with at most four decimals, so that the stored value equals the sent value. */
-export const decimal = ({ min, max }: { min: number; max: number }) =>
+interface DecimalOptions {
+  min: number;
+  max: number;
+  /** The scale of the column. Default 4. */
+  decimals?: number;
+}
+
+/** A number with at most so many decimals that the stored value equals the sent value. */
+export const decimal = ({ min, max, decimals = 4 }: DecimalOptions) =>
   z
     .number()
     .min(min)
     .max(max)
     .refine(
-      value => Number(value.toFixed(4)) === value,
-      invalid('must have at most 4 decimals', 'wrong_format'),
+      value => Number(value.toFixed(decimals)) === value,
+      invalid(`must have at most ${decimals} decimals`, 'wrong_format'),
     );
 
 /**

@@ -202,16 +202,27 @@ export function int({
   });
 }
 
-/** A number with at most four decimals. */
-export function decimal({ min = 0, max = 100, ...options }: NumberOptions = {}): Field {
+interface DecimalOptions extends NumberOptions {
+  decimals?: number;
+}
+
+/** A number with at most so many decimals, by default four. */
+export function decimal({
+  min = 0,
+  max = 100,
+  decimals = 4,
+  ...options
+}: DecimalOptions = {}): Field {
+  const tooMany = new RegExp(`\\.\\d{${decimals + 1}}|e-`);
   const accepts = (value: unknown) =>
-    typeof value === 'number' && value >= min && value <= max && !/\.\d{5}|e-/.test(String(value));
+    typeof value === 'number' && value >= min && value <= max && !tooMany.test(String(value));
 
   const spellings: [string, number][] = [
     ['0', 0],
     ['0.0001', 0.0001],
     ['33.3333', 33.3333],
     ['0.3', 0.3],
+    ['19.25', 19.25],
     ['99.9999', 99.9999],
     ['1e2', 100],
   ];
@@ -222,8 +233,8 @@ export function decimal({ min = 0, max = 100, ...options }: NumberOptions = {}):
       ...notNumbers,
       '-0.0001',
       '-1',
-      '0.00001',
-      '33.33333',
+      `0.${'0'.repeat(decimals)}1`,
+      `33.${'3'.repeat(decimals + 1)}`,
       '100.0001',
       '100.00000001',
       '1e30',
