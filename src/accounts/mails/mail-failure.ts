@@ -53,10 +53,12 @@ export function describeMailFailure(error: unknown, address: string): MailFailur
   } = asTransportError(error);
   const [, enhancedCode] = /^\d{3}[ -](\d\.\d{1,3}\.\d{1,3})\b/.exec(response) ?? [];
   const isPermanent = responseCode !== undefined && responseCode >= 500 && responseCode !== 503;
-  const isOfMail = command === 'RCPT TO' || command === 'DATA';
+  // 5.7 is about who sends: a relay that does not know this service, a missing signature.
+  const isOfSender = enhancedCode?.startsWith('5.7.') ?? false;
+  const isOfMail = (command === 'RCPT TO' && !isOfSender) || command === 'DATA';
 
   return {
-    reason: reasonOf({ code, command, responseCode, enhancedCode }),
+    reason: reasonOf({ code, command, responseCode, enhancedCode }, isOfMail),
     // A refused sender or login is a fault of the settings, which an operator may mend
     // meanwhile.
     isFinal: code === 'EUTF8' || (isPermanent && isOfMail),
@@ -76,22 +78,21 @@ function asTransportError(error: unknown): TransportError {
   return error instanceof Error ? error : new Error('no error was thrown');
 }
 
-function reasonOf({
-  code,
-  command,
-  responseCode,
-  enhancedCode,
-}: Pick<MailAnswer, 'code' | 'command' | 'responseCode' | 'enhancedCode'>): string {
+function reasonOf(
+  {
+    code,
+    command,
+    responseCode,
+    enhancedCode,
+  }: Pick<MailAnswer, 'code' | 'command' | 'responseCode' | 'enhancedCode'>,
+  isOfMail: boolean,
+): string {
   if (code === 'EUTF8') return 'the mail server takes no letters like these before the @';
   if (responseCode === undefined) return 'the mail server cannot be reached';
 
   const codes = [responseCode, enhancedCode].filter(Boolean).join(' ');
-  const what =
-    command === 'RCPT TO'
-      ? 'the address'
-      : command === 'DATA'
-        ? 'the mail'
-        : 'mails of this service at the moment';
+  const ofMail = command === 'DATA' ? 'the mail' : 'the address';
+  const what = isOfMail ? ofMail : 'mails of this service at the moment';
   return responseCode >= 500
     ? `the mail server refuses ${what} (${codes})`
     : `the mail server asks for patience (${codes})`;

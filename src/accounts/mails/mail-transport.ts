@@ -80,6 +80,7 @@ class UnsupportedAddressError extends Error {
 export class SmtpTransport implements MailTransport {
   readonly #transport: Transporter;
   readonly #ehlo = new EhloReplies();
+  readonly #secrets: readonly string[];
 
   /** @param publicUrl its host is the name in EHLO: mail servers refuse `[127.0.0.1]` */
   constructor(url: string, publicUrl: string) {
@@ -100,6 +101,7 @@ export class SmtpTransport implements MailTransport {
       logger: this.#ehlo.logger,
     };
 
+    this.#secrets = loginTexts(url);
     this.#transport = nodemailer().createTransport(options);
     this.#transport.use('stream', (mail, done) => {
       const { onHandedOver } = mail.data as { onHandedOver?: () => void };
@@ -128,10 +130,18 @@ export class SmtpTransport implements MailTransport {
       if (tooSlow.signal.aborted) {
         throw Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' });
       }
-      throw error;
+      throw this.#withoutLogin(error as Error);
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  /** Some mail servers repeat the command that they refuse, which may have the password in it. */
+  #withoutLogin(error: Error): Error {
+    for (const secret of this.#secrets) {
+      error.message = error.message.replaceAll(secret, '(login)');
+    }
+    return error;
   }
 
   close(): void {
@@ -187,6 +197,18 @@ class EhloReplies {
 /** Domains are sent as Punycode; the part before the `@` has no other form. */
 function needsUtf8(address: string): boolean {
   return /[^\x20-\x7e]/.test(address.slice(0, address.lastIndexOf('@')));
+}
+
+/** Returns the texts in which the password of a URL goes to a mail server, the longest first. */
+function loginTexts(url: string): string[] {
+  const { username, password } = new URL(url);
+  if (!password) return [];
+
+  const [user, secret] = [username, password].map(decodeURIComponent);
+  const encoded = [`\0${user}\0${secret}`, secret].map(text =>
+    Buffer.from(text ?? '').toString('base64'),
+  );
+  return [...encoded, secret ?? '', password];
 }
 
 /**

@@ -1,4 +1,7 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { expect } from 'chai';
+import { describeMailFailure } from '../../../src/accounts/mails/mail-failure.ts';
 import { type SentMessage, SmtpTransport } from '../../../src/accounts/mails/mail-transport.ts';
 import { type MailServer, startMailServer } from '../../support/mail-server.ts';
 import { use } from '../../support/use.ts';
@@ -41,6 +44,57 @@ describe('connections to mail servers', () => {
       .to.match(/STARTTLS|TLS/)
       .and.not.include('secret-word');
     expect(server.messages).to.deep.equal([]);
+  });
+
+  it('the log of a mail server that repeats the login has no password, in whatever form it was sent', async () => {
+    const password = 'secret-word %/+';
+    const forms = [password, btoa(password), btoa(`\0user\0${password}`)];
+    forms.push(encodeURIComponent(password));
+
+    for (const ways of ['PLAIN', 'LOGIN']) {
+      const echoing = createServer(socket => {
+        socket.on('error', () => {}).write('220 mail\r\n');
+        socket.on('data', data => {
+          const line = String(data).trim();
+          if (/^EHLO/i.test(line)) socket.write(`250-mail\r\n250 AUTH ${ways}\r\n`);
+          else if (/^AUTH LOGIN$/.test(line)) socket.write('334 VXNlcm5hbWU6\r\n');
+          else if (line === btoa('user')) socket.write('334 UGFzc3dvcmQ6\r\n');
+          else socket.write(`500 5.5.1 Command unrecognized: "${line}" ${forms.join(' ')}\r\n`);
+        });
+      });
+      echoing.listen(0, '127.0.0.1');
+      await once(echoing, 'listening');
+      const { port } = echoing.address() as { port: number };
+      const url = `smtp://user:${encodeURIComponent(password)}@127.0.0.1:${port}`;
+
+      const error = await send(url, message).catch((cause: Error) => cause);
+      const { answer } = describeMailFailure(error, message.to);
+      echoing.close();
+
+      expect(answer.message, ways).to.include('Command unrecognized');
+      for (const form of forms) expect(JSON.stringify(answer), ways).not.to.include(form);
+    }
+  });
+
+  it('a server that does not relay for the service refuses it for now, and an unknown address for good', async () => {
+    for (const [code, text, isFinal] of [
+      [554, '5.7.1 Relay access denied', false],
+      [550, '5.7.26 This mail has been blocked because the sender is unauthenticated', false],
+      [550, '5.1.1 no such user', true],
+      [553, 'sorry, no mailbox here by that name', true],
+    ] as const) {
+      server.refuse('kim@acme.test', { code, text, at: 'RCPT' });
+
+      const error = await send(server.url, { ...message, to: 'kim@acme.test' }).catch(
+        (cause: Error) => cause,
+      );
+      const failure = describeMailFailure(error, 'kim@acme.test');
+
+      expect(failure.isFinal, text).to.equal(isFinal);
+      expect(failure.reason, text).to.include(
+        isFinal ? 'refuses the address' : 'refuses mails of this service at the moment',
+      );
+    }
   });
 
   it('mails go without TLS to a server on this machine, or where the URL says so, and are marked as sent by a program', async () => {
