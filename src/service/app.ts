@@ -24,6 +24,7 @@ import type { Tracing } from '../lib/tracing/start-tracing.ts';
 import type { TenantDatabases } from '../tenancy/connections/tenant-databases.ts';
 import type { Access } from '../tenancy/define-route.ts';
 import { fairScheduler } from '../tenancy/fair-scheduler.ts';
+import { limitSlugs } from '../tenancy/limit-slugs.ts';
 import type { ResponseCache } from '../tenancy/response-cache/response-cache.ts';
 import { requestToken, tenantRouter } from '../tenancy/tenant-router.ts';
 import { VerifiedTokens } from '../tenancy/verified-tokens.ts';
@@ -69,8 +70,13 @@ export function createApp(services: AppServices): Koa {
   const verifiedTokens = new VerifiedTokens(directory);
   // Gives each request a context of its own, whose entity manager reaches the database of the
   // resolved tenant.
+  const findBySlug = limitSlugs({
+    store: rateLimitStore,
+    rate: config.rateLimits.account,
+    draining,
+  });
   const resolveTenant = (anonymous: boolean) =>
-    tenantRouter({ ...services, verifiedTokens, anonymous });
+    tenantRouter({ ...services, verifiedTokens, findBySlug, anonymous });
   const identify = {
     anonymous: resolveTenant(true),
     user: compose([resolveTenant(false), authenticate({ ...services, verifiedTokens })]),

@@ -7,12 +7,14 @@ import { problem, type UnauthorizedReason } from '../lib/errors.ts';
 import { bearerToken, invalidToken, parseToken } from '../lib/http/bearer-token.ts';
 import { isUuid } from '../lib/http/uuid.ts';
 import { bindTenant } from './bind-request.ts';
+import type { FindBySlug } from './limit-slugs.ts';
 import type { ContextServices } from './request-context.ts';
 import type { VerifiedTokens } from './verified-tokens.ts';
 
 interface TenantRouterOptions extends ContextServices {
   directory: Directory;
   verifiedTokens: VerifiedTokens;
+  findBySlug: FindBySlug;
   /** True for an anonymous route: it ignores a token. */
   anonymous: boolean;
 }
@@ -28,9 +30,9 @@ interface TenantRouterOptions extends ContextServices {
  *                                  record: 401
  *   no token, valid X-Tenant       the active tenant with that guid; on an anonymous route also
  *                                  the one with that slug. No slug looks like a guid: it is
- *                                  shorter. Elsewhere a slug is invalid: the response would
- *                                  tell, without a rate limit of its own, which names are
- *                                  tenants
+ *                                  shorter. How many unknown ones a client may name there is
+ *                                  limited (`limitSlugs`): the response tells which names are
+ *                                  tenants. Elsewhere a slug is invalid
  *   no token, invalid X-Tenant     403, the same whether it is missing, malformed, unknown or
  *                                  inactive
  *   anonymous route                X-Tenant alone decides; a token is ignored
@@ -51,9 +53,11 @@ export function tenantRouter(options: TenantRouterOptions): Middleware {
 async function resolveTenant(
   ctx: Context,
   token: string | undefined,
-  { directory, anonymous }: TenantRouterOptions,
+  options: TenantRouterOptions,
 ): Promise<TenantRecord> {
-  if (token === undefined) return namedTenant(ctx.req, directory, { takesSlug: anonymous });
+  if (token === undefined) return namedTenant(ctx, options);
+
+  const { directory } = options;
 
   if (isLegacyToken(token)) {
     const hash = hashOfLegacyToken(token);
@@ -94,14 +98,17 @@ async function tokenTenant(
 const slugPattern = /^[a-z][a-z0-9-]{0,30}[a-z0-9]$/;
 
 async function namedTenant(
-  request: IncomingMessage,
-  directory: Directory,
-  { takesSlug }: { takesSlug: boolean },
+  ctx: Context,
+  { directory, findBySlug, anonymous }: TenantRouterOptions,
 ): Promise<TenantRecord> {
-  const name = String(request.headers['x-tenant'] ?? '').toLowerCase();
-  const bySlug = takesSlug && slugPattern.test(name) ? directory.tenantBySlug(name) : undefined;
+  const name = String(ctx.req.headers['x-tenant'] ?? '').toLowerCase();
+  const bySlug =
+    anonymous && slugPattern.test(name)
+      ? findBySlug(ctx, name, () => directory.tenantBySlug(name))
+      : undefined;
   const tenant = await (isUuid(name) ? directory.tenant(name) : bySlug);
   if (tenant?.status !== 'active') throw problem('tenant_required');
+
   return tenant;
 }
 

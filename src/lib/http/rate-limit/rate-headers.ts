@@ -9,7 +9,7 @@ export type ClientPolicy = 'Global' | 'Login' | 'AccountWrite' | 'GenerateToken'
  * The name of a limit in `RateLimit` and `RateLimit-Policy`; `…Network` is that of a larger
  * network of IPv6.
  */
-type PolicyName = ClientPolicy | `${ClientPolicy}Network` | 'LoginFailures';
+type PolicyName = ClientPolicy | `${ClientPolicy}Network` | 'LoginFailures' | 'TenantNames';
 
 /** The description of a limit for clients. */
 export interface RatePolicy {
