@@ -71,10 +71,16 @@ describe('files for a code host', () => {
     expect(steps.at(-1)?.run).to.equal('.ci/run');
   });
 
-  it('the workflow runs the drills and the audit by night', () => {
+  it('the workflow runs the audit and the drills by night, with the programs of the drills, and as root those that need it', () => {
     const commands = workflow.jobs.night?.steps.flatMap(({ run }) => run ?? []);
 
-    expect(commands).to.deep.equal(['npm ci', 'npm audit --omit=dev', 'npm run drill']);
+    expect(commands).to.deep.equal([
+      'npm ci',
+      'npm audit --omit=dev',
+      'sudo apt-get update -qq && sudo apt-get install -y -qq --no-install-recommends dnsmasq-base haproxy nginx pgbouncer prometheus redis-server',
+      'npm run drill',
+      'sudo env "PATH=$PATH" npx mocha --config .mocharc.drill.json test/drill/{machines,moved-names,production-files}.drill.ts',
+    ]);
   });
 
   it('.node-version is the Node that npm ci installs, of the same major version as that of the image', async () => {
