@@ -10,8 +10,8 @@ const absentText = 'qqzqxjq';
 
 /**
  * Returns the query of a page for every parameter that a list documents: each sort in both
- * directions, each filter with each operator, with the value of a record and with one that no
- * record has, and `q` of several lengths.
+ * directions, each filter with each operator, with the value of a record, with one that no
+ * record has, and with all of those, and `q` of several lengths.
  * @param record of the list
  */
 export function listQueries(list: ListContract, record: Listed): string[] {
@@ -33,6 +33,7 @@ function filtersBy(field: ListField, value: unknown): string[] {
   const present = value === null ? exampleOf(field) : String(value);
   const operands = [present, ...absentOf(field)];
   const equal = operands.map(operand => `filter[${field.name}]=${encode(operand)}`);
+  const absent = equal.slice(1).join('&');
   const others = operatorsOf(field).flatMap(operator => {
     if (operator === 'null') {
       return [true, false].map(flag => `filter[${field.name}][null]=${flag}`);
@@ -42,7 +43,7 @@ function filtersBy(field: ListField, value: unknown): string[] {
       operand => `filter[${field.name}][${operator}]=${encode(operand)}`,
     );
   });
-  return [...new Set([...equal, ...others])];
+  return [...new Set([...equal, absent, ...others])];
 }
 
 function exampleOf({ kind, values: [choice = ''] }: ListField): string {
