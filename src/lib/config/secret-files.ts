@@ -20,6 +20,7 @@ export const secretVariables = [
 type Variables = Readonly<Record<string, string | undefined>>;
 
 const othersMayRead = 0o004;
+const maxBytes = 65_536;
 
 /**
  * Reads the secrets that are given as files (`cleanText`).
@@ -39,11 +40,21 @@ export function readSecretFiles(set: Variables): {
     }
     try {
       // Reading a named pipe or a terminal would wait for its other end.
-      if (!statSync(path).isFile()) {
+      const state = statSync(path);
+      if (!state.isFile()) {
         errors.push(`${name}_FILE names something that is not a regular file`);
         continue;
       }
-      values[name] = cleanText(readFileSync(path, 'utf8'));
+      if (state.size > maxBytes) {
+        errors.push(`${name}_FILE names a file of more than 64 KiB, which is no secret`);
+        continue;
+      }
+      const text = decodeText(readFileSync(path));
+      if (text === undefined) {
+        errors.push(`${name}_FILE names a file that is not text in UTF-8: save it as UTF-8`);
+        continue;
+      }
+      values[name] = cleanText(text);
       if (values[name] === '') errors.push(`${name}_FILE names an empty file`);
     } catch (error) {
       errors.push(
@@ -53,6 +64,21 @@ export function readSecretFiles(set: Variables): {
   }
 
   return { values, errors };
+}
+
+/**
+ * Decodes UTF-8, and UTF-16 with its mark, as PowerShell and Notepad write it.
+ * @returns undefined for other bytes
+ */
+function decodeText(bytes: Buffer): string | undefined {
+  const mark = bytes.subarray(0, 2).toString('hex');
+  const encoding = { fffe: 'utf-16le', feff: 'utf-16be' }[mark] ?? 'utf-8';
+
+  try {
+    return new TextDecoder(encoding, { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Returns a sentence for each secret file that every login of the machine may read. */

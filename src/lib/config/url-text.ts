@@ -11,6 +11,8 @@ export function urlFault(text: string, schemes: readonly string[]): string | und
     return `must be a URL that begins with ${schemes.join(' or ')}`;
   }
   if (/[\s\p{Cc}]/u.test(text)) return 'has a space or a line break in it: write a space as %20';
+  if (/\p{Cf}/u.test(text)) return 'has an invisible character in it: type it anew';
+  if (text.includes('\uFFFD')) return 'has a letter that is not UTF-8: percent-encode it as UTF-8';
   if (text.includes('#')) return 'has a # in it: write it as %23';
   if (!canDecode(text)) return 'has a % that does not begin an encoded letter: write it as %25';
   return undefined;

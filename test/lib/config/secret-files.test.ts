@@ -58,6 +58,30 @@ describe('secrets in files', () => {
     );
   });
 
+  it('a secret file may be in UTF-16 with its mark, and is refused by what it is when it is no text or too long', async () => {
+    const url = 'redis://127.0.0.1/1';
+    const big = Buffer.from(`\uFEFF${url}\r\n`, 'utf16le').swap16();
+    for (const bytes of [Buffer.from(`\uFEFF${url}\r\n`, 'utf16le'), big]) {
+      await writeFile(path, bytes);
+      const config = readConfig({ MASTER_KEY: key.toString('hex'), REDIS_URL_FILE: path });
+      expect(config.redisUrl).to.equal(url);
+    }
+
+    for (const [bytes, words] of [
+      [
+        Buffer.from('redis://:caf\u00e9@127.0.0.1', 'latin1'),
+        /not text in UTF-8: save it as UTF-8$/,
+      ],
+      [Buffer.alloc(70_000, 'x'), /more than 64 KiB/],
+    ] as const) {
+      await writeFile(path, bytes);
+      expect(() => readConfig({ REDIS_URL_FILE: path }))
+        .to.throw(ConfigError, /^REDIS_URL_FILE names a file/)
+        .with.property('message')
+        .that.matches(words);
+    }
+  });
+
   it('a secret in a named pipe, a folder or a device is refused at once, and a link to a file is read', async () => {
     const pipe = join(folder, 'pipe');
     const makePipe = 'mkfifo';

@@ -76,6 +76,8 @@ describe('settings that are URLs', () => {
       'postgresql://u:secret@db.internal/my office':
         /has a space or a line break in it: write a space as %20$/,
       'postgresql://u:secret@db.internal\n/office': /has a space or a line break/,
+      'postgresql://u:secret@db.internal\u200B/office': /has an invisible character in it/,
+      'postgresql://u:secret\uFFFD@db.internal/office': /has a letter that is not UTF-8/,
       'postgresql://u:secret@db.internal:99999/office': /has a port that is not a number/,
       'postgresql://u:secret@/office':
         /names no host: write one before the \/, or \?host=\/run\/postgresql/,
@@ -149,7 +151,7 @@ describe('settings that are URLs', () => {
 });
 
 describe('every setting', () => {
-  it('may have a byte order mark, white space and a pair of quotes around it', () => {
+  it('may have a byte order mark, white space, an invisible character and a pair of quotes around it', () => {
     const settings = {
       DATABASE_URL: ['postgresql://u:p@db.internal/office', 'databaseUrl'],
       REDIS_URL: ['redis://redis.internal:6379', 'redisUrl'],
@@ -167,6 +169,7 @@ describe('every setting', () => {
     } as const;
     const around = [(text: string) => `\uFEFF${text}`, (text: string) => ` ${text}\t\r\n`];
     around.push(
+      text => `${text}\u200B`,
       text => `"${text}"`,
       text => ` '${text}' `,
       text => `\uFEFF"${text}"\r\n`,
