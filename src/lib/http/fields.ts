@@ -112,10 +112,10 @@ export const flag = (byDefault = false) =>
 
 /**
  * True unless a text has only white space and characters that show nothing, such as a zero
- * width space.
+ * width space, or the empty pattern of Braille (U+2800), which Unicode counts as a symbol.
  */
 function isVisible(text: string): boolean {
-  return !/^[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}]*$/u.test(text);
+  return !/^[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}\u2800]*$/u.test(text);
 }
 
 /**

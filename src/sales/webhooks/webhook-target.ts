@@ -23,6 +23,7 @@ export function refusedUrl(text: string, trusted: TrustedReceivers): string | un
   if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
     return 'must be an absolute https URL';
   }
+  if (/\s/.test(text)) return 'must have no white space';
   if (url.username !== '' || url.password !== '') return 'must have no user name and no password';
   if (url.hash !== '') return 'must have no fragment';
   if (isTrusted(url, trusted)) return undefined;

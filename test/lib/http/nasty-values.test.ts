@@ -123,7 +123,14 @@ describe('values as clients write them', () => {
   });
 
   it('a text that shows nothing is empty, whatever characters it has', async () => {
-    for (const Name of ['\u200b', '\u00ad\u2060', '\u3164', ' \ufeff ', '\u202e']) {
+    for (const Name of [
+      '\u200b',
+      '\u00ad\u2060',
+      '\u3164',
+      '\u2800 \u2800',
+      ' \ufeff ',
+      '\u202e',
+    ]) {
       const response = await admin.post('/api/v1/OrderStatuses', { Name });
       expect(response.status, JSON.stringify(Name)).to.equal(400);
       expect(fieldsOf(response), JSON.stringify(Name)).to.deep.equal(['Name']);
@@ -176,7 +183,18 @@ describe('values as clients write them', () => {
   });
 
   it('a parameter that looks like a filter and is none is refused by its name', async () => {
-    for (const name of ['filter', 'Filter[Name]', 'filters[Name]', 'filter.Name', 'filter-Name']) {
+    for (const name of [
+      'filter',
+      'Filter[Name]',
+      'filters[Name]',
+      'filter.Name',
+      'filter-Name',
+      'filter_Name',
+      '$filter',
+      '_filter',
+      ' filter[Name]',
+      'xfilter[Name]',
+    ]) {
       const response = await admin.get(`/api/v1/Countries?${encodeURIComponent(name)}=x`);
       expect(response.status, name).to.equal(400);
       expect(fieldsOf(response), name).to.deep.equal([name]);

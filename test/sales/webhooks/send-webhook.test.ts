@@ -107,6 +107,8 @@ describe('the sender of webhooks', () => {
       'https://user@hooks.example.com/',
       'https://:secret@hooks.example.com/',
       'https://hooks.example.com/#x',
+      'https://hooks.example.com/a b',
+      'https://hooks.example.com/a\tb',
       'https://127.0.0.1/',
       'https://0x7f.1/',
       'https://2130706433/',

@@ -11,11 +11,11 @@ export interface Filter {
 
 /**
  * True for `filter[…]`, and for every name that looks as if it was meant as one: `filter`,
- * `Filter[Name]`, `filter.Name`, `filters[Name]`. It is refused by its name: a list without the
- * filter would be taken for the result.
+ * `Filter[Name]`, `filter.Name`, `filters[Name]`, `$filter` of OData. It is refused by its name:
+ * a list without the filter would be taken for the result. `filtered` is another word.
  */
 export function isFilterParameter(name: string): boolean {
-  return /^filters?(\W|$)/i.test(name);
+  return /(^|[^a-z0-9])filters?([^a-z0-9]|$)|filters?\[/i.test(name);
 }
 
 /**
