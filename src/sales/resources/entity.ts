@@ -108,8 +108,8 @@ export const entities = defineResource({
 });
 
 /**
- * Returns the id of the default status; that of the first status if no default was ever set, as
- * in a tenant that had no status at first.
+ * Returns the id of the default status; that of the first status if no default was ever set,
+ * because there was no status at first.
  * @throws {Problem} when there is no status at all
  */
 async function defaultStatusId(em: EntityManager): Promise<number> {
