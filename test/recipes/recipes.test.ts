@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
@@ -8,7 +8,7 @@ import { type CopiedBuild, copyBuild } from '../support/next-build.ts';
 
 const run = promisify(execFile);
 
-/** The recipes of CONTRIBUTING.md that change code. Each has a patch beside this file. */
+/** The recipes of `docs/contribute` that change code. Each has a patch beside this file. */
 const recipes = ['resource', 'field', 'command', 'finding', 'event'];
 
 const folders = ['src', 'migrations', 'scripts', 'test', 'tenants', 'docs', 'deploy', 'clients'];
@@ -35,7 +35,7 @@ const titles = [
   'has a row for every',
 ].join('|');
 
-describe('recipes of CONTRIBUTING.md', function () {
+describe('recipes of docs/contribute', function () {
   this.timeout(600_000);
   let build: CopiedBuild;
 
@@ -48,6 +48,20 @@ describe('recipes of CONTRIBUTING.md', function () {
     }
   });
   after(() => build.remove());
+
+  it('CONTRIBUTING.md lists every recipe, and every patch belongs to one', async () => {
+    const pages = await readdir(join(root, 'docs/contribute'));
+    const patches = (await readdir(join(root, 'test/recipes'))).filter(each =>
+      each.endsWith('.patch'),
+    );
+
+    const contributing = await readFile(join(root, 'CONTRIBUTING.md'), 'utf8');
+
+    const listed = [...contributing.matchAll(/\]\(docs\/contribute\/([\w-]+\.md)\)/g)];
+    expect(listed.map(([, page]) => page)).to.have.members(pages);
+    expect(patches).to.have.members(recipes.map(recipe => `${recipe}.patch`));
+    expect(pages).to.include.members(recipes.map(recipe => `${recipe}.md`));
+  });
 
   it('the recipes can be followed together, and the project builds after them', async () => {
     const project = { extends: './tsconfig.json', include: ['src', 'migrations', ...tests] };
