@@ -51,7 +51,8 @@ export async function makeSource(
 }
 
 /**
- * Builds and packs the client.
+ * Builds and packs the client. Its package has no scripts: npm names those of a package to
+ * whoever installs it, and asks for an approval.
  * @returns the name of its package
  */
 export async function makeClient({ made, source }: Workshop): Promise<string> {
@@ -60,6 +61,8 @@ export async function makeClient({ made, source }: Workshop): Promise<string> {
   // Without the script `prepare`, whose npm would print JSON of its own.
   run(folder, 'npm', 'ci', '--ignore-scripts');
   run(folder, 'npm', 'run', 'build');
+  run(folder, 'npm', 'pkg', 'delete', 'scripts', 'devDependencies');
+
   const pack = ['pack', '--ignore-scripts', '--json', '--pack-destination', made];
   const packed = JSON.parse(run(folder, 'npm', ...pack));
   // npm 11 prints a list, and npm 12 an object with the names of packages.
@@ -123,7 +126,7 @@ export async function makeImage(
   release: Release,
 ): Promise<string> {
   const { version, commit } = release;
-  const name = `backoffice-${version}-image.tar.gz`;
+  const name = `sales-back-office-${version}-image.tar.gz`;
   const dockerfile = await readFile(join(source, 'deploy/Dockerfile'), 'utf8');
   const base = [...dockerfile.matchAll(/^FROM (\S+)/gm)].at(-1)?.[1] ?? '';
   const labels = {

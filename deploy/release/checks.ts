@@ -81,7 +81,10 @@ export async function checkClient(
   }
 }
 
-/** Checks that an installed client depends on nothing, and has its types and its licence. */
+/**
+ * Checks that an installed client depends on nothing, runs nothing when it is installed, and
+ * has its types and its licence.
+ */
 async function checkPackage(folder: string, project: string): Promise<void> {
   const manifest = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
   const files = await readdir(folder, { recursive: true });
@@ -96,6 +99,10 @@ async function checkPackage(folder: string, project: string): Promise<void> {
   }
   if (manifest.dependencies || installed.length > 1) {
     throw new ReleaseError(`The package of the client depends on others: ${installed.join(', ')}.`);
+  }
+  if (manifest.scripts) {
+    const names = Object.keys(manifest.scripts).join(', ');
+    throw new ReleaseError(`The package of the client has scripts, which npm reports: ${names}.`);
   }
 }
 

@@ -83,15 +83,23 @@ function say(step: string): void {
   console.log(`- ${step}`);
 }
 
-async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { into: { type: 'string' } } });
-  if (!values.into) {
-    throw new ReleaseError('Name a folder for the files: npm run release -- --into FOLDER');
+/**
+ * Reads the folder from the arguments. npm runs this in the folder of the project: a relative
+ * one begins where somebody typed it.
+ * @throws {ReleaseError} with the usage, for any other arguments
+ */
+function readFolder(): string {
+  try {
+    const { values } = parseArgs({ options: { into: { type: 'string' } } });
+    if (values.into) return values.into;
+  } catch {
+    // The usage says more than the text of Node.
   }
+  throw new ReleaseError('Name a folder for the files: npm run release -- --into FOLDER');
+}
 
-  // npm runs this in the folder of the project. A relative folder begins where somebody typed
-  // it.
-  const folder = resolve(process.env.INIT_CWD ?? '.', values.into);
+async function main(): Promise<void> {
+  const folder = resolve(process.env.INIT_CWD ?? '.', readFolder());
   await requireNew(folder);
   const release = await checkConditions(root);
 

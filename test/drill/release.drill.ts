@@ -52,7 +52,7 @@ describe('drill: a release', function () {
     expect(await readdir(made)).to.have.members([
       'RELEASE-NOTES.md',
       'SHA256SUMS',
-      ...(withoutImage ? [] : [`backoffice-${version}-image.tar.gz`]),
+      ...(withoutImage ? [] : [`sales-back-office-${version}-image.tar.gz`]),
       `sales-back-office-${version}.cdx.json`,
       `sales-back-office-${version}.tar.gz`,
       `sales-back-office-client-${version}.tgz`,
