@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
+import { buildVersion } from '../lib/runtime/build-version.ts';
 
 /** A running process of the installation. */
 export interface ProcessIdentity {
@@ -21,9 +21,6 @@ export interface ProcessIdentity {
  * version 7, RFC 9562 §5.7).
  */
 export function newProcess(kind: ProcessIdentity['kind']): ProcessIdentity {
-  const { version } = JSON.parse(
-    readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
-  );
   const time = Date.now().toString(16).padStart(12, '0');
   const id = `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
 
@@ -32,7 +29,7 @@ export function newProcess(kind: ProcessIdentity['kind']): ProcessIdentity {
     kind,
     host: hostname(),
     pid: process.pid,
-    build: version,
+    build: buildVersion,
     heads: null,
     sharesLimits: null,
   };

@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs';
 import { type Aggregator, collectDefaultMetrics, type Registry } from '@prometheus-io/client';
 import { addGauge } from '../../lib/collectors.ts';
+import { buildVersion } from '../../lib/runtime/build-version.ts';
 
 /** Metrics of the client that `promtool check metrics` refuses. */
 const misnamed = [
@@ -40,14 +40,11 @@ function setAggregator(registry: Registry, name: string, aggregator: Aggregator)
  * @param schemaVersion of tenants in this build
  */
 export function addBuildMetric(registry: Registry, schemaVersion: string): void {
-  const { version } = JSON.parse(
-    readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'),
-  );
   addGauge(registry, {
     name: 'build_info',
     help: 'The build that runs: its version and the schema version of its tenants. The value is 1.',
     labelNames: ['version', 'schema_version'],
     aggregator: 'max',
-    read: () => [{ labels: { version, schema_version: schemaVersion }, value: 1 }],
+    read: () => [{ labels: { version: buildVersion, schema_version: schemaVersion }, value: 1 }],
   });
 }

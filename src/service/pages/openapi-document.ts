@@ -1,14 +1,12 @@
 import { z } from 'zod';
 import { mergePatch } from '../../lib/http/read-body.ts';
 import { takesNull } from '../../lib/http/read-fields.ts';
+import { buildVersion } from '../../lib/runtime/build-version.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { parameters } from './openapi-parameters.ts';
 import { problemReferences, problemResponses, problemSchema } from './openapi-problems.ts';
 import { emptyResponses, responseHeaders, successResponses } from './openapi-responses.ts';
 import { type Json, namedSchemas, toSchema } from './openapi-schemas.ts';
-
-/** Version of the API contract, not of the build. */
-const version = '1.0.0';
 
 /**
  * The OpenAPI document as JSON text: the one that the service serves and `npm run openapi`
@@ -30,7 +28,8 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
     openapi: '3.1.0',
     info: {
       title: 'Sales back office',
-      version,
+      // The page *Changes* of the guide lists what is new by this version.
+      version: buildVersion,
       description:
         'Reference data, activities and an audit log for companies (tenants), each with a database of its own. ' +
         'See [the guide](/docs).',
