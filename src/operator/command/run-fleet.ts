@@ -1,4 +1,6 @@
 import pLimit from 'p-limit';
+import { explain } from '../../lib/log/operator-error.ts';
+import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import type { Context } from './operation.ts';
 import { errorText } from './texts.ts';
 
@@ -42,8 +44,13 @@ export async function measure(
   work: () => Promise<unknown>,
 ): Promise<{ ms: number; error: string | null }> {
   const startedAt = performance.now();
-  const error = await work().then(() => null, errorText);
+  const error = await work().then(() => null, failureText);
   return { ms: Math.round(performance.now() - startedAt), error };
+}
+
+/** Describes an error in one line; one of a connection with its cause and the next step. */
+function failureText(error: unknown): string {
+  return errorText(connectFailure(error) === undefined ? error : explain(error));
 }
 
 /**

@@ -3,9 +3,11 @@ import { expect } from 'chai';
 import { backupSettings } from '../../../support/backup-settings.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../../support/dedicated-server.ts';
 import { jsonLines } from '../../../support/json-lines.ts';
+import { startOwnServer } from '../../../support/own-server.ts';
 import { runCommand } from '../../../support/run-command.ts';
 import { makeServerFolder } from '../../../support/server-folder.ts';
 import { backUp } from '../../../support/succeed.ts';
+import { quickSettings } from '../../../support/test-server.ts';
 
 describe('restore of all tenants of a lost server', () => {
   let server: DedicatedServer;
@@ -122,4 +124,33 @@ describe('restore of all tenants of a lost server', () => {
       'There is no server nowhere',
     );
   });
+
+  it('while a server does not run, restore --lost says of each of its tenants what is wrong, and what to do first', async () => {
+    const second = await startOwnServer('second', quickSettings);
+
+    try {
+      for (const [args, input] of [
+        [['server', 'add', 'second'], second.url],
+        [provision('hooli', '--server', 'second'), ''],
+        [['backup', 'run', 'hooli'], ''],
+      ] as const) {
+        const { code, stderr } = await runCommand('scripts/tenant.ts', args, environment, input);
+        expect(code, stderr).to.equal(0);
+      }
+      await second.crash();
+
+      const { code, stdout } = await run('restore', '--lost', '--server', 'second');
+
+      expect(code).to.equal(1);
+      expect(stdout).to.include(
+        'hooli: failed: PostgreSQL cannot be used: nothing listens at its address. Start the server',
+      );
+    } finally {
+      await second.close();
+    }
+  });
 });
+
+function provision(slug: string, ...options: string[]): string[] {
+  return ['provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`, ...options];
+}
