@@ -108,7 +108,7 @@ export async function readContents(
         return reason === null ? [] : [{ name: `${kind} ${schema}.${name}`, reason }];
       }),
       ...(foreign === undefined
-        ? [{ name: 'objects without rows', reason: 'nobody has looked for them' }]
+        ? [{ name: 'objects without rows', reason: 'this command does not list them' }]
         : []),
       ...(foreign?.others ?? [])
         .filter(isWithoutRows)
