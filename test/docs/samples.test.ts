@@ -104,4 +104,20 @@ describe('samples of the reference', () => {
     await service.stop();
     expect(failures.join('\n')).to.equal('');
   });
+
+  it('the sample of a lookup has the code of the record, also of one that names its country by code', () => {
+    const group = endpointGroups(document).find(({ name }) => name === 'TaxCode');
+    if (!group) throw new Error('no resource TaxCode');
+    const endpoints = group.endpoints.map(endpoint =>
+      endpoint.method === 'PUT' && endpoint.body
+        ? { ...endpoint, body: { ...endpoint.body, example: { Code: 'EAST', CountryCode: 'FR' } } }
+        : endpoint,
+    );
+    const lookup = endpoints.find(({ id }) => id === 'getTaxCodesCodeByCode');
+    if (!lookup) throw new Error('no lookup by code');
+
+    const sample = curlSample(lookup, sampleValues({ ...group, endpoints }, 'http://localhost'));
+
+    expect(sample).to.include('http://localhost/api/v1/TaxCodes/code/EAST');
+  });
 });

@@ -37,7 +37,9 @@ export function sampleValues({ name, endpoints }: EndpointGroup, base: string): 
     endpoints.find(({ method, body }) => method === 'PUT' && body?.example)?.body?.example ?? {};
   const { CountryCode, Code, PromoCode = 'SPRING10' } = stored as Record<string, string>;
   const { id = 1, deletedId = 2 } = ids[name] ?? {};
-  const path = { id, entityId: 1, code: CountryCode ?? Code ?? 'GB', promoCode: PromoCode };
+  // A record with a code of its own may also name the country that it is in.
+  const code = Code ?? CountryCode ?? 'GB';
+  const path = { id, entityId: 1, code, promoCode: PromoCode };
   return { base: base.replace(/\/$/, ''), path, deletedId };
 }
 

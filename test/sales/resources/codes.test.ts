@@ -5,7 +5,7 @@ import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { sql, useLogin, useWorld } from '../../support/world.ts';
-import { examples, requiredOnly } from './examples.ts';
+import { createReferences, examples, requiredOnly } from './examples.ts';
 import { expectRefused } from './expect.ts';
 import type { References } from './field-values.ts';
 
@@ -45,13 +45,18 @@ const anyCode = fc
 describe('codes', () => {
   const world = useWorld();
   const admin = useLogin(world, 'acme');
+  let refs: References;
+
+  before(async () => {
+    refs = await createReferences(admin);
+  });
 
   for (const [name, example] of Object.entries(examples)) {
     const { path, unique, key: idField, lookup } = example;
     if (!unique || name === 'Currency') continue; // a currency code has the letters A to Z only
     it(`two ${name} records can have codes that differ only in I and İ, and each is found by its own`, async () => {
       const bodyOf = (code: string) => ({
-        ...requiredOnly(example, example.first({} as References)),
+        ...requiredOnly(example, example.first(refs)),
         [unique]: code,
       });
 

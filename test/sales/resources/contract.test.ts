@@ -635,7 +635,13 @@ describe('contract of the resources', () => {
 
         it(`two tenants can use the same ${unique} of ${name}`, async () => {
           const body = requiredOnly(example, example.first(refs));
-          expect((await create(body))[unique]).to.equal((await create(body, globex))[unique]);
+          const others = example.first(await createReferences(globex));
+          const otherBody = { ...requiredOnly(example, others), [unique]: body[unique] };
+
+          const own = await create(body);
+          const other = await create(otherBody, globex);
+
+          expect(other[unique]).to.equal(own[unique]);
         });
 
         it(`of 20 concurrent creations of ${name} with the same ${unique} exactly one succeeds`, async () => {
