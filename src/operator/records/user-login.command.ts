@@ -23,7 +23,15 @@ const disable = defineChange({
   handling: { control: 'rows' },
   async change(values, { installation }, isDryRun) {
     const ending = await endingSessions(installation, values, 'The logins of', 'are refused');
-    return { ...ending, ...(await setState(installation, values, 'disabled', isDryRun)) };
+    const changed = await setState(installation, values, 'disabled', isDryRun);
+    const webhooks = `Webhooks that send for this user stop: bin/backoffice webhooks ${values.slug}`;
+
+    return {
+      ...ending,
+      ...changed,
+      plan: `${ending.plan} ${webhooks}`,
+      done: `${changed.done} ${webhooks}`,
+    };
   },
 });
 

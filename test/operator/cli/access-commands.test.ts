@@ -362,7 +362,7 @@ describe('access commands', () => {
       ]);
       expect(printed).to.deep.equal([
         { guid: one.guid, email: one.email, state: 'disabled' },
-        `${two.email} is disabled.\n`,
+        `${two.email} is disabled. Webhooks that send for this user stop: bin/backoffice webhooks acme\n`,
       ]);
 
       await expectRefused(...clients);
