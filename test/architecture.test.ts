@@ -226,7 +226,7 @@ describe('architecture', () => {
     expect(upwardImports(src, 'src/', [...folders].reverse())).not.to.deep.equal([]);
   });
 
-  it('no two folders that stand side by side import from each other, on whatever way', () => {
+  it('no two folders that stand side by side import from each other, directly or through others', () => {
     expect(findCycle(importsBetweenFolders(src))?.join(' → ')).to.equal(undefined);
   });
 

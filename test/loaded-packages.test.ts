@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { nodeOptions, startProgram } from './support/command-line.ts';
 
 describe('packages that a start loads', () => {
-  it('ioredis and nodemailer are not among them without REDIS_URL and SMTP_URL', async () => {
+  it('a start without REDIS_URL and SMTP_URL loads neither ioredis nor nodemailer', async () => {
     const program = `
       const { createRequire } = await import('node:module');
       const { createRateLimitStore } = await import('./src/lib/http/rate-limit/rate-limit-store.ts');

@@ -21,7 +21,7 @@ describe('failures that an operator can resolve', () => {
     expect({ code, stdout, stderr }).to.deep.equal({ code: 1, stdout: '', stderr: `${text}\n` });
   }
 
-  it('a command for what exists makes nothing in a DATA_DIR without data, and says where it has looked', async () => {
+  it('a command that needs data makes nothing in a DATA_DIR without data, and says where it has looked', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-empty-'));
     const commands = [
       ['list'],

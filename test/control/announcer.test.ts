@@ -88,7 +88,7 @@ describe('announcer', () => {
     });
   });
 
-  it('an announcement goes before everybody who waits for a connection of the pool', async () => {
+  it('an announcement gets a connection of the pool before all requests that wait for one', async () => {
     const pool = await control.em.getConnection().getNativeClient();
     let isLoaded = true;
     // Each waits for its turn, so the queue is never shorter than 100. One that has waited too

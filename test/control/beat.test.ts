@@ -153,7 +153,7 @@ describe('beats of processes', () => {
     await eventually(() => beat.isSettled);
   });
 
-  it('a beat goes before everybody who waits for a connection of the pool', async () => {
+  it('a beat gets a connection of the pool before all requests that wait for one', async () => {
     const beat = createBeat();
     await beat.join();
     const { pool } = world.installation;

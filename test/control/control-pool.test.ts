@@ -10,7 +10,7 @@ import { useWorld } from '../support/world.ts';
 describe('pool of the control database', () => {
   const world = useWorld();
 
-  it('a share that became smaller is kept also while requests wait for connections without a pause', async () => {
+  it('a share that became smaller is not exceeded, even while requests wait for connections without a pause', async () => {
     let share = 4;
     const member = {
       process: newProcess('service'),
@@ -33,7 +33,7 @@ describe('pool of the control database', () => {
     await pool.end();
   });
 
-  it('a wait says that the server does not answer when it has sent nothing meanwhile, and else that too many wait', async () => {
+  it('a wait ends with the report of a silent server if it has sent nothing meanwhile, and of too many waiters otherwise', async () => {
     const url = world.installation.controlUrl;
     const proxy = await startSilentProxy();
     const [silent, busy] = [createControlPool(proxy.through(url), 1), createControlPool(url, 1)];

@@ -43,7 +43,7 @@ describe('the clocks of several processes', () => {
 
   afterEach(() => processes.killAll());
 
-  it('a process that agrees with the control database is no finding, and is ready', async () => {
+  it('a process whose clock agrees with the control database is ready, and is no finding', async () => {
     expect(await findings(process.pid)).to.deep.equal([]);
   });
 

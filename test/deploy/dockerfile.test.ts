@@ -45,7 +45,7 @@ describe('Dockerfile', () => {
     }
   });
 
-  it('the image says what it is, under which license, and of which image it is made', async () => {
+  it('the labels of the image name its contents, its license, and the image that it is made of', async () => {
     const { description, license } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
     const labels = new Map(
       [...last.matchAll(/org\.opencontainers\.image\.([\w.]+)="?([^"\n]*?)"?(?: \\)?$/gm)].map(

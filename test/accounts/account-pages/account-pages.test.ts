@@ -121,7 +121,7 @@ describe('pages that links in mails lead to', () => {
     );
   });
 
-  it('neither opening the link of a registration nor pressing its button confirms it; who enters the address does', async () => {
+  it('entering the address confirms a registration; neither opening its link nor pressing its button does', async () => {
     const email = newAddress();
     const person = { email, password, firstName: 'Nora', lastName: 'Newman' };
     await world.anonymous.post('/api/v1/auth/register', person, { 'X-Tenant': world.acme.guid });

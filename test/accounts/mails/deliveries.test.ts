@@ -81,7 +81,7 @@ describe('deliveries of mails', () => {
     });
   }
 
-  it('a mail that a server defers at the first try arrives at the second one, and the log says what the server said', async () => {
+  it('a mail that a server defers at the first try arrives at the second one, and the log has the answer of the server', async () => {
     const user = await addSampleUser(world, world.acme);
     const from = world.logs.length;
     mail.refuse(user.email, { ...greylisting, times: 1 });
@@ -133,7 +133,7 @@ describe('deliveries of mails', () => {
     expect(await useToken(tokens[0])).to.equal(204);
   });
 
-  it('an outage queues one mail of a user and kind, and what was not accepted does not count in the limit of mails', async () => {
+  it('an outage queues one mail of a user and kind, and mails that were not accepted do not count for the limit', async () => {
     const user = await addSampleUser(world, world.acme);
     mail.refuse(user.email, { code: 421, text: '4.3.2 closing' });
     for (let request = 1; request <= 3; request++) await requestReset(user);
@@ -271,7 +271,7 @@ describe('deliveries of mails', () => {
     });
   });
 
-  it('after the control database was put back, no link that it lost works, also once it gives the same numbers again', async () => {
+  it('after the control database was put back, no link that it lost works, even when the same ids are given again', async () => {
     const [known, invited, registered] = [
       await addSampleUser(world, world.acme),
       invitation(),
@@ -338,7 +338,7 @@ describe('deliveries of mails', () => {
     await other.service.stop();
   });
 
-  it('a mail of a process that ended without a word is sent by another one when its lease ends', async () => {
+  it('a mail of a process that ended without giving it back is sent by another one when its lease ends', async () => {
     const user = await addSampleUser(world, world.acme);
     mail.refuse(user.email, { ...greylisting, times: 1 });
     await requestReset(user);

@@ -119,7 +119,7 @@ describe('what administrators grant', () => {
     ];
   }
 
-  it('nobody grants, by any door, a permission or scope that they do not have, or manages who has it', async () => {
+  it('nobody grants, in any way, a permission or scope that they lack, or manages a person who has it', async () => {
     const doors = await openDoors();
     const changing = documentedRoutes()
       .filter(

@@ -389,7 +389,7 @@ describe('users of a tenant', () => {
     ).to.equal(200);
   });
 
-  it('an invitation is taken back by who may manage the person: its link opens nothing, and the address is free', async () => {
+  it('a caller who may manage the person takes an invitation back: its link opens nothing, and the address is free', async () => {
     const sent = invitation({ Role: 'Administrator' });
     const { body: invited } = await admin.post(usersPath, sent);
     const token = await mail.waitForToken(sent.Email);

@@ -151,7 +151,7 @@ describe('settings that are URLs', () => {
 });
 
 describe('every setting', () => {
-  it('may have a byte order mark, white space, an invisible character and a pair of quotes around it', () => {
+  it('every setting may have a byte order mark, white space, an invisible character and a pair of quotes around it', () => {
     const settings = {
       DATABASE_URL: ['postgresql://u:p@db.internal/office', 'databaseUrl'],
       REDIS_URL: ['redis://redis.internal:6379', 'redisUrl'],

@@ -139,7 +139,7 @@ describe('names of metrics', () => {
     }
   });
 
-  it('a Redis that fails is shown', async () => {
+  it('the metrics show a Redis that fails', async () => {
     expect(await read()).to.include('rate_limits_own 0\n');
     const { service } = await world.startAnotherServer({ REDIS_URL: 'redis://127.0.0.1:1' });
     const text = await (await fetch(`http://127.0.0.1:${service.managementPort}/metrics`)).text();

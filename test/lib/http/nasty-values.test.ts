@@ -19,7 +19,7 @@ describe('values as clients write them', () => {
     return { status: response.status, body: (await response.json()) as ApiResponse['body'] };
   }
 
-  it('a number with more digits than JavaScript keeps is refused by the name of its field, and stored as it is else', async () => {
+  it('a number with more digits than JavaScript keeps is refused by the name of its field, and any other is stored exactly', async () => {
     const promotion = (value: string) =>
       `{"PromoCode":"N${value}","Name":"Number","DiscountType":"Percentage","DiscountValue":${value}}`;
 

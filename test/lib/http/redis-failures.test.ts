@@ -351,7 +351,7 @@ function redisAsPeopleHaveIt(this: Mocha.Suite): void {
 }
 
 describe('a service that wavers', () => {
-  it('works again only after several good probes in succession, and after more if it fails again soon', async () => {
+  it('a service that wavers works again only after several good probes in succession, and after more if it fails again soon', async () => {
     const timers = holdTimers(500);
     const told: string[] = [];
     let isGood = false;

@@ -154,7 +154,7 @@ function otherValue({ name, kind, value, min, words }: Setting): string | undefi
   return Number(min) === Number(value) ? String(Number(min) + 1) : min;
 }
 
-describe('what a server, a role or a database sets', () => {
+describe('settings of a server, a role or a database', () => {
   const folder = useFolder();
   const server = use(() => createPlainServer('createdb createrole'));
   let foreign: [name: string, value: string][];
@@ -214,7 +214,7 @@ describe('what a server, a role or a database sets', () => {
     return values;
   }
 
-  it('changes nothing of a session but how the server plans, runs and logs its statements', async () => {
+  it('settings of others change nothing of a session but how the server plans, runs and logs its statements', async () => {
     const clean = await readSessions();
 
     for (const target of ['alter database postgres', 'alter role operator', 'alter system']) {

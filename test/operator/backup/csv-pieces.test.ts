@@ -12,7 +12,7 @@ function csvOf(rows: readonly (readonly string[])[]): Buffer {
 }
 
 describe('pieces of a table as CSV', () => {
-  it('each begins with the header row and is no larger than allowed, and together they have every row once', async () => {
+  it('each piece begins with the header row and is no larger than allowed, and together they have every row once', async () => {
     const cell = fc.string({
       unit: fc.constantFrom('a', '"', '\n', ',', '\r', '\\', '.', 'ü'),
       maxLength: 12,

@@ -79,7 +79,7 @@ describe('an archive that a run removes after it was chosen', () => {
     expect(proofs).to.deep.equal([]);
   });
 
-  it('a restore of it restores nothing, leaves no database, and says how to choose another one', async () => {
+  it('a restore of the removed archive restores nothing, leaves no database, and says how to choose another archive', async () => {
     const databases = () =>
       controlSql(world, 'select database_name from tenant_databases order by id');
     const before = await databases();

@@ -82,7 +82,7 @@ describe('restore of the control database from an archive sealed with age', () =
 
   after(() => recovered?.close());
 
-  it('a restore from an older archive disables, suspends, deletes and purges again what the newest archive has so, disables the users that the newest lacks, and enables nobody', async () => {
+  it('a restore from an older archive repeats each disabling, suspension, deletion and purge of the newest archive, disables the users that the newest lacks, and enables nobody', async () => {
     await server.control(`update users set disabled_at = now() where email = 'leaver@acme.test'`);
     await server.control(`update users set disabled_at = null where email = 'returner@acme.test'`);
     await tenant('user', 'remove', 'acme', 'removed@acme.test', '--yes');
@@ -121,7 +121,7 @@ describe('restore of the control database from an archive sealed with age', () =
     expect(stdout).to.match(/Nobody knows what was changed from \S+Z to \S+Z/);
   });
 
-  it('the newest archive that this master key has signed is taken, and newer ones that it has not are named before', async () => {
+  it('the newest archive that this master key has signed is restored, and newer ones that it has not signed are named before', async () => {
     await tenant('backup', 'init', '--take-over');
     await tenant('backup', 'run', '--all');
     const [own = ''] = await archives();

@@ -220,7 +220,7 @@ describe('targets of archives', () => {
     }
   });
 
-  it('a store that ignores conditions or does not know them is told apart, and documents are still replaced', async () => {
+  it('a store that ignores conditions or does not know them is recognised, and documents are still replaced', async () => {
     const target = await bucket();
     await target.replaceDocument('doc', 'one', undefined);
 

@@ -44,7 +44,7 @@ describe('modules that a command loads', () => {
     });
   }
 
-  it('session list loads it, so that the count is one of what is loaded', async () => {
+  it('session list loads the entity manager, so that this test would notice one', async () => {
     expect(await countLoaded('session', 'list', 'acme')).to.be.above(0);
   });
 });

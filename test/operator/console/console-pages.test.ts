@@ -136,7 +136,7 @@ describe('console: pages', () => {
     ).to.deep.equal(['globex', 'acme']);
   });
 
-  it('the log is asked from a time to a time, says how many it shows of how many, and goes on to older changes', async () => {
+  it('the log shows the changes of a period, says how many of how many they are, and leads to older ones', async () => {
     await controlSql(
       world,
       `insert into operator_actions (operator, build, command, slug, state, started_at)

@@ -44,7 +44,7 @@ describe('console: the state of tenants', () => {
       .and.not.include('href="/tenants/globex"');
   });
 
-  it('Now lists a tenant once, with all that is wrong with it', async () => {
+  it('Now lists a tenant once, with all of its faults', async () => {
     await storeFindings(world, [
       missing,
       { ...missing, check: 'missing_key', problem: 'no key signs', remedy: 'Make one' },

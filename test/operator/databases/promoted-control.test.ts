@@ -121,7 +121,7 @@ describe('a control database that has lost its last commits', () => {
     expect(stderr).to.include(`bin/backoffice restore swap acme --database ${newer}`);
   };
 
-  it('a newer database that the control database does not know is put in place, and none serves before', async () => {
+  it('a newer database that the control database does not know is put in place, and no database serves the tenant before', async () => {
     const { world } = servers;
     const admin = await world.login(world.acme);
     const { newer, id } = await moveAndLose(admin, 'unknown');

@@ -58,7 +58,7 @@ describe('doctor', () => {
     });
   });
 
-  it('doctor --control looks at the control database and the catalogs of servers, and opens no tenant database', async () => {
+  it('doctor --control checks the control database and the catalogs of servers, and opens no tenant database', async () => {
     await server.sql('create table stray (id integer)', acme);
     await server.sql(`grant connect on database "${globex}" to public`);
 

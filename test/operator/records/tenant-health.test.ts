@@ -163,7 +163,7 @@ describe('health of tenants', () => {
     expect((await read()).map(({ health }) => health)).to.deep.equal(['unchecked', 'unchecked']);
   });
 
-  it('list and show say what was decided and whether it is well, and why not, as text and as JSON', async () => {
+  it('list and show have the status of a tenant, its health and the reasons, as text and as JSON', async () => {
     await storeFindings(world, [{ ...missing, problem: 'database x is missing' }]);
 
     const listed = await run('list');
@@ -208,7 +208,7 @@ describe('health of tenants', () => {
     expect(document.checkedAt).to.match(/^\d{4}-\d\d-\d\dT/);
   });
 
-  it('a repair marks its finding as done until doctor looks again, and a repair of another tenant does not', async () => {
+  it('a repair marks its finding as done until doctor checks again, and a repair of another tenant does not', async () => {
     await controlSql(world, `update signing_keys set status = 'disabled'`);
     try {
       await run('doctor');

@@ -81,7 +81,7 @@ describe('the feed of changes of a server whose files are put back to a snapshot
     );
   const gaps = () => receiver.messages.filter(({ body }) => body.type === 'webhook.gap');
 
-  it('a crash of the server is none: cursors and streams go on, and a webhook gets no gap', async () => {
+  it('a crash of the server does not count as put back: cursors and streams go on, and a webhook gets no gap', async () => {
     const cursor = await now(admin);
     await create(admin, 'before the crash');
     await eventually(() => received().includes('before the crash'));

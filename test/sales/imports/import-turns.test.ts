@@ -264,7 +264,7 @@ describe('imports beside each other, moves and the ends of processes', () => {
     expect(after.body.Applied).to.equal(true);
   });
 
-  it('a stream of imports does not keep an operator from his turn', async () => {
+  it('a stream of imports does not keep a command of an operator from its turn', async () => {
     let isOver = false;
     const stream = (async () => {
       for (let number = 0; !isOver; number++) await post(admin, `S${number}`);

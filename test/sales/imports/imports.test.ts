@@ -475,7 +475,7 @@ describe('imports of CSV files', () => {
     expect(JSON.parse(await text(response))).to.include({ Applied: true, Created: 1, Refused: 0 });
   });
 
-  it('a file of 5 MB is imported, one of a byte more is 413, and so are 10,001 rows, with the words to send parts', async () => {
+  it('a file of 5 MB is imported, one of a byte more is 413, and so are 10,001 rows, with the advice to send parts', async () => {
     const limit = 5 * 1024 * 1024;
     const sized = (bytes: number) => 'Code,Name\n'.padEnd(bytes, '\n');
     expect((await importFile(admin, 'resource=Currency', sized(limit))).Applied).to.equal(true);

@@ -17,7 +17,7 @@ const served: ServedTenant = {
 describe('the queue of tenants with webhooks', () => {
   const world = use(createWorld);
 
-  it('a tenant is due again when its database was written to after the last look, and not for what was written before', async () => {
+  it('a tenant is due again when its database was written to after it was served last, and not because of earlier writes', async () => {
     await world.service.stop(); // so that no process but this one serves the tenant
     const { acme, control, installation } = world;
     const queue = new WebhookQueue(control, randomUUID());

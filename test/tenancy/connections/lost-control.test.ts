@@ -10,7 +10,7 @@ describe('a control database that confirms no beats', () => {
   const world = useWorld();
   const admin = useLogin(world, 'acme');
 
-  it('lets a request that waits for a connection fail with unavailable, and the log names it', async () => {
+  it('while no beat is confirmed, a request that waits for a connection fails with unavailable, and the log names the control database', async () => {
     const { url } = await world.startAnotherServer({ ACQUIRE_TIMEOUT_MS: '1000' });
     const client = admin.at(url);
 

@@ -65,7 +65,7 @@ describe('changes while retention removes the rows of another tenant', () => {
   });
   beforeEach(() => addOld(world.acme));
 
-  it('a tenant whose rows are to be kept for ever by then loses none', async () => {
+  it('a tenant whose rows are meanwhile to be kept for ever loses none', async () => {
     const { database } = world.globex;
 
     await apply(() => tenant('retention', 'globex', '--activity', 'forever'));
@@ -74,7 +74,7 @@ describe('changes while retention removes the rows of another tenant', () => {
     await tenant('retention', 'globex', '--activity', '2y');
   });
 
-  it('a tenant that has got another database by then loses the old rows of that one, and none of its former', async () => {
+  it('a tenant that gets another database meanwhile loses the old rows of that database, and none of its former one', async () => {
     const former = await presentDatabase();
 
     await apply(() => tenant('restore', 'swap', 'globex', '--yes'));

@@ -380,7 +380,7 @@ describe('provision of tenants', () => {
     });
   }
 
-  it('databases says of what a killed provision has left that the same command or purge ends it', async () => {
+  it('databases names the leftovers of a killed provision, which the same command or purge ends', async () => {
     const stopped = await world.provision('halved');
     await controlSql(world, `update tenants set status = 'provisioning' where id = ${stopped.id}`);
     await controlSql(
