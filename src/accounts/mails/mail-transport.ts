@@ -136,7 +136,7 @@ export class SmtpTransport implements MailTransport {
     }
   }
 
-  /** Some mail servers repeat the command that they refuse, which may have the password in it. */
+  /** Some mail servers repeat a command that they refuse; it may have the password in it. */
   #withoutLogin(error: Error): Error {
     for (const secret of this.#secrets) {
       error.message = error.message.replaceAll(secret, '(login)');
