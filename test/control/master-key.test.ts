@@ -66,14 +66,16 @@ describe('the master key of an installation', () => {
   describe('at the start of a process', () => {
     it('service and commands refuse keys that are not the master key, and say which setting to change', async () => {
       const fingerprint = boxOf(former).present.fingerprint;
+      const refusal = (lack: string, found: string) =>
+        new RegExp(
+          `^${lack} the master key of this control database: ` +
+            `set MASTER_KEY to the key with the fingerprint (\\S+) \\(${found}\\)\\.\n$`,
+        );
       const wrong: [keys: Keys, message: RegExp][] = [
-        [
-          { MASTER_KEY: next },
-          /^MASTER_KEY is not the master key of this control database: set MASTER_KEY to the key with the fingerprint (\S+) \(it has \S+\)\.\n$/,
-        ],
+        [{ MASTER_KEY: next }, refusal('MASTER_KEY is not', 'it has \\S+')],
         [
           { MASTER_KEY: next, MASTER_KEY_PREVIOUS: newKey() },
-          /^Neither MASTER_KEY nor MASTER_KEY_PREVIOUS is the master key of this control database: set MASTER_KEY to the key with the fingerprint (\S+) \(they have \S+ and \S+\)\.\n$/,
+          refusal('Neither MASTER_KEY nor MASTER_KEY_PREVIOUS is', 'they have \\S+ and \\S+'),
         ],
       ];
 

@@ -228,8 +228,9 @@ export async function beginOwnFeed(client: pg.Client): Promise<void> {
   await client.query(
     `update tenant_identity set (feed_era, feed_since) = (
        select era, era
-         from (select greatest(feed_era, (select max(feed_era) from audit_log), (select max(feed_era) from activities)) + 1
-                      as era) next)`,
+         from (select greatest(feed_era,
+                               (select max(feed_era) from audit_log),
+                               (select max(feed_era) from activities)) + 1 as era) next)`,
   );
 }
 

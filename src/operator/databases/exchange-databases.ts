@@ -61,10 +61,14 @@ export async function exchangeDatabases(
          update tenant_databases set state = 'current', current_since = clock_timestamp(), kept_by = null,
                 keep_until = null, error = null
           where id = $2 and tenant_id = $1 and state in ('filled', 'kept') returning *
-       ) update tenants t set server_id = d.server_id, database_name = d.database_name, role_name = d.role_name,
-                role_password = d.role_password, schema_version = d.schema_version, compatible_from = d.compatible_from,
-                schema_fingerprint = d.schema_fingerprint, updated_at = now()
-           from d where t.id = $1`,
+       )
+       update tenants t
+          set server_id = d.server_id, database_name = d.database_name,
+              role_name = d.role_name, role_password = d.role_password,
+              schema_version = d.schema_version, compatible_from = d.compatible_from,
+              schema_fingerprint = d.schema_fingerprint, updated_at = now()
+         from d
+        where t.id = $1`,
       [id, target.id],
     );
 
@@ -97,7 +101,8 @@ async function endCurrent(
         set state = case $3 when 'lost' then 'condemned' else 'kept' end, kept_by = nullif($3, 'lost'),
             keep_until = clock_timestamp() + make_interval(secs => $4), current_since = null,
             current_during = ${formerTimes},
-            schema_version = t.schema_version, compatible_from = t.compatible_from, schema_fingerprint = t.schema_fingerprint
+            schema_version = t.schema_version, compatible_from = t.compatible_from,
+            schema_fingerprint = t.schema_fingerprint
        from tenants t where t.id = $1 and d.id = $2 and d.tenant_id = $1 and d.state = 'current'`,
     [tenantId, id, keptBy, keepSeconds],
   );

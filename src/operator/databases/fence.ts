@@ -107,8 +107,10 @@ async function waitedFor(control: pg.Client, guid: string): Promise<Process[]> {
   const { rows } = await control.query<Process>(
     `select id, host, pid from processes p
       where kind = 'service' and ${isRunning('p')}
-        and not exists (select from tenant_fences f join fence_acknowledgements a on a.fence = f.id and a.closed = f.closed
-                         where tenant_guid = $1 and process = p.id)
+        and not exists (
+              select from tenant_fences f
+                join fence_acknowledgements a on a.fence = f.id and a.closed = f.closed
+               where tenant_guid = $1 and process = p.id)
       order by started_at, id`,
     [guid],
   );

@@ -30,7 +30,8 @@ export async function readServerSettings(client: pg.Client): Promise<ServerSetti
     with settings as (select name, setting from pg_settings), oldest as (
       select datname::text as name, age(datfrozenxid) as age from pg_database order by age desc limit 1
     ), receivers as (
-      select pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end,
+      select pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_receive_lsn()
+                                  else pg_current_wal_lsn() end,
                              coalesce(replay_lsn, flush_lsn, write_lsn)) as lag
         from pg_stat_replication where state is distinct from 'backup'
     )

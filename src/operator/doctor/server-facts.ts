@@ -89,7 +89,8 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
             array_remove(array[case when rolsuper then 'superuser' end, case when rolcreatedb then 'createdb' end,
               case when rolcreaterole then 'createrole' end, case when rolreplication then 'replication' end,
               case when rolbypassrls then 'bypassrls' end], null) as attributes,
-            array(select pg_get_userbyid(roleid)::text from pg_auth_members m where member = r.oid order by 1) as groups,
+            array(select pg_get_userbyid(roleid)::text from pg_auth_members m
+                   where member = r.oid order by 1) as groups,
             array(select distinct pg_get_userbyid(member)::text from pg_auth_members m
                    where roleid = r.oid and admin_option order by 1) as admins
        from pg_roles r where starts_with(rolname, $1)`,

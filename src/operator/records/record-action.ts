@@ -30,17 +30,23 @@ export interface RecordedAction extends Action {
 const removeEarlierRuns = `
   delete from operator_actions a using operator_actions last
    where last.id = ? and a.id < last.id and a.reason is null and last.reason is null
-     and (a.command, a.arguments) = (last.command, last.arguments) and a.slug is not distinct from last.slug
+     and (a.command, a.arguments) = (last.command, last.arguments)
+     and a.slug is not distinct from last.slug
      and split_part(a.operator, '@', 1) = split_part(last.operator, '@', 1)
      and (a.started_at < now() - interval '1 year'
           or a.state = last.state and a.started_at >= date_trunc('day', last.started_at, 'UTC'))`;
 
 /** Inserts the row of a tenant, as a copy of the row of the action that has made it. */
 const recordBirth = `
-  insert into operator_actions (operator, build, command, slug, tenant_guid, arguments, reason, state, started_at, finished_at)
-  select operator, build, command, t.slug, t.guid, case when a.slug is null then arguments else arguments || jsonb_build_object('from', a.slug) end,
+  insert into operator_actions
+         (operator, build, command, slug, tenant_guid, arguments, reason, state, started_at, finished_at)
+  select operator, build, command, t.slug, t.guid,
+         case when a.slug is null then arguments
+              else arguments || jsonb_build_object('from', a.slug)
+          end,
          reason, 'done', started_at, now()
-    from operator_actions a join tenants t on t.slug = ? where a.id = ? and a.slug is distinct from t.slug`;
+    from operator_actions a join tenants t on t.slug = ?
+   where a.id = ? and a.slug is distinct from t.slug`;
 
 /**
  * Names the tenant in the row of an action that makes only this one, if its name was in a file.

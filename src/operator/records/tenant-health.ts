@@ -81,7 +81,8 @@ export async function healthSql(picked: string): Promise<string> {
      where not exists (select from migration_outcomes later where later.tenant_id = o.tenant_id
                           and later.run_id > o.run_id and later.state in ('migrated', 'current'))),
   webhooks as (
-    select w.*, coalesce(waiting_since, due_at) as waits_since from webhook_tenants w join picked t on t.id = tenant_id
+    select w.*, coalesce(waiting_since, due_at) as waits_since
+      from webhook_tenants w join picked t on t.id = tenant_id
      where is_active and t.status = 'active' and not isolated),
   reasons as (
     select t.id, severity, check_name, finding as detail, null::timestamptz as since, at

@@ -121,7 +121,9 @@ export async function runWaves({ statements }: ControlStatements, id: number): P
             ${isoTime('min(started)')} as "startedAt", ${isoTime('max(finished)')} as "finishedAt"
        from (select "isCanary", state, count(*)::int as n, min(started_at) as started, max(finished_at) as finished
                from (select o.*, row_number() over (order by o.started_at, slug) <= coalesce(canary, 0) as "isCanary"
-                       from migration_outcomes o join migration_runs r on r.id = run_id join tenants t on t.id = tenant_id
+                       from migration_outcomes o
+                      join migration_runs r on r.id = run_id
+                      join tenants t on t.id = tenant_id
                       where run_id = ? and (o.state <> 'current' or o.started_at is not null)) outcomes
               group by 1, 2) counts
       group by 1 order by 1 desc`,

@@ -104,9 +104,10 @@ async function requireNoUsers(
 ): Promise<void> {
   const { rows } = await client.query<Users>(
     `select array(select gid from pg_prepared_xacts where database = $1 order by 1) as prepared,
-            array(select slot_name::text from pg_replication_slots where database = $1 and active order by 1) as slots,
-            (select count(*)::int from pg_subscription join pg_database d on d.oid = subdbid where datname = $1)
-              as subscriptions`,
+            array(select slot_name::text from pg_replication_slots
+                   where database = $1 and active order by 1) as slots,
+            (select count(*)::int from pg_subscription
+               join pg_database d on d.oid = subdbid where datname = $1) as subscriptions`,
     [name],
   );
 

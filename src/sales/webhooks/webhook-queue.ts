@@ -60,7 +60,9 @@ export const activateText = `
   returning sealed`;
 const markDueText = `
   update webhook_tenants w
-     set due_at = least(due_at, now()), wakes = wakes + (due.written is null)::int, polled = coalesce(due.written, polled)
+     set due_at = least(due_at, now()),
+         wakes = wakes + (due.written is null)::int,
+         polled = coalesce(due.written, polled)
     from (select w.id, n.written
             from unnest($1::uuid[], $2::text[]) n (guid, written) join tenants t on t.guid = n.guid
             join webhook_tenants w on w.tenant_id = t.id
@@ -76,7 +78,8 @@ const leaseText = `
     select w.id, t.guid, t.slug, t.server_id from webhook_tenants w join tenants t on t.id = tenant_id
      where w.id = any (array(select id from webhook_tenants where is_active and due_at <= now()
                               union all
-                             select c.id from webhook_tenants c join tenants t on t.id = tenant_id where guid = any ($4)))
+                             select c.id from webhook_tenants c
+                               join tenants t on t.id = tenant_id where guid = any ($4)))
        and is_active and not t.server_id = any ($3)
        and not ${isLeased('w')} and t.status = 'active' and not t.isolated
      order by due_at limit $2 for update of w skip locked)

@@ -40,7 +40,8 @@ export function countAndCheck(place: Cursor | undefined): Statement {
 const trim = `
   delete from webhook_deliveries
    where webhook_id = $1 and (select version % ${trimEvery} from moved) = 0
-     and (id <= (select id from webhook_deliveries where webhook_id = $1 order by id desc offset ${keptDeliveries} limit 1)
+     and (id <= (select id from webhook_deliveries where webhook_id = $1
+                  order by id desc offset ${keptDeliveries} limit 1)
        or id in (select id from (select id, attempted_at from webhook_deliveries where webhook_id = $1
                                   order by id limit ${trimEvery * 2 * batchSize}) oldest
                   where attempted_at < now() - interval '30 days'))`;
@@ -106,7 +107,8 @@ export const saveProgress = (
          from moved, jsonb_to_recordset($9) q ("messageId" text, body text, failures integer, at float8)),
      trimmed as (${trim}),
      logged as (
-       insert into webhook_deliveries (webhook_id, message_id, type, attempted_at, duration_ms, status, error, response)
+       insert into webhook_deliveries
+              (webhook_id, message_id, type, attempted_at, duration_ms, status, error, response)
        select moved.id, "messageId", type, ${time('at')}, "durationMs", status, error, response
          from moved, jsonb_to_recordset($10) a ("messageId" text, type text, at float8, "durationMs" integer,
                                                 status integer, error text, response text))
@@ -203,9 +205,11 @@ export const beginGaps: Statement = preparedStatement(
 export const selectLastChange = (era: number): Statement =>
   preparedStatement(
     `select ${ms('max(created_at)')} as "at" from (
-       (select created_at from audit_log where feed_era < $1 order by feed_era desc, feed_xid desc, id desc limit 1)
+       (select created_at from audit_log where feed_era < $1
+         order by feed_era desc, feed_xid desc, id desc limit 1)
        union all
-       (select created_at from activities where feed_era < $1 order by feed_era desc, feed_xid desc, id desc limit 1)
+       (select created_at from activities where feed_era < $1
+         order by feed_era desc, feed_xid desc, id desc limit 1)
      ) last`,
     [era],
   );

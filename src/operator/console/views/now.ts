@@ -110,8 +110,11 @@ function countLink(health: keyof typeof healthLabels, count: number): Html | num
   return html`<a href="${withQuery('/tenants', { health })}">${state(health)} ${numberText(count)}</a>`;
 }
 
-const firstSteps = html`<div class="note"><p><strong>This installation has no tenant yet.</strong> A tenant is a company with a database of its own.
-Name the first one, and the e-mail address of its administrator: the console makes the database, the roles, a signing key and a password.</p>
+const firstSteps = html`<div class="note">
+<p><strong>This installation has no tenant yet.</strong>
+A tenant is a company with a database of its own.
+Name the first one, and the e-mail address of its administrator:
+the console makes the database, the roles, a signing key and a password.</p>
 <p>${operationLink('provision', 'Provision the first tenant')}</p></div>`;
 
 /** A concern, if its condition holds. */
