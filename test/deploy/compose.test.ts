@@ -104,7 +104,7 @@ describe('compose file', () => {
     expect(binds.filter(bind => !/ tcp-ut 60s\b/.test(bind))).to.deep.equal([]);
   });
 
-  it('the lines of TLS that the page takes out of their comments serve a certificate that is mounted, on a published port', async () => {
+  it('the lines for TLS, once the page has uncommented them, serve a mounted certificate on a published port', async () => {
     const uncommented = (await readDeploy('compose.yaml')).replaceAll(
       /^( +)# - (.*(?:8443|haproxy\.pem).*)$/gm,
       '$1- $2',

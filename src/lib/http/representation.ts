@@ -139,8 +139,7 @@ export class Representation {
   }
 
   /**
-   * Returns the compressed body, which is made at the first call; without a promise once it is
-   * made.
+   * Returns the compressed body. The first calls return a promise, later ones the body itself.
    */
   coded(coding: ContentCoding): CodedBody | Promise<CodedBody> {
     let coded = this.#coded.get(coding);

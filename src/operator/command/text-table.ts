@@ -5,7 +5,7 @@ import { type Tone, toneOf } from './state-tone.ts';
 
 /** Spaces between two columns. */
 const gap = 2;
-/** The width to which a column with free text, such as a name, is cut at most. */
+/** The minimum width of a column with free text, such as a name, that is cut. */
 const minWidth = 16;
 /** The maximum width of a column that is shown whole or not at all; an id has 36 characters. */
 const maxWholeWidth = 40;

@@ -334,7 +334,7 @@ export class DatabaseRun implements Steps {
 }
 
 /**
- * @throws when the goal of the run does not have that: a fault of the protocol or of the caller
+ * @throws when the run has no such value for its goal: a fault of the protocol or of the caller
  */
 function required<T>(value: T | undefined): T {
   if (value === undefined) throw new Error('a step needs what the run does not have');

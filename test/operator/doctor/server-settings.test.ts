@@ -76,7 +76,7 @@ describe('doctor on the settings of a server', () => {
     }
   });
 
-  it('the settings of a server are read as the server has them', async () => {
+  it('doctor reads the settings that the server really has', async () => {
     const settings = await withConnection(server.url, readServerSettings);
     const { oldestAge, ...rest } = settings;
     expect(oldestAge).to.be.within(1, 1_000_000);
