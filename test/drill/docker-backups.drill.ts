@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { copyClone, ownHome } from '../deploy/engines/clone.ts';
-import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
+import { skipIfLeftOut, Terminal } from '../deploy/engines/machine.ts';
 import { Northwind, sendTo } from '../deploy/engines/northwind.ts';
 import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
 import { eventually } from '../support/eventually.ts';
@@ -28,11 +28,7 @@ describe('drill: backups with Compose in a real Docker', function () {
   let started = false;
 
   before(async function () {
-    const reason = whyLeftOut(['docker', 'version']);
-    if (reason) {
-      console.log(`      the lines of the page: ${reason}`);
-      this.skip();
-    }
+    skipIfLeftOut(this, ['docker', 'version']);
 
     lines = new PrintedLines(await readPage('deploy'), 'One machine, with Compose');
     clone = await mkdtemp(join(tmpdir(), 'backoffice-clone-'));

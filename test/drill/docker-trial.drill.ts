@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { expect } from 'chai';
 import { copyClone, ownHome } from '../deploy/engines/clone.ts';
-import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
+import { skipIfLeftOut, Terminal } from '../deploy/engines/machine.ts';
 import { Northwind, sendTo } from '../deploy/engines/northwind.ts';
 import { root } from '../support/command-line.ts';
 
@@ -23,11 +23,7 @@ describe('drill: compose.yaml of the README in a real Docker', function () {
   let acme: Northwind;
 
   before(async function () {
-    const reason = whyLeftOut(['docker', 'version']);
-    if (reason) {
-      console.log(`      the lines of the page: ${reason}`);
-      this.skip();
-    }
+    skipIfLeftOut(this, ['docker', 'version']);
 
     const readme = await readFile(join(root, 'README.md'), 'utf8');
     [, start = '', provision = ''] =

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { Clients } from '../deploy/engines/clients.ts';
 import { copyClone, ownHome } from '../deploy/engines/clone.ts';
-import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
+import { skipIfLeftOut, Terminal } from '../deploy/engines/machine.ts';
 import { Northwind } from '../deploy/engines/northwind.ts';
 import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
 import { eventually } from '../support/eventually.ts';
@@ -42,11 +42,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
   let started = false;
 
   before(async function () {
-    const reason = whyLeftOut(['docker', 'version']);
-    if (reason) {
-      console.log(`      the lines of the page: ${reason}`);
-      this.skip();
-    }
+    skipIfLeftOut(this, ['docker', 'version']);
 
     lines = new PrintedLines(await readPage('deploy'), 'One machine, with Compose');
     clone = await mkdtemp(join(tmpdir(), 'backoffice-clone-'));

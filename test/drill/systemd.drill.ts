@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect } from 'chai';
 import { copyClone } from '../deploy/engines/clone.ts';
-import { Terminal, whyLeftOut } from '../deploy/engines/machine.ts';
+import { skipIfLeftOut, Terminal } from '../deploy/engines/machine.ts';
 import { Northwind, type Send } from '../deploy/engines/northwind.ts';
 import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
 import { eventually } from '../support/eventually.ts';
@@ -46,11 +46,7 @@ describe('drill: the lines for systemd on a real host', function () {
   let password: string;
 
   before(async function () {
-    const reason = whyLeftOut(['systemctl', 'list-units']);
-    if (reason) {
-      console.log(`      the lines of the page: ${reason}`);
-      this.skip();
-    }
+    skipIfLeftOut(this, ['systemctl', 'list-units']);
 
     lines = new PrintedLines(await readPage('deploy'), 'systemd');
     await new Terminal('/').try(`set +e\n${removal}`);

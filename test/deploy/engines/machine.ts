@@ -26,6 +26,21 @@ export function whyLeftOut(
 }
 
 /**
+ * Skips a drill that types the lines of a page, and prints the reason, if it cannot run here.
+ * @param engine as for `whyLeftOut`
+ */
+export function skipIfLeftOut(
+  drill: Pick<Mocha.Context, 'skip'>,
+  engine: Parameters<typeof whyLeftOut>[0],
+): void {
+  const reason = whyLeftOut(engine);
+  if (!reason) return;
+
+  console.log(`      the lines of the page: ${reason}`);
+  drill.skip();
+}
+
+/**
  * A shell in which somebody types the lines of a page, on this machine. Each block gets a shell
  * of its own.
  */
