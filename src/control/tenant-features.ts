@@ -1,11 +1,11 @@
 /**
- * What an operator can switch on for a tenant: tokens of legacy clients, and registrations by
- * anyone. The service heeds no other name.
+ * The features that an operator can enable for a tenant: tokens of legacy clients, and
+ * registrations by anyone. The service knows no other name.
  */
 export const tenantFeatures = ['legacyTokens', 'selfRegistration'] as const;
 export type TenantFeature = (typeof tenantFeatures)[number];
 
-/** What an unknown name must be instead. */
+/** The rule that an unknown name breaks. */
 export const mustBeFeature = `must be one of ${tenantFeatures.join(', ')}`;
 
 /** True if a tenant has a feature. */

@@ -199,7 +199,7 @@ function needsUtf8(address: string): boolean {
   return /[^\x20-\x7e]/.test(address.slice(0, address.lastIndexOf('@')));
 }
 
-/** Returns the texts in which the password of a URL goes to a mail server, the longest first. */
+/** Returns the forms in which the password of a URL is sent to a mail server, longest first. */
 function loginTexts(url: string): string[] {
   const { username, password } = new URL(url);
   if (!password) return [];
