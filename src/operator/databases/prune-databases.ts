@@ -13,15 +13,21 @@ import {
   readSessionNames,
 } from './foreign-objects.ts';
 import { isLeftover, readStored, type StoredDatabase } from './list-databases.ts';
-import { isServed, retreatAlways, retreatIfFenced } from './retreat-tenant.ts';
+import { newerError } from './newer-database.ts';
+import { planRetreat, retreatAlways, retreatIfFenced } from './retreat-tenant.ts';
 import type { RunContext, RunObservers } from './run-databases.ts';
 import { TenantBusyError, withTenant } from './with-tenant.ts';
 
 /** A database that is dropped, or serves its tenant again. */
 export interface PrunedDatabase
   extends Pick<StoredDatabase, 'slug' | 'server' | 'database' | 'state'> {
-  /** `refuse`: it has rows that are nowhere else, and is not dropped without `leaveSchemas`. */
+  /**
+   * `refuse`: it has rows that are nowhere else, and is not dropped without `leaveSchemas`; or
+   * `reason` says why it does not serve.
+   */
   action: 'drop' | 'serve' | 'refuse';
+  /** Why a plan says that its tenant is not put back into service. */
+  reason?: string;
   /**
    * Objects that somebody else has made in a database that is dropped, and the sessions of
    * others that end.
@@ -73,6 +79,7 @@ function isComplete({ state }: Pick<StoredDatabase, 'state'>): boolean {
 /**
  * Returns the databases that `pruneDatabases` drops and those that serve their tenants again,
  * and changes nothing.
+ * @throws {OperatorError} when the named tenant may have a newer database than its current one
  */
 export async function planPruneDatabases(
   installation: Installation,
@@ -84,7 +91,16 @@ export async function planPruneDatabases(
     for (const each of slug === undefined ? await fencedSlugs(installation) : [slug]) {
       const { id, guid } = await findTenant(installation, each);
       const context = { installation, control, tenant: { id, guid, slug: each } };
-      if (!(await isServed(context))) found.push(...(await servedRow(context)));
+      const retreat = await planRetreat(context);
+      if (retreat === true) found.push(...(await servedRow(context)));
+      if (typeof retreat === 'boolean') continue;
+
+      const error = newerError(each, retreat);
+      if (slug !== undefined) throw error;
+      const rows = await servedRow(context);
+      found.push(
+        ...rows.map(row => ({ ...row, action: 'refuse', reason: error.message }) as const),
+      );
     }
     return found;
   });

@@ -5,7 +5,7 @@ import { closedStamp } from './database-stamp.ts';
 import { readCurrent } from './database-store.ts';
 import { readStamp } from './drop-database.ts';
 import { hasFence } from './fence.ts';
-import { requireNoneNewer } from './newer-database.ts';
+import { findNewer, type NewerDatabase, requireNoneNewer } from './newer-database.ts';
 import { type RunContext, type RunObservers, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 
@@ -48,15 +48,31 @@ export async function retreatAlways(
   observers: RunObservers = {},
 ): Promise<boolean> {
   if (await retreatIfFenced(context, observers)) return true;
-  const { rowCount } = await context.control.query(
-    `select from tenants where id = $1 and status <> 'provisioning' and purging_at is null`,
-    [context.tenant.id],
-  );
-  if (!rowCount) return false;
+  if (!(await isComplete(context))) return false;
   await requireNoneNewer(context);
   if (await isServed(context)) return false;
   await runDatabases(context, 'retreat', {}, observers);
   return true;
+}
+
+/**
+ * Returns whether `retreatAlways` would let the database that a tenant has serve it, or the
+ * newer one for which it would refuse to, and changes nothing.
+ */
+export async function planRetreat(context: RunContext): Promise<boolean | NewerDatabase> {
+  const isFenced = await hasFence(context.control, context.tenant.guid);
+  if (!isFenced && !(await isComplete(context))) return false;
+
+  return (await findNewer(context)) ?? !(await isServed(context));
+}
+
+/** Returns false for a tenant that is being provisioned or purged. */
+async function isComplete({ control, tenant }: RunContext): Promise<boolean> {
+  const { rowCount } = await control.query(
+    `select from tenants where id = $1 and status <> 'provisioning' and purging_at is null`,
+    [tenant.id],
+  );
+  return rowCount === 1;
 }
 
 /**

@@ -53,18 +53,24 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
       report({
         check: 'orphan_database',
         problem: `no tenant has database ${name}${owner ? `, which holds a copy of the data of ${owner.slug}` : ''}`,
-        remedy: `${owner ? newerFirst : ''}Find out which application uses it. If none does, drop it${asOwner(facts, name)}: ${psqlCommand(`drop database ${quote(name)}`)}`,
+        remedy: `${owner ? newerFirst(owner.slug) : ''}Find out which application uses it. If none does, drop it${asOwner(facts, name)}: ${psqlCommand(`drop database ${quote(name)}`)}`,
       });
     }
   }
 }
 
 /**
- * The beginning of a remedy: if the control database has lost its last commits, the tenant may
- * have been served from the orphan.
+ * Returns the beginning of a remedy: if the control database has lost its last commits, the
+ * tenant may have been served from the orphan. The databases tell whether a swap takes it: the
+ * plan of `databases prune` looks.
  */
-const newerFirst =
-  'Compare it with the current database of the tenant: it may have newer data (docs/operate/incidents.md). ';
+function newerFirst(slug: string): string {
+  return (
+    `It may have newer data than the current database: bin/backoffice databases prune ${slug} --dry-run ` +
+    'says so if it is known, with the command that puts it in place (restore swap). Otherwise ' +
+    'compare the two (docs/operate/incidents.md). '
+  );
+}
 
 /**
  * Returns the remedy for the database of an unknown tenant. A control database with tenants was

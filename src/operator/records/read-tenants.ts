@@ -296,7 +296,15 @@ export function tenantExists({
   status,
 }: Pick<TenantSummary, 'slug' | 'status'>): OperatorError {
   return new OperatorError(
-    `The tenant ${slug} exists already and is ${status}. Show it: bin/backoffice show ${slug}`,
+    `The tenant ${slug} exists already and is ${status}. ${existingSteps(slug)}`,
+  );
+}
+
+/** Returns what to do about a tenant that is not made, because it is there. */
+export function existingSteps(slug: string): string {
+  return (
+    `Show it: bin/backoffice show ${slug}. If the password that was printed is lost, set another ` +
+    `one: bin/backoffice user password ${slug} EMAIL`
   );
 }
 

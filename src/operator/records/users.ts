@@ -99,7 +99,12 @@ export async function insertUser(
     ],
   );
 
-  if (!added) throw new OperatorError(`${slug} has a user ${email} already`);
+  if (!added) {
+    throw new OperatorError(
+      `${slug} has a user ${email} already. Set another password: ` +
+        `bin/backoffice user password ${slug} ${email}`,
+    );
+  }
   return em.findOneOrFail(User, { id: Number(added.id) });
 }
 

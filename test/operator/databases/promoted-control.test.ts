@@ -66,7 +66,13 @@ describe('a control database that has lost its last commits', () => {
       }
 
       expect(await servers.serverOf()).to.equal(from);
+      if (hasFence) {
+        const plan = await servers.runWell(['databases', 'prune', '--dry-run']);
+        expect(plan).to.match(/^acme .* refuse *$/m);
+        expect(plan).to.include(`bin/backoffice restore swap acme --database ${newDatabase}`);
+      }
       for (const command of [
+        ['databases', 'prune', 'acme', '--dry-run'],
         ['databases', 'prune', 'acme'],
         ['move', 'acme', '--to', to],
         ['databases', 'prune', 'acme'],
@@ -127,6 +133,7 @@ describe('a control database that has lost its last commits', () => {
     const { newer, id } = await moveAndLose(admin, 'unknown');
     await controlSql(world, `delete from tenant_databases where database_name = '${newer}'`);
 
+    await expectRefused(['databases', 'prune', 'acme', '--dry-run'], newer);
     await expectRefused(['databases', 'prune', 'acme'], newer);
     await expectRefused(['move', 'acme', '--to', await servers.otherServer()], newer);
     expect((await admin.get('/api/v1/EntityStatus')).status).to.equal(503);

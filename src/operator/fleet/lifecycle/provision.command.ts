@@ -11,7 +11,12 @@ import {
 } from '../../command/operation-fields.ts';
 import { fieldsText, tableText } from '../../command/text-table.ts';
 import { countText } from '../../command/texts.ts';
-import { readTenant, type TenantSummary, tenantExists } from '../../records/read-tenants.ts';
+import {
+  existingSteps,
+  readTenant,
+  type TenantSummary,
+  tenantExists,
+} from '../../records/read-tenants.ts';
 import type { Manifest } from './manifest.ts';
 import { packNames } from './pack-names.ts';
 import type { Provisioned } from './provision.ts';
@@ -169,7 +174,7 @@ function documentOf({ created, logins: [admin, ...users] }: Provisioned, summary
 }
 
 function textOf({ tenant, created, logins }: Provisioned, summary: TenantSummary): string {
-  if (!created) return unchangedText(tenant);
+  if (!created) return `${unchangedText(tenant)} ${existingSteps(tenant.slug)}`;
   return [
     `Provisioned ${tenant.slug}. Passwords are shown only this once.\n`,
     fieldsText(summary),

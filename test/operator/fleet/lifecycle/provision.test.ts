@@ -127,7 +127,8 @@ describe('provision of tenants', () => {
     );
     expect([text.code, text.stdout]).to.deep.equal([
       0,
-      'hooli exists already: nothing was changed.\n',
+      'hooli exists already: nothing was changed. Show it: bin/backoffice show hooli. ' +
+        'If the password that was printed is lost, set another one: bin/backoffice user password hooli EMAIL\n',
     ]);
   });
 
