@@ -372,7 +372,10 @@ describe('operations', () => {
         /^The tenant globex exists already and is active. Show it: bin\/backoffice show globex/,
       ],
       ['restore acme --lost', /has database .* of acme: nothing was changed/],
-      ['user add acme admin@acme.test', /acme has a user admin@acme.test already. Set another password: bin.backoffice user password acme admin@acme.test/],
+      [
+        'user add acme admin@acme.test',
+        /acme has a user admin@acme.test already. Set another password: bin.backoffice user password acme admin@acme.test/,
+      ],
       ['export nobody --to x.tar', /nobody/],
       ['databases drop acme another', /acme has no database another that can be dropped/],
       ['move acme --back', /acme has no move that can be reversed/],
