@@ -79,7 +79,7 @@ async function isComplete({ control, tenant }: RunContext): Promise<boolean> {
  * Returns false if a tenant has a fence, or its database is closed. A lost database cannot be
  * opened.
  */
-export async function isServed({ installation, control, tenant }: RunContext): Promise<boolean> {
+async function isServed({ installation, control, tenant }: RunContext): Promise<boolean> {
   if (await hasFence(control, tenant.guid)) return false;
   const current = await readCurrent(control, tenant.id);
   const stamp = current && (await readStamp(installation, current));
