@@ -1,4 +1,4 @@
 import { runProgram } from '../src/operator/cli/program.ts';
 
-// The same as `backoffice.ts`, under an earlier name, by which tests and benches run it.
+// The same as `backoffice.ts`, for `npm run tenant`.
 await runProgram(process.argv.slice(2));

@@ -72,7 +72,7 @@ describe('programs where Node or the packages are missing', () => {
 
   it('every npm script and the command line begin with these checks, under the Node that npm installs', async () => {
     const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
-    for (const name of ['start', 'dev']) {
+    for (const name of ['start', 'dev', 'tenant', 'control']) {
       expect(scripts[name], name).to.match(
         /^exec sh scripts\/node\.sh .*--import \.\/src\/lib\/runtime\/require-node\.js /,
       );

@@ -89,10 +89,14 @@ describe('Idempotency-Key', () => {
     const key = keyed();
     const clients = [admin, admin.at(other.url)];
 
+    // As the guide says, a request that waits too long for the first one is sent again.
+    const send = async (client: Client): Promise<ApiResponse> => {
+      const response = await client.post(statuses, { Title: 'Many' }, key);
+      return response.body.code === 'idempotency_in_progress' ? send(client) : response;
+    };
+
     const responses = await Promise.all(
-      Array.from({ length: 50 }, (_, i) =>
-        (clients[i % 2] as Client).post(statuses, { Title: 'Many' }, key),
-      ),
+      Array.from({ length: 50 }, (_, i) => send(clients[i % 2] as Client)),
     );
 
     for (const response of responses) {
