@@ -176,9 +176,8 @@ export type Precondition = (view: unknown) => void;
 
 /**
  * Returns the demands of `If-Match` and `If-None-Match` on a record (RFC 9110 §13.1); undefined
- * without these headers. An empty `If-None-Match` is a list without tags (§5.6.1), so it
- * refuses nothing. An empty `If-Match` would hold for no record: it is refused with the reason,
- * as a client that sends it has lost the tag.
+ * without these headers. An empty one is refused: a client that sends it has lost the tag, and
+ * without a demand its change would be unprotected.
  * @param volatile see `Route.volatile`
  * @throws {Problem} `invalid_request` when one of them is no list of tags
  */
@@ -186,8 +185,7 @@ export function preconditionOf(
   headers: IncomingHttpHeaders,
   volatile?: readonly string[],
 ): Precondition | undefined {
-  const { 'if-match': required } = headers;
-  const refused = headers['if-none-match'] || undefined;
+  const { 'if-match': required, 'if-none-match': refused } = headers;
   if (required === undefined && refused === undefined) return undefined;
   if (required !== undefined) requireTags('If-Match', required);
   if (refused !== undefined) requireTags('If-None-Match', refused);

@@ -18,7 +18,8 @@ export type ReadNumber =
  */
 export function readDecimal(text: string): ReadNumber {
   if (!/^-?\d{1,400}(\.\d{1,400})?$/.test(text)) {
-    return { error: { message: 'must be of type number', code: 'wrong_type', expected: 'number' } };
+    const message = 'must be a number in digits, with a point before decimals, such as 1234.5';
+    return { error: { message, code: 'wrong_type', expected: 'number' } };
   }
   return isExactNumber(text) ? { number: Number(text) } : { error: inexactNumber };
 }

@@ -147,11 +147,12 @@ function typeReason(
   const cell = (cells[index] ?? '').trim();
 
   if (kind === 'boolean') return 'must be TRUE or FALSE';
-  if (kind !== 'number' || readNumber(cell, hasDecimalComma).error === undefined) return Reason;
+  const error = kind === 'number' ? readNumber(cell, hasDecimalComma).error : undefined;
+  if (!error) return Reason;
 
   return hasDecimalComma
     ? 'must be a number in digits, with a comma before decimals, such as 1234,5'
-    : 'must be a number in digits, with a point before decimals, such as 1234.5';
+    : error.message;
 }
 
 function cellError(

@@ -288,6 +288,9 @@ describe('webhooks', () => {
     isDown = false;
     const arrived = await createStatus();
     await eventually(() => keys('/since').includes(arrived));
+    await eventually(
+      async () => (await admin.get(`${path}/${Id}/Waiting`)).body.Messages === 0, // it is recorded
+    );
 
     const later = await admin.post(`${path}/${Id}/retry`, {
       Since: new Date(Date.now() + 3_600_000).toISOString(),
