@@ -135,6 +135,7 @@ describe('values as clients write them', () => {
       expect(response.status, JSON.stringify(Name)).to.equal(400);
       expect(fieldsOf(response), JSON.stringify(Name)).to.deep.equal(['Name']);
     }
+
     expect(
       (await admin.post('/api/v1/OrderStatuses', { Name: '👩‍👩‍👧' })).status,
       'joined characters',
@@ -199,6 +200,7 @@ describe('values as clients write them', () => {
       expect(response.status, name).to.equal(400);
       expect(fieldsOf(response), name).to.deep.equal([name]);
     }
+
     expect(
       (await admin.get('/api/v1/OrderStatuses?filtered=yes')).status,
       'another word',

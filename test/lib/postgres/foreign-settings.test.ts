@@ -130,8 +130,26 @@ const leftToServer = new RegExp(
  * Settings that only a superuser makes, and that change no result: what is logged, counted and
  * checked. Commands prove nothing by counters while `track_counts` is off.
  */
-const leftToSuperusers =
-  /^(log|track|debug|wal)_|^(allow_|ignore_|zero_)|^(backtrace_functions|commit_delay|compute_query_id|deadlock_timeout|dynamic_library_path|event_triggers|extension_control_path|jit_dump_bitcode|lc_messages|lo_compat_privileges|max_stack_depth|session_preload_libraries|temp_file_limit|update_process_title)$/;
+const leftToSuperusers = new RegExp(
+  [
+    '^(log|track|debug|wal)_',
+    '^(allow_|ignore_|zero_)',
+    '^backtrace_functions$',
+    '^commit_delay$',
+    '^compute_query_id$',
+    '^deadlock_timeout$',
+    '^dynamic_library_path$',
+    '^event_triggers$',
+    '^extension_control_path$',
+    '^jit_dump_bitcode$',
+    '^lc_messages$',
+    '^lo_compat_privileges$',
+    '^max_stack_depth$',
+    '^session_preload_libraries$',
+    '^temp_file_limit$',
+    '^update_process_title$',
+  ].join('|'),
+);
 
 /**
  * Left out: `local_preload_libraries` loads code; `default_transaction_read_only` is a lock,

@@ -115,6 +115,7 @@ over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is 
  */
 function requireOneScope({ slug, at, archive, from, lost, server, all }: RestoreFields): void {
   const isFleet = server !== undefined || all;
+
   if (isFleet && !lost) {
     throw new OperatorError('Give --server and --all together with --lost', { usage: true });
   }
@@ -126,6 +127,7 @@ function requireOneScope({ slug, at, archive, from, lost, server, all }: Restore
       usage: true,
     });
   }
+
   if (slug === undefined && all === (server !== undefined)) {
     throw new OperatorError('Name a tenant, or give --lost with either --server or --all', {
       usage: true,
