@@ -1,5 +1,6 @@
 import type { RowValues, Statement } from '../lib/postgres/statement.ts';
 import type { Deadline } from '../lib/runtime/deadline.ts';
+import { KeyedQueue } from '../lib/runtime/keyed-queue.ts';
 import { type ControlDatabase, queryStatement } from './database.ts';
 
 /** The facts that decide the queue of a request. */
@@ -8,8 +9,8 @@ export interface TenantRequest {
   readonly deadline: Deadline;
 }
 
-/** The last queued work of each kind and tenant, until it ends. */
-const lastQueued = new WeakMap<ControlDatabase, Map<string, Promise<unknown>>>();
+/** The work of each kind and tenant. */
+const queues = new WeakMap<ControlDatabase, KeyedQueue>();
 
 /**
  * Runs the work of one tenant on the control database, one request after the other in this
@@ -24,24 +25,13 @@ export async function runInQueue<Result>(
   { tenant, deadline }: TenantRequest,
   work: () => Promise<Result>,
 ): Promise<Result> {
-  const queued = lastQueued.get(control) ?? new Map<string, Promise<unknown>>();
-  lastQueued.set(control, queued);
-  const key = `${kind} ${tenant.id}`;
-  const result = (queued.get(key) ?? Promise.resolve()).then(() => {
+  const queue = queues.get(control) ?? new KeyedQueue();
+  queues.set(control, queue);
+
+  return queue.run(`${kind} ${tenant.id}`, () => {
     deadline.throwIfPassed();
     return work();
   });
-  const ended = result.then(
-    () => {},
-    () => {},
-  );
-  queued.set(key, ended);
-
-  try {
-    return await result;
-  } finally {
-    if (queued.get(key) === ended) queued.delete(key);
-  }
 }
 
 /**

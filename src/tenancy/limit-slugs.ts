@@ -1,5 +1,4 @@
 import type { Context } from 'koa';
-import pLimit, { type LimitFunction } from 'p-limit';
 import type { TenantRecord } from '../control/records.ts';
 import { problem } from '../lib/errors.ts';
 import { countedNetworks } from '../lib/http/client-address.ts';
@@ -8,6 +7,7 @@ import type { RateLimitStore } from '../lib/http/rate-limit/rate-limit-store.ts'
 import { hashKey, rejectionDelayMs } from '../lib/http/rate-limit/rate-limits.ts';
 import { createDelay } from '../lib/http/rate-limit/rejection-delay.ts';
 import type { Rate } from '../lib/http/rate-limit/sliding-window.ts';
+import { KeyedQueue } from '../lib/runtime/keyed-queue.ts';
 
 interface SlugLimitOptions {
   store: RateLimitStore;
@@ -38,18 +38,7 @@ export type FindBySlug = (
 export function limitSlugs({ store, rate, draining }: SlugLimitOptions): FindBySlug {
   const delay = createDelay(rejectionDelayMs, draining);
   const policy = ratePolicy('TenantNames', rate);
-  const turns = new Map<string, LimitFunction>();
-
-  async function inTurn<Result>(network: string, work: () => Promise<Result>): Promise<Result> {
-    const turn = turns.get(network) ?? pLimit(1);
-    turns.set(network, turn);
-
-    try {
-      return await turn(work);
-    } finally {
-      if (turn.activeCount + turn.pendingCount === 0) turns.delete(network);
-    }
-  }
+  const byNetwork = new KeyedQueue();
 
   /** @returns the tenant, or for how many milliseconds the client is refused */
   async function lookUp(
@@ -82,7 +71,7 @@ export function limitSlugs({ store, rate, draining }: SlugLimitOptions): FindByS
   return async function findBySlug(ctx, slug, find) {
     const { ipAddress } = ctx.state;
     const [{ network }] = countedNetworks(ipAddress);
-    const found = await inTurn(network, () => lookUp(ipAddress, slug, find));
+    const found = await byNetwork.run(network, () => lookUp(ipAddress, slug, find));
     if ('tenant' in found) return found.tenant;
 
     setRateHeaders(ctx, policy, found.resetMs);
