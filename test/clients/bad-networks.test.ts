@@ -1,3 +1,8 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect } from 'chai';
 import {
   type BackOffice,
@@ -6,6 +11,7 @@ import {
   type Tokens,
 } from '../../clients/typescript/src/back-office.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
+import { eventually } from '../support/eventually.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
 type Send = (request: Request) => Promise<Response>;
@@ -206,6 +212,47 @@ describe('TypeScript client behind bad networks', () => {
     expect(fault.times).to.equal(0);
   });
 
+  // Node forgets the signal of a request when it collects garbage.
+  it('a read that gets no response, and one whose body stops in its middle, are made again after half a minute, also after garbage collections', async () => {
+    const client = await logIn();
+    await client.POST('/api/v1/OrderStatuses', { body: { Name: 'Before a stall' } });
+    await using stalled = await stalledService(/auth/);
+    const sent: string[] = [];
+    hold = request => {
+      const { pathname } = new URL(request.url);
+      sent.push(pathname);
+      const isFirst = sent.indexOf(pathname) === sent.length - 1;
+      return fetch(isFirst ? new Request(`${stalled.url}${pathname}`, request) : request);
+    };
+
+    const [status, list] = await Promise.all([call(client), client.GET('/api/v1/OrderStatuses')]);
+
+    expect(status).to.equal(200);
+    expect(list.data).to.be.an('array');
+    expect(sent).to.have.length(4);
+    // That of the body has ended; fetch keeps the one without a response for five minutes.
+    await eventually(() => stalled.connections === 1);
+  });
+
+  it('a signal of the application ends a call and a stream that wait for the service, also after garbage collections', async () => {
+    const client = await logIn();
+    await using stalled = await stalledService(/auth|stream/);
+    hold = request => fetch(new Request(`${stalled.url}${new URL(request.url).pathname}`, request));
+    const stop = new AbortController();
+    const { signal } = stop;
+
+    const ended = Promise.allSettled([
+      client.GET('/api/v1/auth/me', { signal }),
+      client.GET('/api/v1/OrderStatuses', { signal }),
+      client.followChanges({}, signal).next(),
+    ]);
+    await eventually(() => stalled.requests === 3 && stalled.collections > 2);
+    stop.abort(new Error('enough'));
+
+    const reasons = (await ended).map(each => each.status === 'rejected' && each.reason.message);
+    expect(reasons).to.deep.equal(['enough', 'enough', 'enough']);
+  });
+
   it('a change that was limited is repeated after Retry-After, and a login that was limited fails at once', async () => {
     const client = await logIn();
     const limited = () => new Response(null, { status: 429, headers: { 'Retry-After': '1' } });
@@ -292,4 +339,53 @@ async function readAll(client: BackOffice): Promise<string[]> {
   const names: string[] = [];
   for await (const { Name } of client.all('/api/v1/OrderStatuses')) names.push(Name);
   return names;
+}
+
+const collectGarbage = (): void => {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
+};
+
+/**
+ * Starts a service that responds to no request whose path matches, and to the others with the
+ * beginning of a body. Collects garbage until it is closed.
+ */
+async function stalledService(silent: RegExp) {
+  let requests = 0;
+  let collections = 0;
+  const server = createServer(({ url }, response) => {
+    requests++;
+    if (silent.test(url ?? '')) return;
+    response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Length': '1000' });
+    response.write('[{"Id":');
+  });
+  const sockets = new Set<Socket>();
+  server.on('connection', socket => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const timer = setInterval(() => {
+    collectGarbage();
+    collections++;
+  }, 250);
+
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    get requests() {
+      return requests;
+    },
+    get collections() {
+      return collections;
+    },
+    get connections() {
+      return sockets.size;
+    },
+    async [Symbol.asyncDispose]() {
+      clearInterval(timer);
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
 }

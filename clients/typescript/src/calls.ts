@@ -2,6 +2,7 @@ import type { paths } from './api.ts';
 import { type Problem, problemOf } from './problem-error.ts';
 import { writeQuery } from './query.ts';
 import { drop, isJson } from './response-body.ts';
+import { unlessAborted } from './unless-aborted.ts';
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
@@ -89,7 +90,7 @@ interface Connection {
 /** Creates the calls of all operations. They throw only where `send` does. */
 export function createCalls(connection: Connection): Calls {
   const of = (method: Method) => (path: string, options?: AnyOptions) =>
-    call(connection, method, path, options);
+    unlessAborted(call(connection, method, path, options), options?.signal);
   return {
     GET: of('GET'),
     POST: of('POST'),

@@ -3,6 +3,7 @@ import { ProblemError, problemOf } from './problem-error.ts';
 import { writeQuery } from './query.ts';
 import { drop } from './response-body.ts';
 import { wait } from './retries.ts';
+import { unlessAborted } from './unless-aborted.ts';
 
 export type Change = components['schemas']['Change'];
 
@@ -52,10 +53,11 @@ export async function* followChanges(
     failures++;
 
     try {
-      const response = await send(new Request(address, { headers, ...(signal && { signal }) }));
+      const request = new Request(address, { headers, ...(signal && { signal }) });
+      const response = await unlessAborted(send(request), signal);
       const body = await streamOf(response);
 
-      for await (const { id, event, data, retry } of body ? readEvents(body) : []) {
+      for await (const { id, event, data, retry } of body ? readEvents(body, signal) : []) {
         failures = 0;
         if (retry !== undefined) retryMs = Number(retry);
         if (data !== undefined && event === undefined) yield JSON.parse(data) as Change;
@@ -93,14 +95,17 @@ type StreamEvent = Partial<Record<'id' | 'event' | 'data' | 'retry', string>>;
  * Yields the complete events of a stream.
  * @throws {TypeError} when it is silent for too long
  */
-async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<StreamEvent, void> {
+async function* readEvents(
+  body: ReadableStream<Uint8Array>,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<StreamEvent, void> {
   const decoder = new TextDecoder();
   const reader = body.getReader();
   let text = '';
 
   try {
     for (;;) {
-      const { done, value } = await withinSilence(reader.read());
+      const { done, value } = await withinSilence(unlessAborted(reader.read(), signal));
       if (done) return;
 
       text += decoder.decode(value, { stream: true });

@@ -1,4 +1,5 @@
 import { drop, isJson } from './response-body.ts';
+import { unlessAborted } from './unless-aborted.ts';
 
 type Send = (request: Request) => Promise<Response>;
 
@@ -10,7 +11,10 @@ interface RetryOptions {
 }
 
 const firstWaitMs = 200;
-/** The service responds within 20 s: a request without a response for longer was lost. */
+/**
+ * The service responds within 20 s, and sends a body without a pause: a request without a
+ * response for longer was lost, and so was one whose JSON pauses for longer.
+ */
 const maxResponseMs = 30_000;
 /** A file of 5 MB, over a slow line. */
 const maxUploadMs = 10 * 60_000;
@@ -61,15 +65,31 @@ export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions)
  */
 async function sendOnce(send: Send, request: Request): Promise<Response> {
   const late = new AbortController();
-  const lost = new TypeError('the service did not respond in time');
-  const timer = setTimeout(() => late.abort(lost), isUpload(request) ? maxUploadMs : maxResponseMs);
   const signal = AbortSignal.any([request.signal, late.signal]);
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const waitAtMost = (ms: number): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => late.abort(new TypeError('the service did not respond in time')), ms);
+  };
+
+  waitAtMost(isUpload(request) ? maxUploadMs : maxResponseMs);
+  const sending = send(new Request(request, { signal }));
+  let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
   try {
-    const response = await send(new Request(request, { signal }));
-    clearTimeout(timer);
-    if (isJson(response)) await response.clone().arrayBuffer();
+    const response = await unlessAborted(sending, late.signal);
+    waitAtMost(maxResponseMs);
+    if (isJson(response)) reader = response.clone().body?.getReader();
+    while (reader && !(await unlessAborted(reader.read(), late.signal)).done) {
+      waitAtMost(maxResponseMs);
+    }
+
     return response;
+  } catch (error) {
+    // Both halves of the body: the connection ends with the last one.
+    void reader?.cancel().catch(() => {});
+    sending.then(drop, () => {});
+    throw error;
   } finally {
     clearTimeout(timer);
   }

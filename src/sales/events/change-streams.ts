@@ -129,13 +129,12 @@ export class ChangeStreams {
   #follow(guid: string): Followed {
     const { watch, databases, directory, heldFeeds } = this.#options;
 
-    const read: Read = async statement => {
-      const tenant = await directory.tenant(guid);
-      if (!tenant) throw problem('unavailable');
-      return withDeadline(requestDeadlineMs, deadline =>
-        databases.open(tenant).reads.read(statement, deadline),
-      );
-    };
+    const read: Read = statement =>
+      withDeadline(requestDeadlineMs, async deadline => {
+        const tenant = await directory.tenant(guid);
+        if (!tenant) throw problem('unavailable');
+        return databases.open(tenant).reads.read(statement, deadline);
+      });
 
     const streams = new Set<Stream>();
     const feed = new TenantFeed(
