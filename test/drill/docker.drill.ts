@@ -58,7 +58,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
 
     clients?.close();
     await terminal.try(
-      `docker rm -f recovered; ${compose} --profile commands down --volumes --timeout 1`,
+      `docker rm -f -v recovered; ${compose} --profile commands down --volumes --timeout 1`,
     );
     await rm(clone, { recursive: true, force: true });
   });
@@ -227,7 +227,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
 
     expect(`${stdout}${stderr}`).to.match(/base backup of default|choose/);
     const { stdout: kept } = await terminal.try(
-      'docker logs recovered 2>&1; docker rm -f recovered',
+      'docker logs recovered 2>&1; docker rm -f -v recovered',
     );
     expect(kept).to.match(/base backup of default|choose/);
   });
