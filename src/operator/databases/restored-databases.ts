@@ -138,7 +138,7 @@ export async function switchDatabase(
     const newer = await findNewer(context);
     if (newer) {
       const wanted = await nameWanted(context, kind, database);
-      return endEarlierTime(context, newer, { database: wanted, keepSeconds }, observers);
+      return endEarlierTime(context, newer, { kind, database: wanted, keepSeconds }, observers);
     }
 
     // a killed run may have left the fence
@@ -173,7 +173,7 @@ async function nameWanted(
 async function endEarlierTime(
   context: RunContext,
   newer: NewerDatabase,
-  { database, keepSeconds }: Pick<SwitchRequest, 'database' | 'keepSeconds'>,
+  { kind, database, keepSeconds }: Pick<SwitchRequest, 'kind' | 'database' | 'keepSeconds'>,
   observers: RunObservers,
 ): Promise<SwitchResult> {
   const { slug } = context.tenant;
@@ -189,7 +189,7 @@ async function endEarlierTime(
   if (isFormerLost) {
     await runDatabases(context, 'adopt for lost', { target, keptBy: 'lost' }, observers);
   } else {
-    await runDatabases(context, 'adopt', { target, keptBy: 'swap', keepSeconds }, observers);
+    await runDatabases(context, 'adopt', { target, keptBy: kind, keepSeconds }, observers);
   }
 
   return { tenant: slug, database, origin: target.origin, pauseMs: 0 };
