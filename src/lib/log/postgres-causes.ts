@@ -85,7 +85,7 @@ export const serverCauses: readonly ErrorCause[] = [
   {
     codes: ['3D000'],
     cause: 'the database does not exist',
-    step: 'Correct the database in its URL, or create it; a tenant gets its data back by bin/backoffice restore',
+    step: 'Correct the database in its URL, or create it; a tenant gets its data back by bin/backoffice restore <slug> --lost',
   },
   {
     codes: ['42501'],

@@ -54,6 +54,21 @@ export async function closeLost(
   );
 }
 
+/** Returns whether a server has lost a database; false when the server cannot be queried. */
+export async function hasLost(
+  { servers }: ServerAccess,
+  database: TenantDatabase,
+): Promise<boolean> {
+  const find = (admin: pg.Client) => findRemains(admin, database);
+
+  return withConnection(servers.adminUrl(database.server), find).then(isLost, () => false);
+}
+
+/** Says that the current database of a tenant is lost, and what restores it. */
+export function lostText(slug: string, { server }: TenantDatabase): string {
+  return `${server.name} has lost the database of ${slug}. Restore it: bin/backoffice restore ${slug} --lost`;
+}
+
 /**
  * Returns the server of a tenant, and whether the server has lost the database.
  * @returns undefined as `lost` when the server cannot be queried within seconds

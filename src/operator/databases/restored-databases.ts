@@ -16,6 +16,7 @@ import {
 } from './database-store.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from './fill-database.ts';
 import { readHoldings } from './foreign-objects.ts';
+import { hasLost, lostText } from './lost-database.ts';
 import {
   findNewer,
   type NewerDatabase,
@@ -34,8 +35,8 @@ import { withTenant } from './with-tenant.ts';
  * exchanged. `replace` puts it in the place of a lost database, and serves the tenant again. If
  * the command was killed at any point, run it again; a `replace` may then use other data.
  * @throws {OperatorError} when this build does not know the version of the data, another
- *   command works on the tenant, the database to replace exists, or the control database names
- *   a former one
+ *   command works on the tenant, the database to replace exists, that to be placed beside is
+ *   lost, or the control database names a former one
  */
 export async function restoreDatabase(
   installation: Installation,
@@ -81,13 +82,16 @@ export async function requireRestorableTenant(
     findNewer({ installation, control, tenant: { id, guid, slug } }),
   );
   if (newer) throw newerError(slug, newer);
-  if (goal === 'place') return;
 
   const find = (admin: pg.Client) => findRemains(admin, { database, role });
-  if (isLost(await withConnection(installation.servers.adminUrl(server), find))) return;
+  const lost = isLost(await withConnection(installation.servers.adminUrl(server), find));
+  if (lost === (goal === 'replace')) return;
   throw new OperatorError(
-    `Server ${server.name} has database ${database} of ${slug}: nothing was changed. Restore beside it ` +
-      `(without --lost), or rename it if it cannot be used: alter database ${quoteIdentifier(database)} rename to …;`,
+    lost
+      ? `Server ${server.name} does not have database ${database} of ${slug}: nothing was changed. Restore in its ` +
+          'place, with --lost'
+      : `Server ${server.name} has database ${database} of ${slug}: nothing was changed. Restore beside it ` +
+          `(without --lost), or rename it if it cannot be used: alter database ${quoteIdentifier(database)} rename to …;`,
   );
 }
 
@@ -218,6 +222,8 @@ export async function planSwitch(
     const chosen = await chooseTarget(control, tenant, kind, database);
     const current = await readCurrent(control, id);
     if (chosen.isCurrent || !current) return { ...chosen, stays: [] };
+    if (await hasLost(installation, current)) throw new OperatorError(lostText(slug, current));
+
     const { all } = await readHoldings(installation, current, chosen.target);
     const target = await readHoldings(installation, chosen.target, undefined);
     return { ...chosen, stays: all.filter(name => !target.all.includes(name)) };

@@ -19,6 +19,7 @@ import {
 import { dropCondemned } from './drop-database.ts';
 import { hasFence } from './fence.ts';
 import type { FenceGuard } from './fence-guard.ts';
+import { hasLost, lostText } from './lost-database.ts';
 import type { RunPlan } from './run-plan.ts';
 
 export interface RunObservers {
@@ -191,16 +192,27 @@ async function giveUp(
   }
 }
 
+const noSuchDatabase = '3D000';
 const insufficientPrivilege = '42501';
 const lockNotAvailable = '55P03';
 
-/** Returns the error of a stopped run, which names the database that serves the tenant. */
+/**
+ * Returns the error of a stopped run, which names the database that serves the tenant, or the
+ * command that restores a lost one.
+ */
 async function stopped(
   installation: Installation,
   { slug }: LockedTenant,
   now: TenantDatabase | undefined,
   cause: unknown,
 ): Promise<OperatorError> {
+  if (now && sqlState(cause) === noSuchDatabase && (await hasLost(installation, now))) {
+    return new OperatorError(
+      `The command has stopped (${errorText(cause)}): ${lostText(slug, now)}`,
+      { cause },
+    );
+  }
+
   const state = now
     ? `${slug} is served by ${now.server.name}, as before`
     : `${slug} is not served`;

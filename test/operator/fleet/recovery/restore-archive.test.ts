@@ -177,6 +177,8 @@ describe('restore of a tenant from an archive', () => {
     const refused = await tenant(['restore', 'acme', '--lost']);
     expect(refused.document.message).to.match(/has database .*: nothing was changed/);
 
+    const { document: ready } = await tenant(['restore', 'acme', '--archive', 'latest']);
+    const restored: string = ready.database;
     const before = await tenant(['show', 'acme']);
     // The databases of acme in the worlds of other tests have the same identity: to doctor, one
     // of them is renamed.
@@ -190,6 +192,14 @@ describe('restore of a tenant from an archive', () => {
     const missing = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
     expect(missing.stdout).to.include('restore initech --lost');
 
+    const beside = await tenant(['restore', 'acme', '--archive', 'latest']);
+    expect(beside.document.message).to.match(/does not have database .*: nothing was changed/);
+    expect(beside.document.hint).to.equal('Restore in its place, with --lost.');
+    for (const more of [['--dry-run'], ['--yes']]) {
+      const swap = await tenant(['restore', 'swap', 'acme', '--database', restored, ...more]);
+      expect(JSON.stringify(swap.document)).to.include('bin/backoffice restore acme --lost');
+    }
+
     const { code, document } = await tenant(['restore', 'acme', '--lost']);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'acme', status: 'active' });
@@ -199,6 +209,8 @@ describe('restore of a tenant from an archive', () => {
       client.query('select from pg_roles where rolname = $1', [before.document.database]),
     );
     expect(roles.rowCount).to.equal(0);
+    const drop = await tenant(['databases', 'drop', 'acme', restored, '--yes']);
+    expect(drop.code, JSON.stringify(drop.document)).to.equal(0);
 
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
     expect((await admin.post('/api/v1/Currency', { Code: 'SEK', Name: 'Krona' })).status).to.equal(
