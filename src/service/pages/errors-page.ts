@@ -11,8 +11,9 @@ export const meanings: Record<ProblemCode, string> = {
     '`errorCodes` has a code for each text.',
   malformed_json: 'The body is not a JSON object in UTF-8.',
   invalid_request:
-    'The request has more than one `Authorization` header, its request target is not ' +
-    'well-formed, or its endpoint takes no `Idempotency-Key`. `detail` says which.',
+    'The request cannot be understood or served as it was sent: it has more than one ' +
+    '`Authorization` header, a condition such as `If-Match` without an ETag, or an ' +
+    '`Idempotency-Key` that its endpoint does not take, for instance. `detail` says what is wrong.',
   duplicate:
     'Another record has the code in the field that `errors` names. If that record is marked ' +
     'as deleted, `undelete` brings it back.',
@@ -48,8 +49,8 @@ export const meanings: Record<ProblemCode, string> = {
     'Changes after this cursor were removed, or the data of the tenant were restored. ' +
     '[Copy the records again](/docs/guide/events), then continue with a cursor from `after=now`.',
   precondition_failed:
-    'The record is not the one that `If-Match` names. Read it again, and repeat the change ' +
-    'on what it is now.',
+    'The record is not the one that `If-Match` names, or exists despite `If-None-Match`. Read it ' +
+    'again, and repeat the change on what it is now.',
   payload_too_large: 'The body is too large. Send less.',
   unsupported_media_type:
     'The body must have the media type that `detail` names, such as `application/json`, ' +
