@@ -56,7 +56,10 @@ export interface Example {
   defaults: Body;
   /** A valid body with every field. */
   first: (refs: References) => Body;
-  /** Another valid body, which differs in every field but those of the key. */
+  /**
+   * Another valid body, which differs in every field but those of the key and required
+   * references.
+   */
   second: (refs: References) => Body;
   /** Values of the `orderBy` fields that make a record the n-th of several. */
   nth: (n: number) => Body;
