@@ -122,7 +122,7 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     (...args: string[]): LineOf =>
     () => ({ args });
 
-  const another = /^Another (backup run|drill) is in progress/;
+  const another = /^Another (backup run|drill|removal of old rows) is in progress/;
   /** Doctor may have findings of this machine. */
   const anything = /(?:)/;
 
@@ -183,7 +183,7 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     ['backup drill', () => ({ args: ['--count', '2'], refusal: another })],
     ['backup prune', () => ({ args: [], refusal: another })],
     ['retention', of('--activity', '2y')],
-    ['retention apply', of('--yes')],
+    ['retention apply', slug => ({ args: [slug, '--yes'], refusal: another })],
     ['retention log', of()],
 
     ['restore', of('--archive', 'latest')],
