@@ -70,25 +70,22 @@ describe('restore from archives that were damaged or brought back', () => {
 
   it('the refusal of a damaged archive names the command that restores an older one, beside the tenant or as a lost database', async () => {
     await write(acme.name, acme.bytes.subarray(0, -1));
-    const { database } = JSON.parse(await run('show', 'acme'));
-    await sql(world.globex, `drop database "${database}" with (force)`);
-
-    for (const options of [
-      ['acme', '--archive', 'latest'],
-      ['acme', '--lost'],
-      ['--lost', '--all'],
-    ]) {
+    const expectNamed = async (options: string[], how: string): Promise<void> => {
       const { code, stdout, stderr } = await runCommand(
         'scripts/tenant.ts',
         ['restore', ...options],
         environment,
       );
-
-      const how = options.includes('--lost') ? ' --lost' : '';
       const named = `bin/backoffice backup list acme; bin/backoffice restore acme --archive <name>${how}\n`;
       expect(code, `${stdout}${stderr}`).to.equal(1);
       expect(`${stdout}${stderr}`).to.include(named);
-    }
+    };
+
+    await expectNamed(['acme', '--archive', 'latest'], '');
+    const { database } = JSON.parse(await run('show', 'acme'));
+    await sql(world.globex, `drop database "${database}" with (force)`);
+    await expectNamed(['acme', '--lost'], ' --lost');
+    await expectNamed(['--lost', '--all'], ' --lost');
 
     const [, { name }] = JSON.parse(await run('backup', 'list', 'acme'));
     await run('restore', 'acme', '--archive', name, '--lost');
