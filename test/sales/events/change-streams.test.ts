@@ -14,11 +14,27 @@ describe('the stream of changes', () => {
     for (const each of open) each.close();
   });
 
+  /** Waits until all changes are final: a stream that begins now sends those that are not. */
+  async function settle(): Promise<void> {
+    for (const tenant of [world.acme, world.globex]) {
+      await eventually(async () => {
+        const waiting = await sql(
+          tenant,
+          `select from audit_log where feed_xid >= pg_snapshot_xmin(pg_current_snapshot())
+           union all
+           select from activities where feed_xid >= pg_snapshot_xmin(pg_current_snapshot())`,
+        );
+        return waiting.length === 0;
+      });
+    }
+  }
+
   async function start(
     client = admin,
     query = '',
     headers: Record<string, string> = {},
   ): Promise<Following> {
+    if (!headers['Last-Event-ID']) await settle();
     const following = await follow(client, query, headers);
     open.push(following);
     return following;
