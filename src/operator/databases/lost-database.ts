@@ -19,8 +19,7 @@ export async function unlessLost(
 ): Promise<void> {
   await work().catch(async error => {
     if (!['3D000', '55000'].includes(sqlState(error) ?? '')) throw error;
-    const find = (admin: pg.Client) => findRemains(admin, database);
-    if (!isLost(await withConnection(servers.adminUrl(database.server), find))) throw error;
+    if (!(await isLostOnServer({ servers }, database))) throw error;
   });
 }
 
@@ -54,14 +53,22 @@ export async function closeLost(
   );
 }
 
-/** Returns whether a server has lost a database; false when the server cannot be queried. */
-export async function hasLost(
+/**
+ * Returns whether a server has lost a database.
+ * @throws when the server cannot be queried
+ */
+export async function isLostOnServer(
   { servers }: ServerAccess,
-  database: TenantDatabase,
+  database: Pick<TenantDatabase, 'server' | 'database' | 'role'>,
 ): Promise<boolean> {
   const find = (admin: pg.Client) => findRemains(admin, database);
 
-  return withConnection(servers.adminUrl(database.server), find).then(isLost, () => false);
+  return isLost(await withConnection(servers.adminUrl(database.server), find));
+}
+
+/** Returns whether a server has lost a database; false when the server cannot be queried. */
+export async function hasLost(access: ServerAccess, database: TenantDatabase): Promise<boolean> {
+  return isLostOnServer(access, database).catch(() => false);
 }
 
 /** Says that the current database of a tenant is lost, and what restores it. */

@@ -6,7 +6,6 @@ import { withConnection } from '../../lib/postgres/connection.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 import { requireNotPurging } from '../records/purging.ts';
 import { findTenant } from '../records/tenants.ts';
-import { findRemains, isLost } from './database-names.ts';
 import {
   type KeptBy,
   type LockedTenant,
@@ -16,7 +15,7 @@ import {
 } from './database-store.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from './fill-database.ts';
 import { readHoldings } from './foreign-objects.ts';
-import { hasLost, lostText } from './lost-database.ts';
+import { hasLost, isLostOnServer, lostText } from './lost-database.ts';
 import {
   findNewer,
   type NewerDatabase,
@@ -66,8 +65,9 @@ export async function restoreDatabase(
 }
 
 /**
- * @throws {OperatorError} when a tenant is provisioned or purged, or has the database that is
- *   to be replaced, or another one than the control database says
+ * @throws {OperatorError} when a tenant is provisioned or purged, has the database that is to
+ *   be replaced, lacks the one that data are to be placed beside, or has another one than the
+ *   control database says
  */
 export async function requireRestorableTenant(
   installation: Installation,
@@ -83,8 +83,7 @@ export async function requireRestorableTenant(
   );
   if (newer) throw newerError(slug, newer);
 
-  const find = (admin: pg.Client) => findRemains(admin, { database, role });
-  const lost = isLost(await withConnection(installation.servers.adminUrl(server), find));
+  const lost = await isLostOnServer(installation, { server, database, role });
   if (lost === (goal === 'replace')) return;
   throw new OperatorError(
     lost
