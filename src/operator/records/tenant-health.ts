@@ -58,7 +58,7 @@ const knownBetter = `('behind', 'webhooks_behind')`;
  * the other facts of the control database. Returns common table expressions, the last of which,
  * `health`, has a row for each tenant of `picked` that is not well. A statement for all tenants
  * leaves out `reasons`, which are needed only for the tenants that are shown: PostgreSQL then
- * does not compute them.
+ * does not compute them, as long as the columns of all parts of their union have the same types.
  * @param picked SQL of the tenants: `select t.* from tenants t …`
  */
 export async function healthSql(picked: string): Promise<string> {
@@ -69,12 +69,12 @@ export async function healthSql(picked: string): Promise<string> {
   last as materialized (${lastReportSql}),
   done as materialized (${doneSql}),
   found as materialized (
-    select finding, at, finding ->> 'tenant' as slug, finding ->> 'check' as check_name, finding ->> 'server' as server,
+    select finding, at::int as at, finding ->> 'tenant' as slug, finding ->> 'check' as check_name, finding ->> 'server' as server,
            case when ${isDoneSql('finding')} then 'done' else finding ->> 'severity' end as severity
       from last, jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
      where not (finding ->> 'fixed')::boolean),
   failed as materialized (
-    select o.tenant_id, o.run_id, o.error, coalesce(o.finished_at, o.started_at) as at
+    select o.tenant_id, o.run_id, coalesce(o.finished_at, o.started_at) as at
       from (select tenant_id, max(run_id) as run from migration_outcomes
              where state = 'failed' and tenant_id in (select id from picked) group by 1) newest
       join migration_outcomes o on o.tenant_id = newest.tenant_id and o.run_id = newest.run and o.state = 'failed'
@@ -92,7 +92,9 @@ export async function healthSql(picked: string): Promise<string> {
       from found join servers s on s.name = found.server join picked t on t.server_id = s.id
      where found.slug is null and check_name = 'server_unreachable'
     union all
-    select tenant_id, 'error', 'migration_failed', jsonb_build_object('run', run_id, 'error', error), at, 0 from failed
+    select tenant_id, 'error', 'migration_failed', jsonb_build_object('run', run_id, 'error', (
+             select error from migration_outcomes o where o.tenant_id = f.tenant_id and o.run_id = f.run_id)), at, 0
+      from failed f
     union all
     select t.id, 'error', 'behind', jsonb_build_object('version', schema_version, 'head', ${head}::text), null, 0
       from picked t
