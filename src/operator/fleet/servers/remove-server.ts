@@ -112,7 +112,8 @@ async function requireUnused(
   }
   if (unfinished.length > 0 && !lost) {
     throw new OperatorError(
-      `${name} has restored, former or unfinished databases of ${named(unfinished)}. Drop them first: bin/backoffice databases`,
+      `${name} has restored, former or unfinished databases of ${named(unfinished)}. List them: bin/backoffice databases. ` +
+        'Then drop each: bin/backoffice databases drop SLUG DATABASE',
     );
   }
 
