@@ -1,3 +1,4 @@
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { pino } from 'pino';
@@ -77,6 +78,8 @@ async function bench(): Promise<void> {
   const person = { ...self, firstName: 'S', lastName: 'S', role: 'reader', scope: 'Self' as const };
   await addUser(installation, passwords, { tenant, ...person, entityId: Math.min(7, entityCount) });
 
+  const archives = join(folder, 'archives');
+  await mkdir(archives, { mode: 0o700 });
   const settings = {
     DATABASE_URL: controlUrl,
     MASTER_KEY: masterKey,
@@ -84,7 +87,7 @@ async function bench(): Promise<void> {
     MANAGEMENT_PORT: '0',
     RATE_LIMIT_GLOBAL: '1000000/60s',
     PUBLIC_URL: 'http://bench.test',
-    BACKUP_TARGET: join(folder, 'archives'),
+    BACKUP_TARGET: archives,
   };
   const config = readConfig(settings);
   service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });

@@ -105,7 +105,7 @@ async function startAll(
   for (const processes of starts) {
     const { port, child } = await startService(children, `PROCESSES=${processes}`, {
       ...settings,
-      RATE_LIMIT_GLOBAL: '1000000/60s',
+      RATE_LIMIT_GLOBAL: '1000000/1s',
       DATABASE_URL: opened.controlUrl,
       MASTER_KEY: opened.masterKey,
       PROCESSES: String(processes),
