@@ -7,6 +7,7 @@ import type { Tenant } from '../src/control/control-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { readConfig } from '../src/lib/config/config.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
+import { makeIdentity } from '../src/operator/backup/archive/identities.ts';
 import { checkManifest } from '../src/operator/fleet/lifecycle/manifest.ts';
 import { provision } from '../src/operator/fleet/lifecycle/provision.ts';
 import { addUser, generatePassword } from '../src/operator/records/users.ts';
@@ -88,6 +89,7 @@ async function bench(): Promise<void> {
     RATE_LIMIT_GLOBAL: '1000000/60s',
     PUBLIC_URL: 'http://bench.test',
     BACKUP_TARGET: archives,
+    BACKUP_RECIPIENTS: (await makeIdentity()).recipient,
   };
   const config = readConfig(settings);
   service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
