@@ -646,9 +646,14 @@ describe('limits of invitations', () => {
 
       const crowded = invitation();
       await Promise.all(Array.from({ length: 8 }, () => admin.post(usersPath, crowded)));
-      await mail.waitForToken(crowded.Email, 3);
+      await mailsSettled(world);
+      // One that waits is replaced by the next one, so that there may be fewer than 3.
+      const { length } = mail.messagesTo(crowded.Email);
+      expect(length).to.be.within(1, 3);
 
-      const tokens = [1, 2, 3].map(count => mail.waitForToken(crowded.Email, count));
+      const tokens = Array.from({ length }, (_, index) =>
+        mail.waitForToken(crowded.Email, index + 1),
+      );
       const accepted = [];
       for (const token of await Promise.all(tokens)) {
         const body = { token, newPassword: password };
@@ -664,7 +669,7 @@ describe('limits of invitations', () => {
       expect(
         accepted.sort(),
         'the newest token that a mail has, after 8 invitations at the same time',
-      ).to.deep.equal([204, 400, 400]);
+      ).to.deep.equal([204, ...Array(length - 1).fill(400)]);
     } finally {
       await world.close();
       await mail.close();
