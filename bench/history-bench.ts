@@ -1,5 +1,3 @@
-import { mkdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import type pg from 'pg';
 import { pino } from 'pino';
 import { createPasswords } from '../src/accounts/auth/passwords.ts';
@@ -7,12 +5,12 @@ import type { Tenant } from '../src/control/control-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { readConfig } from '../src/lib/config/config.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
-import { makeIdentity } from '../src/operator/backup/archive/identities.ts';
 import { checkManifest } from '../src/operator/fleet/lifecycle/manifest.ts';
 import { provision } from '../src/operator/fleet/lifecycle/provision.ts';
 import { addUser, generatePassword } from '../src/operator/records/users.ts';
 import { type RunningServer, startServer } from '../src/service/server.ts';
 import { startScript } from '../test/support/command-line.ts';
+import { makeArchiveSettings } from './archive-settings.ts';
 import type { Credentials } from './baseline.ts';
 import { changeSetting, openBenchInstallation } from './bench-installation.ts';
 import { prepare } from './call.ts';
@@ -79,11 +77,6 @@ async function bench(): Promise<void> {
   const person = { ...self, firstName: 'S', lastName: 'S', role: 'reader', scope: 'Self' as const };
   await addUser(installation, passwords, { tenant, ...person, entityId: Math.min(7, entityCount) });
 
-  const archives = join(folder, 'archives');
-  await mkdir(archives, { mode: 0o700 });
-  const { identity, recipient } = await makeIdentity();
-  const identityFile = join(folder, 'identity.txt');
-  await writeFile(identityFile, `${identity}\n`, { mode: 0o600 });
   const settings = {
     DATABASE_URL: controlUrl,
     MASTER_KEY: masterKey,
@@ -91,9 +84,7 @@ async function bench(): Promise<void> {
     MANAGEMENT_PORT: '0',
     RATE_LIMIT_GLOBAL: '1000000/60s',
     PUBLIC_URL: 'http://bench.test',
-    BACKUP_TARGET: archives,
-    BACKUP_RECIPIENTS: recipient,
-    BACKUP_IDENTITY_FILE: identityFile,
+    ...(await makeArchiveSettings(folder)),
   };
   const config = readConfig(settings);
   service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });

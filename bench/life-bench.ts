@@ -2,11 +2,11 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { availableParallelism, cpus } from 'node:os';
 import { join } from 'node:path';
 import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
-import { makeIdentity } from '../src/operator/backup/archive/identities.ts';
 import { nodeOptions } from '../test/support/command-line.ts';
 import { jsonLines } from '../test/support/json-lines.ts';
 import { makeNextBuild, type NextBuild } from '../test/support/next-build.ts';
 import { sendSteadily, summaryOf } from '../test/support/steady-load.ts';
+import { makeArchiveSettings } from './archive-settings.ts';
 import type { Credentials } from './baseline.ts';
 import { type BenchInstallation, openBenchInstallation } from './bench-installation.ts';
 import { presentName } from './build.ts';
@@ -128,19 +128,11 @@ async function settingsOf(
   controlUrl: string,
   masterKey: string,
 ): Promise<Record<string, string>> {
-  const { identity, recipient } = await makeIdentity();
-  const identityFile = join(folder, 'identity.txt');
-  await writeFile(identityFile, `${identity}\n`, { mode: 0o600 });
-  const target = join(folder, 'archives');
-  await mkdir(target, { mode: 0o700 });
-
   return {
     DATABASE_URL: controlUrl,
     MASTER_KEY: masterKey,
     DATA_DIR: join(folder, 'service'),
-    BACKUP_TARGET: target,
-    BACKUP_RECIPIENTS: recipient,
-    BACKUP_IDENTITY_FILE: identityFile,
+    ...(await makeArchiveSettings(folder)),
   };
 }
 
