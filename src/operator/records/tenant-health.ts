@@ -69,7 +69,8 @@ export async function healthSql(picked: string): Promise<string> {
   last as materialized (${lastReportSql}),
   done as materialized (${doneSql}),
   found as materialized (
-    select finding, at::int as at, finding ->> 'tenant' as slug, finding ->> 'check' as check_name, finding ->> 'server' as server,
+    select finding, at::int as at, finding ->> 'tenant' as slug, finding ->> 'check' as check_name,
+           finding ->> 'server' as server,
            case when ${isDoneSql('finding')} then 'done' else finding ->> 'severity' end as severity
       from last, jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
      where not (finding ->> 'fixed')::boolean),
@@ -92,8 +93,10 @@ export async function healthSql(picked: string): Promise<string> {
       from found join servers s on s.name = found.server join picked t on t.server_id = s.id
      where found.slug is null and check_name = 'server_unreachable'
     union all
-    select tenant_id, 'error', 'migration_failed', jsonb_build_object('run', run_id, 'error', (
-             select error from migration_outcomes o where o.tenant_id = f.tenant_id and o.run_id = f.run_id)), at, 0
+    select tenant_id, 'error', 'migration_failed',
+           jsonb_build_object('run', run_id, 'error', (
+             select error from migration_outcomes o where o.tenant_id = f.tenant_id and o.run_id = f.run_id)),
+           at, 0
       from failed f
     union all
     select t.id, 'error', 'behind', jsonb_build_object('version', schema_version, 'head', ${head}::text), null, 0
