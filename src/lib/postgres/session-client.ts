@@ -1,5 +1,6 @@
-import type pg from 'pg';
+import pg from 'pg';
 import type { PostgresUrl } from '../config/postgres-url.ts';
+import { RolledBackError } from './commit-outcome.ts';
 import { PoolError, sqlState } from './database-error.ts';
 import { quoteLiteral } from './quote.ts';
 import { ScramClient } from './scram-client.ts';
@@ -128,6 +129,11 @@ export class SessionClient extends ScramClient {
   readonly #statement: pg.QueryConfig & { query_timeout: number | undefined };
   readonly #hasOptions: boolean;
 
+  // A method of the class would need the overloads of `pg.Client.query` once more.
+  static {
+    SessionClient.prototype.query = requireCommits(pg.Client.prototype.query);
+  }
+
   /**
    * @throws {PoolError} when a file that the URL names, such as `sslrootcert`, cannot be read
    */
@@ -210,6 +216,25 @@ export class SessionClient extends ScramClient {
     }
     return this;
   }
+}
+
+/**
+ * Returns `query` of `pg`, whose promise rejects when PostgreSQL has turned a commit into a
+ * rollback. `pg` reports that in the tag of the command only: code that has caught the error of a
+ * statement inside the transaction would be told that all is stored. Every connection of this
+ * project is a `SessionClient`, those of MikroORM too, and commits by the text `commit`.
+ */
+function requireCommits(query: pg.Client['query']): pg.Client['query'] {
+  return function send(this: pg.Client, ...parameters: unknown[]): unknown {
+    const result: unknown = Reflect.apply(query, this, parameters);
+    if (parameters[0] !== 'commit' || !(result instanceof Promise)) return result;
+
+    return result.then((committed: pg.QueryResult) => {
+      if (committed.command !== 'COMMIT') throw new RolledBackError();
+
+      return committed;
+    });
+  } as pg.Client['query'];
 }
 
 /**
