@@ -138,12 +138,19 @@ describe('errors and their next steps', function () {
     },
   };
 
-  async function expectStep(door: string, url: string, { step, codes }: ErrorCause): Promise<void> {
+  /** @param detail words beside the step, such as the path of a file */
+  async function expectStep(
+    door: string,
+    url: string,
+    { step, codes }: ErrorCause,
+    detail = '',
+  ): Promise<void> {
     const { urlName, run } = doors[door]!;
     const { code, stderr } = await run(url);
 
     expect(code, `${door}: ${codes}: ${stderr}`).to.equal(1);
     expect(stderr, `${door}: ${codes}`).to.include(step.replaceAll('its URL', urlName));
+    expect(stderr, `${door}: ${codes}`).to.include(detail);
     expect(stderr, `${door}: ${codes}`).not.to.include(password);
     // A missing privilege is named: those words have no data.
     const isNamed = codes.includes('42501');
@@ -212,6 +219,7 @@ describe('errors and their next steps', function () {
           copy.searchParams.set('sslrootcert', '/nowhere/ca.crt');
         }),
         causeOf('TLS_FILE'),
+        '/nowhere/ca.crt as sslrootcert',
       );
       await alter('nologin');
       await expectStep(door, url.href, causeOf('28000'));

@@ -42,24 +42,25 @@ export function readSecretFiles(set: Variables): {
       // Reading a named pipe or a terminal would wait for its other end.
       const state = statSync(path);
       if (!state.isFile()) {
-        errors.push(`${name}_FILE names something that is not a regular file`);
+        errors.push(`${name}_FILE names ${path}, which is not a regular file`);
         continue;
       }
       if (state.size > maxBytes) {
-        errors.push(`${name}_FILE names a file of more than 64 KiB, which is no secret`);
+        errors.push(`${name}_FILE names ${path}, which has more than 64 KiB and so is no secret`);
         continue;
       }
       const text = decodeText(readFileSync(path));
       if (text === undefined) {
-        errors.push(`${name}_FILE names a file that is not text in UTF-8: save it as UTF-8`);
+        errors.push(`${name}_FILE names ${path}, which is not text in UTF-8: save it as UTF-8`);
         continue;
       }
       values[name] = cleanText(text);
-      if (values[name] === '') errors.push(`${name}_FILE names an empty file`);
+      if (values[name] === '') errors.push(`${name}_FILE names ${path}, which is empty`);
     } catch (error) {
-      errors.push(
-        `${name}_FILE names a file that cannot be read (${(error as NodeJS.ErrnoException).code})`,
-      );
+      const { code } = error as NodeJS.ErrnoException;
+      // A path that leads to no file may be the secret itself, given in the place of a path.
+      const file = code === 'EACCES' ? `${path}, which` : 'a file that';
+      errors.push(`${name}_FILE names ${file} cannot be read (${code})`);
     }
   }
 

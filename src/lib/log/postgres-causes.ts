@@ -33,6 +33,21 @@ export const serverCauses: readonly ErrorCause[] = [
     cause: 'nothing listens at its address',
     step: 'Start the server, or correct the host and the port in its URL',
   },
+  {
+    codes: ['SOCKET_ENOENT', 'SOCKET_ECONNREFUSED', 'SOCKET_ENOTDIR'],
+    cause: 'nothing listens at its Unix socket',
+    step: 'Start the server, or correct the folder of the socket (host) and the port in its URL',
+  },
+  {
+    codes: ['SOCKET_EACCES', 'SOCKET_EPERM'],
+    cause: 'this login may not use its Unix socket',
+    step: 'Let this login of the machine enter the folder of the socket and write to it, or use a host and port in its URL',
+  },
+  {
+    codes: ['SOCKET_EAGAIN'],
+    cause: 'its queue of new connections is full',
+    step: 'Look whether the server is running and not paused, and try again',
+  },
   { codes: ['ENOTFOUND'], cause: 'its host does not exist', step: 'Correct the host in its URL' },
   {
     codes: ['EAI_AGAIN'],
@@ -235,8 +250,10 @@ const insufficientPrivilege = '42501';
 export function connectFailure(error: unknown): string | undefined {
   const code = sqlState(error) ?? '';
   const cause = serverCausesByCode.get(code)?.cause;
+  if (code === insufficientPrivilege) return `${cause}: ${privilegeText(error)}`;
+  if (code === 'TLS_FILE') return (error as Error).message; // names the file
 
-  return code === insufficientPrivilege ? `${cause}: ${privilegeText(error)}` : cause;
+  return cause;
 }
 
 /**

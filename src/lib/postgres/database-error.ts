@@ -33,7 +33,7 @@ export function sqlState(error: unknown): string | undefined {
   if (code === '08P01' && /^(database ".*" does not exist|no such database)/.test(error.message)) {
     return '3D000';
   }
-  if (typeof code === 'string') return code;
+  if (typeof code === 'string') return isOfUnixSocket(error) ? `SOCKET_${code}` : code;
   // These failures of `pg` carry no code.
   if (/timeout exceeded when trying to connect/.test(error.message)) return 'POOL_TIMEOUT';
   if (/^timeout expired$/.test(error.message)) return 'ETIMEDOUT';
@@ -47,6 +47,15 @@ export function sqlState(error: unknown): string | undefined {
   if (/^The server does not support SSL connections$/.test(error.message)) return 'TLS_REFUSED';
 
   return undefined;
+}
+
+/**
+ * True for an error of a connection by a Unix socket. Node gives it the codes of files: the file
+ * of the socket is not there while the server is stopped (`ENOENT`).
+ */
+function isOfUnixSocket(error: Error): boolean {
+  const { syscall, address, port } = error as { syscall?: string; address?: string; port?: number };
+  return syscall === 'connect' && address !== undefined && port === undefined;
 }
 
 /**
@@ -76,6 +85,7 @@ export function otherKeyDetail(error: unknown): string | undefined {
  */
 const codes = (...patterns: string[]): RegExp => new RegExp(`^(${patterns.join('|')})$`);
 const network = [
+  'SOCKET_.*',
   'ECONN.*',
   'ENOTFOUND',
   'EAI_AGAIN',

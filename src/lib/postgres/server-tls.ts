@@ -18,9 +18,9 @@ export function serverTls({
   if (mode === 'disable' || !(mode || cert || key || root || isDirect)) return false;
 
   const tls: ConnectionOptions = {};
-  if (cert) tls.cert = readFile(cert);
-  if (key) tls.key = readFile(key);
-  if (root && root !== 'system') tls.ca = readFile(root);
+  if (cert) tls.cert = readFile('sslcert', cert);
+  if (key) tls.key = readFile('sslkey', key);
+  if (root && root !== 'system') tls.ca = readFile('sslrootcert', root);
 
   const isLax = parameters.uselibpqcompat === 'true';
   if (mode === 'no-verify' || (isLax && (mode === 'prefer' || (mode === 'require' && !root)))) {
@@ -31,11 +31,24 @@ export function serverTls({
   return tls;
 }
 
-function readFile(path: string): string {
+/**
+ * @param parameter the parameter of the URL that names the file
+ * @throws {PoolError} with a clause about the server as its message
+ */
+function readFile(parameter: string, path: string): string {
+  const whole = projectPath(path);
   try {
-    return readFileSync(projectPath(path), 'utf8');
+    return readFileSync(whole, 'utf8');
   } catch (cause) {
-    const text = 'a file that the URL names cannot be read';
+    const { code } = cause as NodeJS.ErrnoException;
+    const text = `its URL names ${shownPath(whole)} as ${parameter}, which cannot be read (${code})`;
     throw Object.assign(new PoolError('TLS_FILE', text), { cause });
   }
+}
+
+/** Returns a path as it is, but not the text of a key that somebody has given in its place. */
+function shownPath(path: string): string {
+  return /^[^\p{Cc}]{1,255}$/u.test(path) && !path.includes('-----')
+    ? path
+    : 'something that is no path';
 }

@@ -54,7 +54,7 @@ describe('secrets in files', () => {
     await writeFile(path, '\n');
     expect(() => readConfig({ REDIS_URL_FILE: path })).to.throw(
       ConfigError,
-      /^REDIS_URL_FILE names an empty file$/,
+      new RegExp(`^REDIS_URL_FILE names ${path}, which is empty$`),
     );
   });
 
@@ -76,7 +76,7 @@ describe('secrets in files', () => {
     ] as const) {
       await writeFile(path, bytes);
       expect(() => readConfig({ REDIS_URL_FILE: path }))
-        .to.throw(ConfigError, /^REDIS_URL_FILE names a file/)
+        .to.throw(ConfigError, `REDIS_URL_FILE names ${path}, which `)
         .with.property('message')
         .that.matches(words);
     }
@@ -94,7 +94,7 @@ describe('secrets in files', () => {
       const output = execFileSync(process.execPath, args, { encoding: 'utf8', timeout: 10_000 });
       expect(JSON.parse(output)).to.deep.equal({
         values: {},
-        errors: ['SMTP_URL_FILE names something that is not a regular file'],
+        errors: [`SMTP_URL_FILE names ${file}, which is not a regular file`],
       });
     }
 
