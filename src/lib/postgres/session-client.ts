@@ -220,9 +220,9 @@ export class SessionClient extends ScramClient {
 
 /**
  * Returns `query` of `pg`, whose promise rejects when PostgreSQL has turned a commit into a
- * rollback. `pg` reports that in the tag of the command only: code that has caught the error of a
- * statement inside the transaction would be told that all is stored. Every connection of this
- * project is a `SessionClient`, those of MikroORM too, and commits by the text `commit`.
+ * rollback. `pg` reports that in the tag of the command only: code that has caught the error
+ * of a statement inside the transaction would be told that all is stored. Every connection of
+ * this project is a `SessionClient`, those of MikroORM too, and commits by the text `commit`.
  */
 function requireCommits(query: pg.Client['query']): pg.Client['query'] {
   return function send(this: pg.Client, ...parameters: unknown[]): unknown {
