@@ -5,7 +5,7 @@ import { operatorPool, withConnection } from '../../../src/lib/postgres/connecti
 import { inTransaction } from '../../../src/lib/postgres/in-transaction.ts';
 import { sql, type TestTenant, useWorld } from '../../support/world.ts';
 
-/** An error that code catches inside its transaction; the transaction cannot commit any more. */
+/** A statement whose error code catches: its transaction cannot commit any more. */
 const failing = 'select 1 / 0';
 const insertUnit = `
   select set_config('app.actor', '{}', true);
