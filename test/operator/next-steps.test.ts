@@ -152,9 +152,10 @@ describe('errors and their next steps', function () {
     expect(stderr, `${door}: ${codes}`).to.include(step.replaceAll('its URL', urlName));
     expect(stderr, `${door}: ${codes}`).to.include(detail);
     expect(stderr, `${door}: ${codes}`).not.to.include(password);
-    // A missing privilege is named: those words have no data.
-    const isNamed = codes.includes('42501');
-    expect(stderr.includes(data), `${door}: ${codes}: ${stderr}`).to.equal(isNamed);
+    // A missing privilege, a refused login and a limit are named: those words have no data.
+    const isNamed = codes.some(code => ['42501', '28000', '53300'].includes(code));
+    const hasData = isNamed && url === refusing.url;
+    expect(stderr.includes(data), `${door}: ${codes}: ${stderr}`).to.equal(hasData);
   }
 
   const causeOf = (code: string) => serverCauses.find(({ codes }) => codes.includes(code))!;

@@ -18,7 +18,8 @@ export interface ErrorCause {
  * command has tried for ten seconds before an operator reads this text.
  */
 const serverFullRemedy =
-  'End a session, or wait until one ends. For the next time, keep connections for operators: set reserved_connections ' +
+  'End a session, or wait until one ends. If the message names the login or the database, raise its connection limit ' +
+  '(alter role, alter database). For the next time, keep connections for operators: set reserved_connections ' +
   'on the server (PostgreSQL 16 or later), restart it, and grant pg_use_reserved_connections to the login of commands';
 
 const untrusted =
@@ -74,7 +75,11 @@ export const serverCauses: readonly ErrorCause[] = [
     cause: 'it is read-only, as a standby is, or after a change of default_transaction_read_only',
     step: 'Let its URL lead to the primary, or set default_transaction_read_only to off',
   },
-  { codes: ['28P01'], cause: 'the password is wrong', step: 'Correct the password in its URL' },
+  {
+    codes: ['28P01'],
+    cause: 'the password is wrong, or its time has ended (valid until)',
+    step: 'Correct the password in its URL, or let a superuser extend its time (alter role, valid until)',
+  },
   {
     codes: ['NO_PASSWORD'],
     cause: 'it asks for a password, and its URL has none',
@@ -83,7 +88,9 @@ export const serverCauses: readonly ErrorCause[] = [
   {
     codes: ['28000'],
     cause: 'it refuses the login',
-    step: 'Correct the login in its URL, or let pg_hba.conf admit it from this machine',
+    step:
+      'Correct the login in its URL, let a superuser give it LOGIN (alter role), or let pg_hba.conf admit it from ' +
+      'this machine',
   },
   {
     codes: ['URL_OPTIONS'],
@@ -250,17 +257,20 @@ const insufficientPrivilege = '42501';
 export function connectFailure(error: unknown): string | undefined {
   const code = sqlState(error) ?? '';
   const cause = serverCausesByCode.get(code)?.cause;
-  if (code === insufficientPrivilege) return `${cause}: ${privilegeText(error)}`;
+  if (named.has(code)) return `${cause}: ${messageOf(error)}`;
   if (code === 'TLS_FILE') return (error as Error).message; // names the file
 
   return cause;
 }
 
 /**
- * Returns the sentence of PostgreSQL about a missing privilege. It names objects and
- * attributes, and no value.
+ * The codes whose message says which of several causes it is, and names objects, logins and
+ * attributes, but no value: a missing privilege, a refused login, a limit of connections.
  */
-function privilegeText(error: unknown): string {
+const named = new Set([insufficientPrivilege, '28000', '53300']);
+
+/** Returns the sentence of PostgreSQL. */
+function messageOf(error: unknown): string {
   const { message, detail } = error as { message: string; detail?: string };
 
   return detail ? `${message} (${detail.replace(/\.$/, '')})` : message;

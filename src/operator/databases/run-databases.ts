@@ -1,10 +1,12 @@
 import type pg from 'pg';
 import type { Installation, ServerAccess } from '../../control/installation.ts';
+import { owners } from '../../control/secret-box.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { postgresCause } from '../../lib/log/postgres-causes.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { errorText } from '../command/texts.ts';
+import { requireLogin } from '../schema/login-fault.ts';
 import { readOtherSessions, sessionsText } from '../schema/other-sessions.ts';
 import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './database-protocol.ts';
 import { DatabaseRun } from './database-run.ts';
@@ -56,13 +58,35 @@ export interface RunContext {
  * fails, the run gives up: requests of the tenant go on in the database that the tenant has,
  * and what the run has begun is dropped. If the tenant has the new database already, the run
  * has succeeded. What is condemned is dropped, if its server is there.
- * @throws {OperatorError} when a server refuses or breaks off a step
+ * @throws {OperatorError} when a server refuses or breaks off a step, or refuses the login of
+ *   the tenant to its new database
  */
 export async function runDatabases(
-  { installation, control, tenant }: RunContext,
+  context: RunContext,
   goal: DatabaseGoal,
   plan: RunPlan = {},
   observers: RunObservers = {},
+): Promise<RunResult> {
+  const result = await reachGoal(context, goal, plan, observers);
+
+  const { installation, tenant } = context;
+  if (closesFence(goal) && result.target) {
+    await requireTenantLogin(installation, tenant, result.target).catch(cause => {
+      throw new OperatorError(
+        `${tenant.slug} has another database now, and its requests get 503. ${errorText(cause)}`,
+        { cause },
+      );
+    });
+  }
+
+  return result;
+}
+
+async function reachGoal(
+  { installation, control, tenant }: RunContext,
+  goal: DatabaseGoal,
+  plan: RunPlan,
+  observers: RunObservers,
 ): Promise<RunResult> {
   const epoch = await beginEpoch(control, tenant.id);
   await requireSameNames(control, tenant);
@@ -85,6 +109,10 @@ export async function runDatabases(
           throw new OperatorError('the command was interrupted');
         }
         onStep?.(tenant.slug, step);
+        // A tenant that its server refuses stays `provisioning`, so that the next run makes it.
+        if (to === 'provision' && step === 'serve') {
+          await requireTenantLogin(installation, tenant, run.current);
+        }
         await run[step]().catch(error => failStep(control, run, error));
       }
       return run;
@@ -122,6 +150,23 @@ export async function runDatabases(
 
     throw sqlState(error) === undefined ? error : await stopped(installation, tenant, now, error);
   }
+}
+
+/**
+ * Logs in to the new database of a tenant as its requests will: `pg_hba.conf` of the server may
+ * admit only logins that it names.
+ * @throws {OperatorError} when the server refuses the login
+ */
+async function requireTenantLogin(
+  { servers, secrets }: Installation,
+  { guid }: LockedTenant,
+  current: TenantDatabase | undefined,
+): Promise<void> {
+  if (!current?.password) throw new Error('the tenant has no database with a password');
+
+  const { server, role, database } = current;
+  const password = secrets.open(current.password, owners.rolePassword(guid)).toString();
+  await requireLogin(servers.adminUrl(server), { role, database, password });
 }
 
 /**

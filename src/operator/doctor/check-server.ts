@@ -5,6 +5,7 @@ import { catalogQuerySettings, withConnection } from '../../lib/postgres/connect
 import { requireOwnSession, SharedSessionError } from '../../lib/postgres/session-probe.ts';
 import { errorText } from '../command/texts.ts';
 import { createEarlierComparison, createSchemaComparison } from '../schema/schema-comparison.ts';
+import { serviceLoginOf } from '../schema/service-login.ts';
 import { headFingerprint, migrationsDigest, newerDigests } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { checkCollations } from './check-collations.ts';
@@ -16,6 +17,7 @@ import {
   checkUnusedDatabases,
   type TemplateBuilds,
 } from './check-databases.ts';
+import { checkLogins, type EndingLogin, readEndingLogins } from './check-logins.ts';
 import { checkOperatorRights } from './check-operator-rights.ts';
 import { checkOrphans } from './check-orphans.ts';
 import { checkPublicAccess } from './check-public-access.ts';
@@ -67,12 +69,18 @@ export async function checkServer(
     const sharing = await findSharedSessions(server, adminUrl);
     if (sharing) return { findings: [toFinding(server.name, sharing)] };
 
-    const { facts, settings } = await withConnection(
+    const { facts, settings, ending } = await withConnection(
       adminUrl,
-      async client => ({
-        facts: await readServerFacts(client, server.prefix),
-        settings: await readServerSettings(client),
-      }),
+      async client => {
+        const facts = await readServerFacts(client, server.prefix);
+        const logins = loginsOf(server, control, facts, installation.controlUrl);
+
+        return {
+          facts,
+          settings: await readServerSettings(client),
+          ending: await readEndingLogins(client, logins),
+        };
+      },
       { settings: catalogQuerySettings },
     );
     if (onSize) await measureDatabases(adminUrl, selected, onSize);
@@ -104,6 +112,7 @@ export async function checkServer(
       facts,
       orphanIdentities,
       builds,
+      ending,
     );
 
     const settingFindings = checkServerSettings(settings, connectionBudget).map(each =>
@@ -165,6 +174,7 @@ function checkServerFacts(
   facts: ServerFacts,
   orphanIdentities: ReadonlyMap<string, string>,
   builds: TemplateBuilds,
+  ending: readonly EndingLogin[],
 ): Finding[] {
   const findings: Finding[] = [];
   const context: CheckContext = {
@@ -196,9 +206,26 @@ function checkServerFacts(
   checkDrillDatabases(context);
   checkPublicAccess(context);
   checkOperatorRights(context);
+  checkLogins(context, ending);
   checkTenantGroup(context);
 
   return findings;
+}
+
+/**
+ * Returns the logins of the installation on a server: those of its tenants, that of the
+ * commands, and, where the control database is, that of the service.
+ */
+function loginsOf(
+  server: Server,
+  { tenants }: ControlFacts,
+  { login }: ServerFacts,
+  controlUrl: string,
+): string[] {
+  const placed = tenants.filter(tenant => tenant.server.id === server.id);
+  const ofService = server.adminUrl === null ? [serviceLoginOf(controlUrl)] : [];
+
+  return [login, ...ofService, ...placed.map(({ roleName }) => roleName)];
 }
 
 /**

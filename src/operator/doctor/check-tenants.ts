@@ -4,13 +4,14 @@ import type { Installation } from '../../control/installation.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
-import { sqlState } from '../../lib/postgres/database-error.ts';
+import { isServerFull, sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
 import { holderName, readFeedHolder } from '../../sales/events/held-feeds.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { errorText } from '../command/texts.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
 import { closedStamp } from '../databases/database-stamp.ts';
+import { findLoginFault, isRefusedLogin, type LoginFault } from '../schema/login-fault.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { tenantGroup } from '../schema/template.ts';
 import {
@@ -113,22 +114,50 @@ async function checkTenant(
   try {
     return await check({ user: roleName, password });
   } catch (error) {
-    if (!/^(28|42501)/.test(sqlState(error) ?? '')) throw error;
+    if (!isRefusedLogin(error)) throw error;
 
-    const isPassword = sqlState(error) === '28P01';
-    const refused = toFinding(tenant.server.name, {
+    const fault = await withConnection(
+      adminUrl,
+      client => findLoginFault(client, { role: roleName, database: databaseName }),
+      { kind: 'doctor', settings: catalogQuerySettings },
+    );
+    if (isServerFull(error) && !fault) throw error;
+
+    const refused = {
       check: 'login_fails',
       tenant: tenant.slug,
-      problem: `the service cannot log in to database ${databaseName}: ${errorText(error)}`,
-      remedy: isPassword
-        ? `Give role ${roleName} the password that the control database has`
-        : 'Resolve the other findings of the tenant.',
-      statements: isPassword ? [setPassword(roleName, password)] : undefined,
-    });
+      problem: `the service cannot log in to database ${databaseName}: ${fault?.problem ?? errorText(error)}`,
+      ...loginRemedy(tenant, { password, fault, error }),
+    } as const;
 
-    return [refused, ...(await check())];
+    return [toFinding(tenant.server.name, refused), ...(await check())];
   }
 }
+
+/** Returns the remedy of a login of a tenant that its server refuses. */
+function loginRemedy(
+  { roleName }: CheckedTenant,
+  { password, fault, error }: { password: string; fault: LoginFault | undefined; error: unknown },
+): Pick<Report, 'remedy' | 'statements'> {
+  // The other faults have findings of their own (`checkTenantRole`).
+  if (fault?.kind === 'ended' || fault?.kind === 'limit') {
+    return { remedy: 'Let the server admit it', statements: [...fault.statements] };
+  }
+  if (fault || sqlState(error) === insufficientPrivilege) {
+    return { remedy: 'Resolve the other findings of the tenant.' };
+  }
+  if (sqlState(error) === '28P01') {
+    return {
+      remedy: `Give role ${roleName} the password that the control database has`,
+      statements: [setPassword(roleName, password)],
+    };
+  }
+  return {
+    remedy: `Let pg_hba.conf of the server admit role ${roleName} from this machine with scram-sha-256.`,
+  };
+}
+
+const insufficientPrivilege = '42501';
 
 function setPassword(roleName: string, password: string): string {
   return `alter role ${quote(roleName)} password ${quoteLiteral(tenantVerifier(password))}`;

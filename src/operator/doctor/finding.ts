@@ -109,6 +109,7 @@ export const warnings = [
   'unverified_tls',
   'wal_not_archived',
   'few_connections',
+  'login_ends',
   'old_transaction_ids',
   'unknown_tenant',
   'leftover_database',

@@ -6,6 +6,7 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockSpaces, withLock } from '../../lib/postgres/advisory-locks.ts';
 import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
 import { scramVerifier } from '../../lib/postgres/scram.ts';
+import { refusedLoginError, requireLogin } from './login-fault.ts';
 
 /** The default of PostgreSQL, and the minimum that RFC 7677 §4 recommends. */
 const scramIterations = 4_096;
@@ -60,13 +61,14 @@ const maxNameLength = 50;
 /** SQL for the name of the login. */
 const loginName = `(left(current_database(), ${maxNameLength}) || '_service')::name`;
 
-/**
- * Returns whether the URL of a control database has the login that `createServiceLogin` makes
- * for it.
- */
+/** Returns the name of the login that `createServiceLogin` makes for a control database. */
+export function serviceLoginOf(controlUrl: string): string {
+  return `${databaseNameOf(controlUrl).slice(0, maxNameLength)}_service`;
+}
+
+/** Returns whether the URL of a control database has the login of its service. */
 export function isServiceLogin(controlUrl: string): boolean {
-  const { user, database } = parsePostgresUrl(controlUrl);
-  return user === `${database.slice(0, maxNameLength)}_service`;
+  return parsePostgresUrl(controlUrl).user === serviceLoginOf(controlUrl);
 }
 
 /** The remedy for a command that runs with the login of the service. */
@@ -86,33 +88,46 @@ export async function isOperatorLogin({ statements }: ControlStatements): Promis
 
 /**
  * Returns the name of the login of the service, and whether it exists.
- * @throws {OperatorError} when a login of that name has rights of an operator
+ * @throws {OperatorError} when a login of that name has rights of an operator, or PostgreSQL
+ *   would refuse it with a new password, too
  */
 export async function findServiceLogin(
   client: pg.Client,
 ): Promise<{ name: string; exists: boolean }> {
-  const { rows } = await client.query<{ name: string; exists: boolean; operator: boolean }>(
-    `select ${loginName} as name, rolname is not null as exists,
-            coalesce(${isOperator}, false) as operator
+  const { rows } = await client.query<{
+    name: string;
+    database: string;
+    exists: boolean;
+    operator: boolean;
+    lasts: boolean;
+  }>(
+    `select ${loginName} as name, current_database() as database, rolname is not null as exists,
+            coalesce(${isOperator}, false) as operator,
+            coalesce(rolvaliduntil > now(), true) and rolconnlimit is distinct from 0 as lasts
        from (values (1)) as one left join pg_roles on rolname = ${loginName}`,
   );
 
-  const [{ name, exists, operator } = { name: '', exists: false, operator: false }] = rows;
+  const [found] = rows;
+  if (!found) throw new Error('the login of the service has no name');
+  const { name, database, exists, operator, lasts } = found;
   if (operator) {
     throw new OperatorError(
       `The login ${name} exists and has rights of an operator: drop or rename it`,
     );
   }
+  // Before the password is changed: the service works as long as the former one.
+  if (!lasts) throw await refusedLoginError(client, { role: name, database });
 
   return { name, exists };
 }
 
 /**
- * Creates the login of the service, or gives it a new password. The service has to be restarted
- * with the new URL then.
+ * Creates the login of the service, or gives it a new password, and logs in with it. The
+ * service has to be restarted with the new URL then.
  * @param controlUrl URL of the control database with the login of the operator
  * @returns the URL of the control database with the login of the service
- * @throws {OperatorError} when a login of that name has rights of an operator
+ * @throws {OperatorError} when a login of that name has rights of an operator, or the server
+ *   refuses it
  */
 export async function createServiceLogin(controlUrl: string, password: string): Promise<string> {
   return withLock(controlUrl, lockSpaces.control, 0, async client => {
@@ -122,7 +137,10 @@ export async function createServiceLogin(controlUrl: string, password: string): 
     const verifier = quoteLiteral(scramVerifier(password, scramIterations));
     await client.query(`${change} role ${quoteIdentifier(user)} login password ${verifier}`);
     await grantServicePrivileges(client);
-    return databaseUrl(controlUrl, databaseNameOf(controlUrl), { user, password });
+
+    const database = databaseNameOf(controlUrl);
+    await requireLogin(controlUrl, { role: user, database, password });
+    return databaseUrl(controlUrl, database, { user, password });
   });
 }
 

@@ -179,7 +179,7 @@ async function renewTenant(
  * 5. `fill`: `first.populate` adds users and data.
  * 6. `exchange`: in one transaction, the row of the tenant names the database and its version.
  * 7. `open current`: the stamp names the tenant, and the role can log in.
- * 8. `serve`: the tenant is `active`.
+ * 8. `serve`: the tenant is `active`, after a login with its role.
  *
  * The leftovers of a run that does not end well:
  *
