@@ -2,6 +2,7 @@ import cluster from 'node:cluster';
 import { openInstallation } from './control/installation.ts';
 import { readConfig, settingWarnings } from './lib/config/config.ts';
 import { mailWarnings } from './lib/config/mail-warnings.ts';
+import { proxyWarnings } from './lib/config/proxy-warnings.ts';
 import { createLog } from './lib/log/log.ts';
 import { explain } from './lib/log/operator-error.ts';
 import { stopSignals } from './lib/runtime/signals.ts';
@@ -25,7 +26,8 @@ async function main(): Promise<void> {
   process.on('exit', output.flushFinally);
   const restarts = config.processes > 1 ? new RestartSignal(log) : undefined;
 
-  for (const warning of [...settingWarnings(), ...mailWarnings(config)]) {
+  const warnings = [...settingWarnings(), ...mailWarnings(config), ...proxyWarnings(config)];
+  for (const warning of warnings) {
     log.warn({ event: 'setting' }, warning);
   }
   if (config.processesNote) log.info({ event: 'processes' }, config.processesNote);

@@ -1235,6 +1235,7 @@ create table processes (
   control_head text,
   connection_budget integer,
   shares_limits boolean,
+  wide_proxies text[],
   clock_ahead_ms integer,
   started_at timestamptz not null default now(),
   seen_at timestamptz not null default now()
@@ -1248,6 +1249,9 @@ comment on column processes.control_head is
 comment on column processes.connection_budget is 'CONNECTION_BUDGET of the process';
 comment on column processes.shares_limits is
   'true: it counts the limits of requests in Redis; null for a command';
+comment on column processes.wide_proxies is
+  'the networks of TRUSTED_PROXIES that have clients, too, while TRUSTED_HOPS is not set; null '
+  'for a command';
 comment on column processes.clock_ahead_ms is
   'how far its clock is ahead of that of this database, in ms, as its last beat but one has found';
 comment on column processes.seen_at is

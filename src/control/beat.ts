@@ -75,8 +75,8 @@ interface BeatOptions {
 const beatStatement = `
   with beat as (
     insert into processes (id, kind, host, pid, build, tenant_head, control_head, connection_budget, shares_limits,
-                           clock_ahead_ms)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11)
+                           clock_ahead_ms, wide_proxies)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11, $12)
         on conflict (id) do update set seen_at = clock_timestamp(), clock_ahead_ms = excluded.clock_ahead_ms
   )
   select set_config('synchronous_commit', 'off', true), pg_notify('${changeChannel}', $10),
@@ -319,7 +319,7 @@ export class Beat {
   /** The values of the next beat, which is sent now. */
   #values(): unknown[] {
     const { process, budget } = this.#options;
-    const { id, kind, host, pid, build, heads, sharesLimits } = process;
+    const { id, kind, host, pid, build, heads, sharesLimits, wideProxies } = process;
     const now = performance.now();
 
     for (const [number, sentAt] of this.#sentAt) {
@@ -339,6 +339,7 @@ export class Beat {
       sharesLimits,
       `${beatTopic}:${id}/${this.#number}`,
       this.clock.aheadMs,
+      wideProxies,
     ];
   }
 

@@ -13,6 +13,8 @@ export interface ProcessIdentity {
   readonly heads: { readonly tenant: string; readonly control: string } | null;
   /** True for a process that counts the limits of requests in Redis; null for a command. */
   readonly sharesLimits: boolean | null;
+  /** The trusted networks that have clients, too (`wideNetworks`); null for a command. */
+  readonly wideProxies: readonly string[] | null;
 }
 
 /**
@@ -32,6 +34,7 @@ export function newProcess(kind: ProcessIdentity['kind']): ProcessIdentity {
     build: buildVersion,
     heads: null,
     sharesLimits: null,
+    wideProxies: null,
   };
 }
 

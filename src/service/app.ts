@@ -11,6 +11,7 @@ import { clientAddresses } from '../lib/http/client-address.ts';
 import { crossOrigin } from '../lib/http/cors.ts';
 import { limitDuration } from '../lib/http/limit-duration.ts';
 import { problemDetails } from '../lib/http/problem-details.ts';
+import { ProxyNotices } from '../lib/http/proxy-notices.ts';
 import type { RateLimitStore } from '../lib/http/rate-limit/rate-limit-store.ts';
 import { createRateLimits } from '../lib/http/rate-limit/rate-limits.ts';
 import { requestId } from '../lib/http/request-id.ts';
@@ -18,7 +19,6 @@ import { requireTarget } from '../lib/http/require-target.ts';
 import { createRouters } from '../lib/http/routers.ts';
 import { securityHeaders } from '../lib/http/security-headers.ts';
 import type { UnsentResponses } from '../lib/http/unsent-responses.ts';
-import { noticeUntrustedProxy } from '../lib/http/untrusted-proxy.ts';
 import { describeError } from '../lib/log/describe-error.ts';
 import type { Tracing } from '../lib/tracing/start-tracing.ts';
 import type { TenantDatabases } from '../tenancy/connections/tenant-databases.ts';
@@ -150,12 +150,10 @@ function identifyFor(
 }
 
 function readAddresses(trustedProxies: Config['trustedProxies'], log: Logger): Middleware {
-  const addressOf = clientAddresses(trustedProxies);
-  const checkPeer = noticeUntrustedProxy(log);
+  const addressOf = clientAddresses(trustedProxies, new ProxyNotices(log, trustedProxies.header));
   return function readAddress(ctx, next) {
     ctx.state.ipAddress = addressOf(ctx.req);
     requireTarget(ctx);
-    checkPeer(ctx.req, ctx.state.ipAddress);
     return next();
   };
 }

@@ -21,6 +21,7 @@ import { reportMasterKey } from '../control/present-key.ts';
 import { reportClock } from '../control/process-clock.ts';
 import { newProcess } from '../control/process-identity.ts';
 import type { Config } from '../lib/config/config.ts';
+import { wideNetworks } from '../lib/config/proxy-warnings.ts';
 import type { RequestOutcome } from '../lib/http/access-log.ts';
 import { createRateLimitStore } from '../lib/http/rate-limit/rate-limit-store.ts';
 import { UnsentResponses } from '../lib/http/unsent-responses.ts';
@@ -118,6 +119,7 @@ async function startControl(
       ...(member?.process ?? newProcess('service')),
       heads,
       sharesLimits: config.redisUrl !== undefined,
+      wideProxies: wideNetworks(config),
     },
     budget: config.connectionBudget,
     secrets,

@@ -1,3 +1,4 @@
+import { parseEnv } from 'node:util';
 import { expect } from 'chai';
 import { settingNames } from '../../src/lib/config/config.ts';
 import { secretVariables } from '../../src/lib/config/secret-files.ts';
@@ -20,6 +21,7 @@ const deliberatelyAbsent: Record<string, string> = {
   RATE_LIMIT_ACCOUNT: 'a matter of the clients, not of the deployment',
   RATE_LIMIT_TOKEN: 'a matter of the clients, not of the deployment',
   APP_URL: 'only where an application has pages for the links in mails; the service has its own',
+  TRUSTED_HEADER: 'the default is the header that each balancer of deploy/ writes',
   DOCS: 'the alerts link to the handbook, which the default serves',
   WEBHOOK_TRUSTED_RECEIVERS: 'only for receivers inside the network',
   BACKUP_KEEP:
@@ -53,6 +55,24 @@ describe('settings in deploy/', () => {
     );
     const absent = settingNames.filter(name => !set.has(name));
     expect(absent).to.have.members(Object.keys(deliberatelyAbsent));
+  });
+
+  it('each kit that trusts proxies counts them, so that no client in a trusted network chooses its address', async () => {
+    const [{ services }] = (await readYaml('compose.yaml')) as [
+      { services: Record<string, { environment?: Record<string, string> }> },
+    ];
+    const kits = [
+      ...Object.values(services).map(({ environment = {} }) => environment),
+      ...(await Promise.all(
+        ['kubernetes/settings.env', 'systemd/service.env', 'systemd/operator.env'].map(async file =>
+          parseEnv(await readDeploy(file)),
+        ),
+      )),
+    ];
+
+    const trusting = kits.filter(({ TRUSTED_PROXIES }) => TRUSTED_PROXIES);
+    expect(trusting).to.have.length(4);
+    for (const { TRUSTED_HOPS } of trusting) expect(TRUSTED_HOPS).to.equal('1');
   });
 });
 

@@ -154,15 +154,25 @@ export const masterKey = z.string().transform((text, context) => {
   return z.NEVER;
 });
 
-/** Peers whose `X-Forwarded-For` is trusted. */
-export interface TrustedProxies {
+/** Peers that may name the address of their client. */
+export interface TrustedPeers {
   readonly networks: readonly IpNetwork[];
   /** True if every peer on a Unix socket is trusted. */
   readonly unixSocket: boolean;
 }
 
+/** Trusted peers, and the place where they name the address of their client. */
+export interface TrustedProxies extends TrustedPeers {
+  /**
+   * The place of that address in the header, counted from the right; undefined = it is the
+   * rightmost address that is not trusted itself.
+   */
+  readonly hops: number | undefined;
+  readonly header: 'x-forwarded-for' | 'forwarded';
+}
+
 /** Addresses, networks and the word `unix`, separated by commas. */
-export const trustedProxies = z.string().transform((text, context): TrustedProxies => {
+export const trustedPeers = z.string().transform((text, context): TrustedPeers => {
   const items = itemsOf(text);
   const networks = items.filter(item => item !== 'unix').map(parseIpNetwork);
   if (networks.every(network => network !== undefined)) {
@@ -171,6 +181,18 @@ export const trustedProxies = z.string().transform((text, context): TrustedProxi
   context.addIssue('must be a comma-separated list of IP addresses, networks (10.0.0.0/8) or unix');
   return z.NEVER;
 });
+
+/** A number of proxies. */
+export const hops = z
+  .string()
+  .regex(/^[1-9]\d?$/, 'must be the number of proxies on every way to the service, from 1 to 99')
+  .transform(Number);
+
+/** The name of the header in which proxies name their clients, in any case. */
+export const forwardedHeader = z
+  .string()
+  .transform(text => text.toLowerCase())
+  .pipe(z.enum(['x-forwarded-for', 'forwarded'], 'must be one of X-Forwarded-For, Forwarded'));
 
 /** A duration such as 500ms, 5s or 2m, as milliseconds. */
 export const duration = z.string().transform((text, context) => {

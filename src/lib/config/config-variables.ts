@@ -3,6 +3,8 @@ import {
   backupLocation,
   count,
   duration,
+  forwardedHeader,
+  hops,
   hostPorts,
   httpUrl,
   mailSender,
@@ -19,7 +21,7 @@ import {
   redisUrl,
   retention,
   smtpUrl,
-  trustedProxies,
+  trustedPeers,
 } from './config-values.ts';
 import { maxWorkers, processCount } from './process-count.ts';
 import { tracingVariables } from './tracing-settings.ts';
@@ -45,7 +47,9 @@ export const variables = z
     SMTP_URL: smtpUrl.optional(),
     MAIL_FROM: mailSender.default('Sales back office <no-reply@localhost>'),
     MASTER_KEY_PREVIOUS: masterKey.optional(),
-    TRUSTED_PROXIES: trustedProxies.default({ networks: [], unixSocket: false }),
+    TRUSTED_PROXIES: trustedPeers.default({ networks: [], unixSocket: false }),
+    TRUSTED_HOPS: hops.optional(),
+    TRUSTED_HEADER: forwardedHeader.default('x-forwarded-for'),
     CORS_ORIGINS: origins.default([]),
     REDIS_URL: redisUrl.optional(),
     RATE_LIMIT_GLOBAL: rate.default({ max: 500, windowMs: 60_000 }),
@@ -102,6 +106,16 @@ export const variables = z
       message:
         'must be at least 8, and with PROCESSES above 1 at least 4 × (PROCESSES + 2): each process needs 4 connections, ' +
         'also the one that starts before another one ends',
+    },
+  )
+  .refine(
+    ({ TRUSTED_HOPS, TRUSTED_PROXIES: { networks, unixSocket } }) =>
+      TRUSTED_HOPS === undefined || networks.length > 0 || unixSocket,
+    {
+      path: ['TRUSTED_HOPS'],
+      message:
+        'needs TRUSTED_PROXIES, which names the peers whose header is read: set TRUSTED_PROXIES to the addresses ' +
+        'of the last proxy, or unset TRUSTED_HOPS',
     },
   )
   .refine(env => !env.DATABASE_URL || env.MASTER_KEY, {

@@ -123,8 +123,12 @@ function toConfig(env: z.output<typeof variables>) {
     /** The mail server; undefined = mails are written to files under `dataDir`. */
     smtpUrl: env.SMTP_URL,
     mailFrom: env.MAIL_FROM,
-    /** Peers whose `X-Forwarded-For` is trusted. */
-    trustedProxies: env.TRUSTED_PROXIES,
+    /** Peers that name the address of their client, and where they do. */
+    trustedProxies: {
+      ...env.TRUSTED_PROXIES,
+      hops: env.TRUSTED_HOPS,
+      header: env.TRUSTED_HEADER,
+    },
     /** Origins whose scripts may read responses. */
     corsOrigins: env.CORS_ORIGINS,
     /**

@@ -4,12 +4,21 @@ import type { Socket } from 'node:net';
 import type { TrustedProxies } from '../config/config-values.ts';
 import { contains, type IpAddress, parseIpAddress } from '../config/ip-address.ts';
 import { problem } from '../errors.ts';
+import { elementsFromRight, parseElement } from './forwarded-elements.ts';
+import type { ProxyNotices } from './proxy-notices.ts';
 
 /**
  * Returns a function that finds the client address of a request: the address of the peer,
- * unless the peer is a trusted proxy. The address of a trusted proxy's client is the rightmost
- * address in `X-Forwarded-For` that is not itself a trusted proxy; an element that is not an
- * address ends the search. When nothing is found, the address is the peer's.
+ * unless the peer is a trusted proxy. The client of a trusted proxy is found in one header,
+ * `X-Forwarded-For` or `Forwarded` (`TRUSTED_HEADER`), from the right, because each proxy adds
+ * an element there and the client may have written whatever is to the left:
+ *
+ * - With `TRUSTED_HOPS`, it is the element with that number from the right. Nothing to its left
+ *   is read, so a client whose own address is in a trusted network cannot choose another one.
+ * - Without, it is the rightmost address that is not itself a trusted proxy, or the leftmost
+ *   one if all are trusted; an element that is not an address ends the search.
+ *
+ * When nothing is found, the address is the peer's.
  *
  * A peer on a Unix socket has no address. It is trusted if `TRUSTED_PROXIES` contains `unix`.
  * If it is not trusted, or forwards no address, its connection gets a random name (`unix-…`),
@@ -19,10 +28,11 @@ import { problem } from '../errors.ts';
  * no address any more: no response can reach that client, and without an address it could
  * exceed every rate limit.
  */
-export function clientAddresses({
-  networks,
-  unixSocket,
-}: TrustedProxies): (request: IncomingMessage) => string {
+export function clientAddresses(
+  { networks, unixSocket, hops, header }: TrustedProxies,
+  notices: ProxyNotices,
+): (request: IncomingMessage) => string {
+  const otherHeader = header === 'forwarded' ? 'x-forwarded-for' : 'forwarded';
   const isTrusted = (address: IpAddress): boolean =>
     networks.some(network => contains(network, address));
   const connectionNames = new WeakMap<Socket, string>();
@@ -33,48 +43,63 @@ export function clientAddresses({
     return name;
   }
 
-  return ({ socket, headers }) => {
+  /**
+   * Returns the client of a trusted proxy; undefined when the proxy forwards no address where
+   * it is expected.
+   */
+  function forwardedAddress(headers: IncomingMessage['headers'], peer: string): string | undefined {
+    const list = headers[header];
+    if (list === undefined) {
+      if (headers[otherHeader] !== undefined) notices.otherHeader(peer);
+      return undefined;
+    }
+
+    let found: IpAddress | undefined;
+    let place = 0;
+    for (const element of elementsFromRight(String(list))) {
+      place++;
+      if (hops !== undefined && place < hops) continue;
+
+      const address = parseElement(header, element);
+      if (!address) notices.unreadable(peer, element);
+      if (hops !== undefined) return address?.toString();
+      if (!address) break;
+
+      found = address;
+      if (!isTrusted(address)) break;
+    }
+    if (hops !== undefined) notices.fewElements(peer);
+
+    return found?.toString();
+  }
+
+  return function clientAddress({ socket, headers }) {
     const { remoteAddress } = socket;
-    const forwarded = headers['x-forwarded-for'];
     if (remoteAddress === undefined) {
       // A reset TCP socket still has a local address until it is destroyed; a Unix socket never
       // has one.
       if (socket.localAddress !== undefined || socket.destroyed) {
         throw problem('invalid_request', { detail: 'The connection has been reset.' });
       }
-      return (unixSocket && forwardedAddress(forwarded, isTrusted)) || unixPeer(socket);
+      return (unixSocket && forwardedAddress(headers, 'unix')) || unixPeer(socket);
     }
 
+    const isForwarded = headers[header] !== undefined;
     // IPv4 has one spelling
-    if (networks.length === 0 && !remoteAddress.includes(':')) return remoteAddress;
+    if (networks.length === 0 && !isForwarded && !remoteAddress.includes(':')) {
+      return remoteAddress;
+    }
 
     const [ip = '', zone] = remoteAddress.split('%');
     const peer = parseIpAddress(ip);
     if (!peer) return remoteAddress;
 
-    return (
-      (isTrusted(peer) && forwardedAddress(forwarded, isTrusted)) ||
-      (zone ? remoteAddress : peer.toString())
-    );
-  };
-}
+    const peerAddress = zone ? remoteAddress : peer.toString();
+    if (isTrusted(peer)) return forwardedAddress(headers, peerAddress) ?? peerAddress;
 
-/**
- * Returns the rightmost untrusted address of a header, or its leftmost address if all are
- * trusted; undefined when its last element is not an address.
- */
-function forwardedAddress(
-  header: string | string[] = '',
-  isTrusted: (address: IpAddress) => boolean,
-): string | undefined {
-  let found: IpAddress | undefined;
-  for (const element of String(header).split(',').reverse()) {
-    const address = parseIpAddress(element.trim());
-    if (!address) break;
-    found = address;
-    if (!isTrusted(address)) break;
-  }
-  return found?.toString();
+    if (isForwarded) notices.untrusted(peer);
+    return peerAddress;
+  };
 }
 
 /**

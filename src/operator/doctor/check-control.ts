@@ -27,6 +27,7 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
     ...checkRetention(facts.overdueRetention),
     ...checkControlRestore(facts.controlRestore, controlServer),
     ...checkLimits(facts, controlServer),
+    ...checkProxies(facts, controlServer),
     ...checkClocks(facts, controlServer),
     ...checkWebhooks(facts.lateWebhooks),
     ...checkMails(facts.mails, controlServer),
@@ -205,6 +206,27 @@ function checkLimits({ processes }: ControlFacts, server: string): Finding[] {
         `requests by themselves: ${names}`,
       remedy:
         'Set REDIS_URL to the same Redis in all processes, and restart them. Or run one process.',
+    }),
+  ];
+}
+
+/**
+ * Reports the trusted networks of running processes in which there are probably clients, too,
+ * who may then choose their address.
+ * @param server the name of the server of the control database
+ */
+function checkProxies({ processes }: ControlFacts, server: string): Finding[] {
+  const wide = new Set(processes.flatMap(({ wideProxies }) => wideProxies ?? []));
+  if (wide.size === 0) return [];
+
+  return [
+    toFinding(server, {
+      check: 'wide_proxies',
+      problem:
+        `TRUSTED_PROXIES has ${[...wide].sort().join(' and ')}, and TRUSTED_HOPS is not set: a client with an ` +
+        'address in there may choose the address that it counts as',
+      remedy:
+        'Set TRUSTED_HOPS to the number of proxies on every way to the service, and restart it.',
     }),
   ];
 }

@@ -116,6 +116,7 @@ export const warnings = [
   'old_template',
   'newer_schema',
   'limits_not_shared',
+  'wide_proxies',
   'clock_differs',
   'webhooks_behind',
   'mails_waiting',

@@ -37,6 +37,8 @@ export interface RegisteredProcess {
   pid: number;
   /** True for a process that counts the limits of requests in Redis; null for a command. */
   sharesLimits: boolean | null;
+  /** The trusted networks that have clients, too (`wideNetworks`); null for a command. */
+  wideProxies: string[] | null;
   /**
    * The milliseconds by which the clock of the process is ahead of that of the control
    * database.
@@ -47,7 +49,8 @@ export interface RegisteredProcess {
 /** Returns the running processes of the service and commands, the oldest first. */
 export function registeredProcesses(control: Statements): Promise<RegisteredProcess[]> {
   return control.execute<RegisteredProcess[]>(
-    `select kind, host, pid, shares_limits as "sharesLimits", clock_ahead_ms as "clockAheadMs"
+    `select kind, host, pid, shares_limits as "sharesLimits", wide_proxies as "wideProxies",
+            clock_ahead_ms as "clockAheadMs"
        from processes p
       where ${isRunning('p')} order by started_at, id`,
   );

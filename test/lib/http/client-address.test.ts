@@ -14,6 +14,7 @@ import { ConfigError } from '../../../src/lib/config/config-error.ts';
 import { Problem } from '../../../src/lib/errors.ts';
 import { clientAddresses, clientNetwork } from '../../../src/lib/http/client-address.ts';
 import { problemDetails } from '../../../src/lib/http/problem-details.ts';
+import { ProxyNotices } from '../../../src/lib/http/proxy-notices.ts';
 import { createRateLimitStore } from '../../../src/lib/http/rate-limit/rate-limit-store.ts';
 import { createRateLimits } from '../../../src/lib/http/rate-limit/rate-limits.ts';
 import { requestListener } from '../../../src/lib/http/request-listener.ts';
@@ -23,11 +24,26 @@ import { sql, useLogin, useWorld } from '../../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
 
+const silent = pino({ level: 'silent' });
+
+/** Returns the function that a service with these settings finds addresses by. */
+function addressesWith(settings: Record<string, string>) {
+  const { trustedProxies } = readConfig(settings);
+  return clientAddresses(trustedProxies, new ProxyNotices(silent, trustedProxies.header));
+}
+
+/** Returns the address that a service with these settings finds for a request of 127.0.0.1. */
+function addressWith(settings: Record<string, string>, headers: Record<string, string>): string {
+  return addressesWith({ TRUSTED_PROXIES: '127.0.0.1', ...settings })({
+    socket: { remoteAddress: '127.0.0.1', localAddress: '127.0.0.1' },
+    headers,
+  } as unknown as IncomingMessage);
+}
+
 /** Returns the address that a service with these trusted proxies finds for a request. */
 function addressFor(trustedProxies: string, remoteAddress: string, forwardedFor?: string): string {
-  const addressOf = clientAddresses(readConfig({ TRUSTED_PROXIES: trustedProxies }).trustedProxies);
   const headers = forwardedFor === undefined ? {} : { 'x-forwarded-for': forwardedFor };
-  return addressOf({
+  return addressesWith({ TRUSTED_PROXIES: trustedProxies })({
     socket: { remoteAddress, localAddress: '127.0.0.1' },
     headers,
   } as unknown as IncomingMessage);
@@ -99,9 +115,14 @@ describe('client addresses in the audit log and the access log', () => {
     for (const sent of [
       'unknown',
       ' , ,',
-      '203.0.113.7:4711',
-      '[2001:db8::7]:4711',
-      'fe80::1%eth0',
+      '203.0.113.7:http',
+      '203.0.113.7:',
+      '[203.0.113.7]',
+      '2001:db8:0:0:0:0:0:7:4711',
+      '[2001:db8::7',
+      '"203.0.113.7',
+      '_gateway',
+      'for=203.0.113.7',
       `fe80::1%${'x'.repeat(4_000)}`,
       '203.0.113.7.9',
       '203.0.113.7, unknown',
@@ -138,6 +159,93 @@ describe('client addresses in the audit log and the access log', () => {
       peer: '127.0.0.1',
       level: 40,
     });
+  });
+
+  it('a client whose own address is in a trusted network chooses no address with TRUSTED_HOPS, in no tenant', async () => {
+    const { url } = await world.startAnotherServer({
+      TRUSTED_PROXIES: '127.0.0.1,10.0.0.0/8',
+      TRUSTED_HOPS: '1',
+      RATE_LIMIT_LOGIN: '5/15m',
+    });
+
+    for (const [tenant, client] of [
+      [world.acme, '10.20.30.40'],
+      [world.globex, '10.20.30.41:50000'],
+    ] as const) {
+      const anonymous = world.anonymous.at(url);
+      const statuses: number[] = [];
+      for (let attempt = 1; attempt <= 7; attempt++) {
+        const { status } = await anonymous.post(
+          '/api/v1/auth/login',
+          { email: tenant.admin.email, password: `wrong ${attempt}` },
+          { 'X-Tenant': tenant.slug, 'X-Forwarded-For': `203.0.113.${attempt}, ${client}` },
+        );
+        statuses.push(status);
+      }
+      expect(statuses).to.deep.equal([401, 401, 401, 401, 401, 429, 429]);
+    }
+
+    expect(
+      await auditedAddress(admin.at(url), { 'X-Forwarded-For': '203.0.113.7, 10.20.30.40' }),
+    ).to.equal('10.20.30.40');
+  });
+
+  it('several lines of Forwarded are one list, in the audit log of each tenant', async () => {
+    const { url } = await world.startAnotherServer({
+      TRUSTED_PROXIES: '127.0.0.1',
+      TRUSTED_HOPS: '2',
+      TRUSTED_HEADER: 'Forwarded',
+    });
+    for (const tenant of [world.acme, world.globex]) {
+      const { tokens } = await world.login(tenant);
+      const sent = request(`${url}${statuses}`, {
+        method: 'POST',
+        headers: {
+          Authorization: `Bearer ${tokens?.accessToken}`,
+          'Content-Type': 'application/json',
+          Forwarded: ['for="', 'for="[2001:db8::7]:4711";host="a, b"', 'for=10.0.0.1'],
+        },
+      }).end('{"Title":"From two lines"}');
+      const [response] = await once(sent, 'response');
+      response.resume();
+      expect(response.statusCode).to.equal(201);
+
+      const [entry] = await sql<{ ip_address: string }>(
+        tenant,
+        `select ip_address from audit_log where resource = 'EntityStatus' order by id desc limit 1`,
+      );
+      expect(entry?.ip_address).to.equal('2001:db8::7');
+    }
+  });
+
+  it('a text of a trusted proxy that is no address has a log line of its own, once per process', async () => {
+    const lines = (from: number) =>
+      world.logs
+        .slice(from)
+        .map(line => JSON.parse(line))
+        .filter(({ event }) => /_forwarded$|^untrusted_proxy$/.test(event))
+        .map(({ event, peer, element }) => ({ event, peer, element }));
+    const { url } = await world.startAnotherServer({
+      TRUSTED_PROXIES: '127.0.0.1',
+      TRUSTED_HOPS: '2',
+    });
+    const client = admin.at(url);
+
+    const from = world.logs.length;
+    await client.get(statuses, { 'X-Forwarded-For': '203.0.113.7, 10.0.0.1' });
+    await client.get(statuses);
+    expect(lines(from)).to.deep.equal([]);
+
+    for (let i = 0; i < 3; i++) {
+      await client.get(statuses, { 'X-Forwarded-For': `1.2.3.4, ${'x'.repeat(1_000)}, 10.0.0.1` });
+      await client.get(statuses, { 'X-Forwarded-For': '10.0.0.1' });
+      await client.get(statuses, { Forwarded: 'for=203.0.113.7' });
+    }
+    expect(lines(from)).to.deep.equal([
+      { event: 'unreadable_forwarded', peer: '127.0.0.1', element: 'x'.repeat(100) },
+      { event: 'few_forwarded', peer: '127.0.0.1', element: undefined },
+      { event: 'other_forwarded', peer: '127.0.0.1', element: undefined },
+    ]);
   });
 
   it('the access log line of a request has its client address', async () => {
@@ -198,7 +306,12 @@ describe('client addresses', () => {
       '::1/128',
     ]);
     expect(unixSocket).to.equal(true);
-    expect(readConfig({}).trustedProxies).to.deep.equal({ networks: [], unixSocket: false });
+    expect(readConfig({}).trustedProxies).to.deep.equal({
+      networks: [],
+      unixSocket: false,
+      hops: undefined,
+      header: 'x-forwarded-for',
+    });
 
     for (const wrong of [
       '10.0.0.0/',
@@ -220,6 +333,154 @@ describe('client addresses', () => {
         /^TRUSTED_PROX/,
       );
     }
+  });
+
+  it('TRUSTED_HOPS is a number of proxies, and is refused without TRUSTED_PROXIES', () => {
+    expect(readConfig({ TRUSTED_PROXIES: 'unix', TRUSTED_HOPS: '2' }).trustedProxies.hops).to.equal(
+      2,
+    );
+
+    for (const alone of [{}, { TRUSTED_PROXIES: '' }, { TRUSTED_PROXIES: ' , ' }]) {
+      expect(() => readConfig({ ...alone, TRUSTED_HOPS: '1' })).to.throw(
+        ConfigError,
+        /^TRUSTED_HOPS needs TRUSTED_PROXIES, .*: set TRUSTED_PROXIES to/,
+      );
+    }
+    for (const wrong of ['0', '-1', '1.5', '100', 'all', '1,2', '0x1']) {
+      expect(
+        () => readConfig({ TRUSTED_PROXIES: '127.0.0.1', TRUSTED_HOPS: wrong }),
+        wrong,
+      ).to.throw(ConfigError, /^TRUSTED_HOPS must be the number of proxies/);
+    }
+    expect(() => readConfig({ TRUSTED_HEADER: 'X-Real-IP' })).to.throw(
+      ConfigError,
+      /^TRUSTED_HEADER must be one of X-Forwarded-For, Forwarded/,
+    );
+  });
+
+  it('with TRUSTED_HOPS, the client address is the element with that number from the right, and nothing to its left is read', () => {
+    const cases: [hops: string, sent: string, address: string][] = [
+      ['1', '203.0.113.7', '203.0.113.7'],
+      ['1', '198.51.100.1, 203.0.113.7', '203.0.113.7'],
+      ['1', '198.51.100.1, 127.0.0.1', '127.0.0.1'],
+      ['1', 'unknown, "[, 203.0.113.7:80', '203.0.113.7'],
+      ['1', '198.51.100.1, unknown', '127.0.0.1'],
+      ['1', '198.51.100.1,', '127.0.0.1'],
+      ['2', '198.51.100.1, 203.0.113.7, 127.0.0.1', '203.0.113.7'],
+      ['2', '198.51.100.1, 203.0.113.7, unknown', '203.0.113.7'],
+      ['2', '198.51.100.1, _hidden, 203.0.113.7', '127.0.0.1'],
+      ['2', '203.0.113.7', '127.0.0.1'],
+      ['2', '198.51.100.1,,203.0.113.7', '127.0.0.1'],
+      ['3', '198.51.100.1, 203.0.113.7', '127.0.0.1'],
+      ['3', '[2001:db8::7]:443,10.0.0.1 ,\t10.0.0.2', '2001:db8::7'],
+    ];
+
+    for (const [hops, sent, address] of cases) {
+      expect(
+        addressWith({ TRUSTED_HOPS: hops }, { 'x-forwarded-for': sent }),
+        `${hops} of ${sent}`,
+      ).to.equal(address);
+    }
+    expect(addressWith({ TRUSTED_HOPS: '1' }, {}), 'no header').to.equal('127.0.0.1');
+    expect(
+      addressWith(
+        { TRUSTED_PROXIES: '10.0.0.0/8', TRUSTED_HOPS: '1' },
+        { 'x-forwarded-for': '203.0.113.7' },
+      ),
+      'hops are no trust',
+    ).to.equal('127.0.0.1');
+  });
+
+  it('an address is read with its port, brackets, quotation marks and zone', () => {
+    const cases: [sent: string, address: string][] = [
+      ['203.0.113.8:49152', '203.0.113.8'],
+      ['203.0.113.8:_hidden', '203.0.113.8'],
+      ['"203.0.113.8"', '203.0.113.8'],
+      ['"203.0.113.8:1"', '203.0.113.8'],
+      ['[2001:db8::1]:443', '2001:db8::1'],
+      ['[2001:DB8:0::2]', '2001:db8::2'],
+      ['"[2001:db8::3]:443"', '2001:db8::3'],
+      ['"\\[2001:db8::4\\]"', '2001:db8::4'],
+      ['2001:db8::5:443', '2001:db8::5:443'],
+      ['[::ffff:203.0.113.8]:443', '203.0.113.8'],
+      ['fe80::1%eth0', 'fe80::1'],
+      ['[fe80::1%25br-lan]:80', 'fe80::1'],
+    ];
+
+    for (const [sent, address] of cases) {
+      expect(addressWith({}, { 'x-forwarded-for': sent }), sent).to.equal(address);
+      expect(addressWith({ TRUSTED_HOPS: '1' }, { 'x-forwarded-for': sent }), sent).to.equal(
+        address,
+      );
+      const inForwarded = `for=198.51.100.1, for="${sent.replaceAll('"', '')}";proto=https`;
+      expect(addressWith({ TRUSTED_HEADER: 'forwarded' }, { forwarded: inForwarded })).to.equal(
+        address,
+      );
+    }
+  });
+
+  it('TRUSTED_HEADER=Forwarded reads the parameter for of that header, and X-Forwarded-For is ignored', () => {
+    const cases: [sent: string, address: string][] = [
+      ['for=203.0.113.7', '203.0.113.7'],
+      ['For="203.0.113.7:4711"', '203.0.113.7'],
+      ['proto=https;by=10.0.0.1;FOR=203.0.113.7', '203.0.113.7'],
+      ['for=203.0.113.7;proto=https; host=api.example.com;', '203.0.113.7'],
+      ['for=203.0.113.7:4711;by=_edge', '203.0.113.7'],
+      ['for=198.51.100.1, for=203.0.113.7', '203.0.113.7'],
+      ['host="a, for=198.51.100.1";for=203.0.113.7', '203.0.113.7'],
+      ['for=203.0.113.7;host="a;for=198.51.100.1"', '203.0.113.7'],
+      ['for=203.0.113.7;host="a\\", for=198.51.100.1;b=\\"c\\\\"', '203.0.113.7'],
+      ['for="198.51.100.1, for=203.0.113.7', '203.0.113.7'],
+      ['for=", for="203.0.113.7"', '203.0.113.7'],
+      ['for=\\", for="203.0.113.7:1";by="\\\\"', '203.0.113.7'],
+      ['for=unknown', '127.0.0.1'],
+      ['for="_hidden:80"', '127.0.0.1'],
+      ['for=203.0.113.7, for=unknown', '127.0.0.1'],
+      ['proto=https;by=203.0.113.7', '127.0.0.1'],
+      ['for=203.0.113.7;for=198.51.100.1', '127.0.0.1'],
+      ['for=203.0.113.7 for=198.51.100.1', '127.0.0.1'],
+      ['xfor=203.0.113.7', '127.0.0.1'],
+      ['203.0.113.7', '127.0.0.1'],
+      ['for', '127.0.0.1'],
+      ['', '127.0.0.1'],
+      ['for=203.0.113.7,', '127.0.0.1'],
+    ];
+
+    for (const [forwarded, address] of cases) {
+      for (const settings of [{}, { TRUSTED_HOPS: '1' }]) {
+        expect(
+          addressWith(
+            { TRUSTED_HEADER: 'Forwarded', ...settings },
+            { forwarded, 'x-forwarded-for': '192.0.2.1' },
+          ),
+          forwarded,
+        ).to.equal(address);
+      }
+    }
+    expect(
+      addressWith(
+        { TRUSTED_HEADER: 'Forwarded', TRUSTED_HOPS: '2' },
+        { forwarded: 'for=198.51.100.1, for="[2001:db8::7]:1";proto=https,for=unknown' },
+      ),
+    ).to.equal('2001:db8::7');
+    expect(
+      addressWith({}, { forwarded: 'for=192.0.2.1', 'x-forwarded-for': '203.0.113.7' }),
+    ).to.equal('203.0.113.7');
+  });
+
+  it('a proxy that adds its element to any text of a client is read, however that text is quoted', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: fc.constantFrom('"', '\\', ',', ';', '=', ' ', 'for', '1.2.3.4') }),
+        text => {
+          const settings = { TRUSTED_HEADER: 'Forwarded', TRUSTED_HOPS: '1' };
+          for (const added of ['for=203.0.113.7', 'for="203.0.113.7:80";by="\\"\\\\"']) {
+            const forwarded = `${text}, ${added}`;
+            expect(addressWith(settings, { forwarded })).to.equal('203.0.113.7');
+          }
+        },
+      ),
+    );
   });
 
   it('the rate limit key of an IPv6 address is its /64 network, the same for all spellings', () => {
@@ -276,7 +537,7 @@ describe('clients without an address', () => {
 
   /** A server that limits every client to two requests. */
   async function createLimitedServer(trustedProxies: string): Promise<Server> {
-    const log = pino({ level: 'silent' });
+    const log = silent;
     const { trustedProxies: trusted, rateLimits } = readConfig({ TRUSTED_PROXIES: trustedProxies });
     const rates = { ...rateLimits, global: { max: 2, windowMs: 3_600_000 } };
 
@@ -287,7 +548,7 @@ describe('clients without an address', () => {
       draining: new AbortController().signal,
       loginAccount: () => '',
     });
-    const addressOf = clientAddresses(trusted);
+    const addressOf = clientAddresses(trusted, new ProxyNotices(log, trusted.header));
 
     const app = new Koa();
     app.use(async (ctx, next) => {
@@ -393,7 +654,7 @@ describe('clients without an address', () => {
   });
 
   it('a socket without a peer address counts as a Unix socket only if it is open and never had an address', () => {
-    const addressOf = clientAddresses({ networks: [], unixSocket: true });
+    const addressOf = addressesWith({ TRUSTED_PROXIES: 'unix' });
     const read = (socket: object) =>
       addressOf({ socket, headers: {} } as unknown as IncomingMessage);
     expect(read({ destroyed: false })).to.match(/^unix-/);
