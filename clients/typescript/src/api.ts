@@ -1904,7 +1904,7 @@ export interface components {
             Status: number | null;
             /** @description Why the attempt failed: `unsuccessful response` is another status than 2xx (`Status`), `refused address` an address that nothing is sent to, `secret` a secret that must be rotated; null if it succeeded. */
             Error: ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret") | null;
-            /** @description The first 1 KiB of the response; null without one. */
+            /** @description The first 1 KiB of the response; null without one, and for a receiver that the operator allows as an exception. */
             Response: string | null;
         };
         /** WebhookWaiting */

@@ -215,24 +215,6 @@ function isOrigin(text: string): boolean {
   return /^https?:[^*]+$/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 }
 
-/**
- * Hosts with their ports, separated by commas, as URLs have them:
- * `receiver.internal:8080,[::1]:9000`.
- */
-export const hostPorts = z
-  .string()
-  .transform(itemsOf)
-  .refine(
-    items => items.every(isHostPort),
-    'must be a comma-separated list of hosts with ports, such as receiver.internal:8080',
-  );
-
-function isHostPort(text: string): boolean {
-  return (
-    /:\d{1,5}$/.test(text) && URL.parse(`http://${text}`)?.hostname === text.replace(/:\d+$/, '')
-  );
-}
-
 /** The place where backups are stored. */
 export type BackupLocation =
   | { readonly kind: 'folder'; readonly path: string }

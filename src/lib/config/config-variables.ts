@@ -5,7 +5,6 @@ import {
   duration,
   forwardedHeader,
   hops,
-  hostPorts,
   httpUrl,
   mailSender,
   masterKey,
@@ -25,6 +24,7 @@ import {
 } from './config-values.ts';
 import { maxWorkers, processCount } from './process-count.ts';
 import { tracingVariables } from './tracing-settings.ts';
+import { trustedReceivers } from './trusted-receivers.ts';
 
 /**
  * The environment variables of the settings: the form of each, and its default.
@@ -74,7 +74,7 @@ export const variables = z
     SHUTDOWN_DELAY: duration
       .refine(ms => ms <= 20_000, 'must be at most 20s: the whole stop takes at most 25 s')
       .default(5_000),
-    WEBHOOK_TRUSTED_RECEIVERS: hostPorts.default([]),
+    WEBHOOK_TRUSTED_RECEIVERS: trustedReceivers.default([]),
     BACKUP_TARGET: backupLocation.optional(),
     BACKUP_RECIPIENTS: recipients.default([]),
     BACKUP_IDENTITY_FILE: z.string().optional(),

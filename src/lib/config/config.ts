@@ -180,8 +180,8 @@ function toConfig(env: z.output<typeof variables>) {
      */
     shutdownDelayMs: env.SHUTDOWN_DELAY,
     /**
-     * Receivers of webhooks, as `host:port`, for which the rules for addresses, ports and https
-     * do not hold.
+     * Receivers of webhooks, each of one tenant, for which the rules for addresses, ports and
+     * https do not hold.
      */
     trustedReceivers: env.WEBHOOK_TRUSTED_RECEIVERS,
     /**

@@ -4,7 +4,8 @@ import { once } from 'node:events';
 import http, { type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { LookupFunction } from 'node:net';
-import { isPublicAddress, isTrusted, refusedUrl, type TrustedReceivers } from './webhook-target.ts';
+import type { TrustedReceiver } from '../../lib/config/trusted-receivers.ts';
+import { isPublicAddress, isTrusted, receiversOf, refusedUrl } from './webhook-target.ts';
 
 export const sendErrors = [
   'refused address',
@@ -24,7 +25,7 @@ export interface SendResult {
   readonly status: number | null;
   /** The error of the attempt; null: the receiver has accepted the message. */
   readonly error: SendError | null;
-  /** The beginning of the response's body. */
+  /** The beginning of the response's body; null for a receiver that the operator trusts. */
   readonly response: string | null;
   readonly durationMs: number;
 }
@@ -39,7 +40,7 @@ export interface WebhookSender {
    * Sends a message.
    * @returns undefined when `signal` was aborted before the receiver responded
    */
-  send(message: WebhookRequest, signal: AbortSignal): Promise<SendResult | undefined>;
+  send(message: TenantRequest, signal: AbortSignal): Promise<SendResult | undefined>;
   close(): void;
 }
 
@@ -49,12 +50,19 @@ export interface WebhookRequest {
   readonly body: string;
 }
 
+/** A message, and the tenant that sends it. */
+interface TenantRequest extends WebhookRequest {
+  readonly tenantGuid: string;
+}
+
 type Resolve = (name: string) => Promise<LookupAddress[]>;
 
 interface SenderOptions {
-  trusted: TrustedReceivers;
+  trusted: readonly TrustedReceiver[];
   /** Resolves a name to all its addresses; for tests. */
   resolve?: Resolve;
+  /** True for an address that tenants may choose; for tests, which have no public one. */
+  isAllowed?: (address: string) => boolean;
   timeoutMs?: number;
   /** Certificates that count as issued by an authority; for tests. */
   ca?: string;
@@ -74,12 +82,17 @@ class RefusedAddressError extends Error {
 /**
  * Sends messages to receivers that tenants choose. A name is resolved once for each connection:
  * all of its addresses are checked, and the connection is made to one of these, with the name
- * for TLS and as `Host`. Follows no redirect, and uses no proxy. Connections of receivers that
- * the operator trusts are separate, so that one is never used for another purpose.
+ * for TLS and as `Host`. Follows no redirect, and uses no proxy.
+ *
+ * Connections of receivers that the operator trusts are separate, so that one is never used for
+ * another purpose. Such a receiver may be a server inside the network of the service, whose
+ * errors show what no tenant may see: the text of its response is dropped here, where it
+ * arrives.
  */
 export function createWebhookSender({
   trusted,
   resolve,
+  isAllowed = isPublicAddress,
   timeoutMs = 10_000,
   ca,
 }: SenderOptions): WebhookSender {
@@ -88,14 +101,19 @@ export function createWebhookSender({
     return { http: new http.Agent(options), https: new https.Agent({ ...options, ca }) };
   };
 
-  const checked = agentsOf(lookupOf(resolve ?? resolvePublic, isPublicAddress));
+  const checked = agentsOf(lookupOf(resolve ?? resolvePublic, isAllowed));
   const unchecked = agentsOf(lookupOf(resolve ?? resolveTrusted, () => true));
 
-  const request = async ({ url, headers, body }: WebhookRequest, signal: AbortSignal) => {
-    if (refusedUrl(url, trusted) !== undefined) throw new RefusedAddressError();
+  const request = async (
+    { url, headers, body, tenantGuid }: TenantRequest,
+    signal: AbortSignal,
+  ) => {
+    const receivers = receiversOf(trusted, tenantGuid);
+    if (refusedUrl(url, receivers) !== undefined) throw new RefusedAddressError();
 
     const target = new URL(url);
-    const agents = isTrusted(target, trusted) ? unchecked : checked;
+    const isException = isTrusted(url, receivers);
+    const agents = isException ? unchecked : checked;
     const options = { method: 'POST', headers, signal };
 
     const sent =
@@ -107,7 +125,8 @@ export function createWebhookSender({
 
     // After a 101, Node emits neither a response nor an error: only the signal ends the wait.
     const [response] = (await once(sent.end(body), 'response', { signal })) as [IncomingMessage];
-    return { response, text: await readBeginning(response) };
+    const text = await readBeginning(response);
+    return { response, text: isException ? null : text };
   };
 
   return {

@@ -147,7 +147,8 @@ export function createTenantServing(options: ServeTenantOptions) {
           const isServed = await findServed().then(Boolean, () => false);
           if (!isServed || !mayGoOn()) return undefined;
           const startedAt = performance.now();
-          const result = await sender.send(request(), stopping);
+          const message = { ...request(), tenantGuid: tenant.guid };
+          const result = await sender.send(message, stopping);
           if (result) counts[result.error ? 'failed' : 'succeeded']++;
           if (result) trace?.addStep('send', startedAt, performance.now(), stepOf(result));
           return result;

@@ -25,7 +25,7 @@ import {
   webhookTable,
   webhookView,
 } from './webhook-table.ts';
-import { refusedUrl } from './webhook-target.ts';
+import { receiversOf, refusedUrl } from './webhook-target.ts';
 
 export const webhookPath = '/api/v1/Webhooks';
 export const webhookDocumentation = {
@@ -160,10 +160,10 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
  */
 function storedRow(
   { trustedReceivers }: WebhookServices,
-  { caller }: RequestContext,
+  { caller, tenant }: RequestContext,
   { Resources, ...body }: Contract,
 ): RowValues {
-  const refused = refusedUrl(body.Url, trustedReceivers);
+  const refused = refusedUrl(body.Url, receiversOf(trustedReceivers, tenant.guid));
   if (refused !== undefined) throw fieldProblem('Url', refused, 'wrong_format');
   const { resources } = visibleChanges(caller, Resources);
   const restart = { disabledReason: null, failures: 0, failingSince: null, nextAttemptAt: null };

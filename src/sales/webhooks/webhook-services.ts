@@ -1,6 +1,7 @@
 import type { Directory } from '../../control/directory.ts';
 import { storeSealed } from '../../control/present-key.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
+import type { TrustedReceiver } from '../../lib/config/trusted-receivers.ts';
 import { problem } from '../../lib/errors.ts';
 import { maxInt32 } from '../../lib/http/fields.ts';
 import type { Precondition } from '../../lib/http/representation.ts';
@@ -14,14 +15,13 @@ import type { PlacedWebhook } from './endpoint-state.ts';
 import type { WebhookDispatcher } from './webhook-dispatcher.ts';
 import { createTenantKey, openTenantKey, type SecretSealer } from './webhook-secret.ts';
 import { webhookTable } from './webhook-table.ts';
-import type { TrustedReceivers } from './webhook-target.ts';
 
 /** The services that the routes use. */
 export interface WebhookServices {
   directory: Directory;
   secrets: SecretBox;
   webhooks: Pick<WebhookDispatcher, 'queue' | 'wake'>;
-  trustedReceivers: TrustedReceivers;
+  trustedReceivers: readonly TrustedReceiver[];
   /** The time of the control database, in ms since 1970. */
   now: () => number;
 }

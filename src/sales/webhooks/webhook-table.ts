@@ -156,7 +156,9 @@ export const deliveryView = describeFields(
       'Why the attempt failed: `unsuccessful response` is another status than 2xx ' +
       '(`Status`), `refused address` an address that nothing is sent to, `secret` a ' +
       'secret that must be rotated; null if it succeeded.',
-    Response: 'The first 1 KiB of the response; null without one.',
+    Response:
+      'The first 1 KiB of the response; null without one, and for a receiver that the operator ' +
+      'allows as an exception.',
   },
 ).meta({ title: 'WebhookDelivery' });
 

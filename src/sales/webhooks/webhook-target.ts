@@ -1,11 +1,9 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import { plainSegments, type TrustedReceiver } from '../../lib/config/trusted-receivers.ts';
 
-/**
- * Receivers that the operator trusts, as `host:port`: over http or https, at any port, with any
- * address.
- */
-export type TrustedReceivers = readonly string[];
+/** The receivers that the operator trusts for one tenant. */
+export type TrustedReceivers = readonly Pick<TrustedReceiver, 'origin' | 'segments'>[];
 
 const publicPorts = new Set(['', '443', '8443']);
 /**
@@ -14,6 +12,14 @@ const publicPorts = new Set(['', '443', '8443']);
  */
 const hostOfAzure = '168.63.129.16';
 const globalUnicast = ipaddr.parseCIDR('2000::/3');
+
+/** Returns those of all trusted receivers that are meant for a tenant. */
+export function receiversOf(
+  trusted: readonly TrustedReceiver[],
+  tenantGuid: string,
+): TrustedReceivers {
+  return trusted.filter(receiver => receiver.tenantGuid === tenantGuid);
+}
 
 /**
  * Returns why nothing is sent to a URL, to complete "the URL …"; undefined for an allowed one.
@@ -26,7 +32,7 @@ export function refusedUrl(text: string, trusted: TrustedReceivers): string | un
   if (/\s/.test(text)) return 'must have no white space';
   if (url.username !== '' || url.password !== '') return 'must have no user name and no password';
   if (url.hash !== '') return 'must have no fragment';
-  if (isTrusted(url, trusted)) return undefined;
+  if (isTrusted(text, trusted)) return undefined;
   if (url.protocol === 'http:') return 'must begin with https://';
   if (!publicPorts.has(url.port)) return 'must have port 443 or 8443';
 
@@ -54,9 +60,22 @@ function isPublicName(hostname: string): boolean {
   return name.includes('.') && !privateNames.test(name);
 }
 
-/** True for a URL whose address is not checked. */
-export function isTrusted({ hostname, port, protocol }: URL, trusted: TrustedReceivers): boolean {
-  return trusted.includes(`${hostname}:${port || (protocol === 'http:' ? '80' : '443')}`);
+/**
+ * True for a URL whose address is not checked: its scheme, host and port are those of a trusted
+ * receiver, and its path begins with the segments of that receiver.
+ */
+export function isTrusted(text: string, trusted: TrustedReceivers): boolean {
+  const segments = plainSegments(text);
+  const origin = URL.parse(text)?.origin;
+
+  return (
+    segments !== undefined &&
+    trusted.some(
+      receiver =>
+        receiver.origin === origin &&
+        receiver.segments.every((segment, index) => segment === segments[index]),
+    )
+  );
 }
 
 /** The address that stands in a URL in place of a name. */

@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { Webhook } from 'standardwebhooks';
+import { readWorldTemplate } from '../../support/world-template.ts';
 
 /** A message as a receiver got it. */
 export interface ReceivedMessage {
@@ -13,8 +14,10 @@ export interface ReceivedMessage {
 }
 
 export interface Receiver {
-  /** `host:port`, as WEBHOOK_TRUSTED_RECEIVERS takes it. */
+  /** WEBHOOK_TRUSTED_RECEIVERS for the tenants that every world has: all paths. */
   readonly trusted: string;
+  /** WEBHOOK_TRUSTED_RECEIVERS for these tenants: the path, and those below it. */
+  trustedBy(tenants: readonly { guid: string }[], path?: string): string;
   /** Every message, in the order of arrival. */
   readonly messages: ReceivedMessage[];
   /** The messages at a path. */
@@ -55,8 +58,12 @@ export async function startReceiver(): Promise<Receiver> {
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
 
+  const trustedBy = (tenants: readonly { guid: string }[], path = '/'): string =>
+    tenants.map(({ guid }) => `${guid}=http://127.0.0.1:${port}${path}`).join();
+
   return {
-    trusted: `127.0.0.1:${port}`,
+    trusted: trustedBy(readWorldTemplate().tenants),
+    trustedBy,
     messages,
     at: path => messages.filter(message => message.path === path),
     url: path => `http://127.0.0.1:${port}${path}`,

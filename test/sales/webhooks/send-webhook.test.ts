@@ -14,7 +14,16 @@ import { makeCertificate } from '../../support/certificate.ts';
 import { freePort } from '../../support/free-port.ts';
 
 const never = new AbortController().signal;
-const message = { headers: { 'webhook-id': 'evt_1' }, body: '{}' };
+const tenantGuid = '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e';
+const otherGuid = '1f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e';
+const message = { headers: { 'webhook-id': 'evt_1' }, body: '{}', tenantGuid };
+/** The receivers that a service trusts, of the tenant unless they name another one. */
+const trust = (...receivers: string[]) =>
+  readConfig({
+    WEBHOOK_TRUSTED_RECEIVERS: receivers
+      .map(each => (each.startsWith('http') ? `${tenantGuid}=${each}` : each))
+      .join(),
+  }).trustedReceivers;
 
 describe('the sender of webhooks', () => {
   const closers: (() => unknown)[] = [];
@@ -38,9 +47,39 @@ describe('the sender of webhooks', () => {
   };
   const sendTo = async (listener: RequestListener, options = {}) => {
     const port = await serve(listener);
-    const sender = createSender({ trusted: [`127.0.0.1:${port}`], ...options });
+    const sender = createSender({ trusted: trust(`http://127.0.0.1:${port}/`), ...options });
     return sender.send({ ...message, url: `http://127.0.0.1:${port}/hook` }, never);
   };
+
+  /** Makes a certificate of a name, which issues itself. */
+  async function createCertificate(name: string): Promise<{ cert: string; key: string }> {
+    const folder = await mkdtemp(join(tmpdir(), 'certificate-'));
+    closers.push(() => rm(folder, { recursive: true }));
+    const files = [join(folder, 'certificate'), join(folder, 'key')] as const;
+    await makeCertificate(name, files);
+    const [cert, key] = await Promise.all(files.map(file => readFile(file, 'utf8')));
+    return { cert: cert as string, key: key as string };
+  }
+
+  /** Sends a message to a receiver that a tenant may choose, at a public port. */
+  async function sendToPublic(listener: RequestListener) {
+    const { cert, key } = await createCertificate('hooks.example.com');
+    const server = createTlsServer({ cert, key }, listener);
+    // An address of the loopback network that no other test has, for the port is given.
+    const address = `127.${[1, 2, 3].map(() => 1 + Math.floor(Math.random() * 250)).join('.')}`;
+    await new Promise<void>(resolve => server.listen(8443, address, resolve));
+    closers.push(
+      () => server.close(),
+      () => server.closeAllConnections(),
+    );
+
+    const sender = createSender({
+      ca: cert,
+      resolve: async () => [{ address, family: 4 }],
+      isAllowed: each => each === address,
+    });
+    return sender.send({ ...message, url: 'https://hooks.example.com:8443/hook' }, never);
+  }
 
   it('no address that is not public is accepted, in whatever form it is written', () => {
     const refused = [
@@ -119,7 +158,7 @@ describe('the sender of webhooks', () => {
       'https://127.0.0.1:8443/',
     ];
     expect(
-      refused.filter(url => refusedUrl(url, ['other.example:8080']) === undefined),
+      refused.filter(url => refusedUrl(url, trust('http://other.example:8080/')) === undefined),
     ).to.deep.equal([]);
 
     for (const url of [
@@ -129,29 +168,156 @@ describe('the sender of webhooks', () => {
     ]) {
       expect(refusedUrl(url, []), url).to.equal(undefined);
     }
-
-    expect(refusedUrl('http://127.0.0.1:8080/', ['127.0.0.1:8080'])).to.equal(undefined);
-    expect(refusedUrl('http://127.0.0.1:8081/', ['127.0.0.1:8080'])).to.be.a('string');
   });
 
-  it('receivers that the operator trusts are hosts with ports, as URLs have them', () => {
-    const read = (receivers: string) =>
-      readConfig({ WEBHOOK_TRUSTED_RECEIVERS: receivers }).trustedReceivers;
+  it('a trusted receiver is one scheme, host and port, and a path by its whole segments', () => {
+    const trusted = trust(
+      'http://127.0.0.1:8080/hooks/in',
+      'https://a.internal:9000/',
+      'http://[::1]:80/x%2Cy/',
+    );
+    const allowed = [
+      'http://127.0.0.1:8080/hooks/in',
+      'http://127.0.0.1:8080/hooks/in/',
+      'http://127.0.0.1:8080/hooks/in?all=%2f..%2f',
+      'http://127.0.0.1:8080/hooks/in/deeper/still?x=1',
+      'http://127.0.0.1:8080/hooks/in/a%20b...;c/.well-known',
+      'HTTP://0x7f.1:8080/hooks/%69n',
+      'https://A.internal:9000',
+      'https://a.internal:9000/any/thing',
+      'http://[0::1]/x,y',
+    ];
+    for (const url of allowed) expect(refusedUrl(url, trusted), url).to.equal(undefined);
 
-    expect(read(' a.internal:8080 ,,[::1]:9000')).to.deep.equal(['a.internal:8080', '[::1]:9000']);
-    for (const value of [
-      'a.internal',
-      'A.internal:80',
-      'a:99999',
-      'user@a:80',
-      'a/b:80',
-      'a b:80',
-      'a%zz:80',
+    const refused = [
+      'https://127.0.0.1:8080/hooks/in',
+      'http://127.0.0.1:8081/hooks/in',
+      'http://127.0.0.2:8080/hooks/in',
+      'http://127.0.0.1/hooks/in',
+      'http://127.0.0.1:8080/',
+      'http://127.0.0.1:8080/hooks',
+      'http://127.0.0.1:8080/hooks/inside',
+      'http://127.0.0.1:8080/hooks/IN',
+      'http://127.0.0.1:8080/hooks//in',
+      'http://127.0.0.1:8080//hooks/in',
+      'http://127.0.0.1:8080/hooks;x/in',
+      'http://127.0.0.1:8080/admin/reset?x=/hooks/in',
+      'http://127.0.0.1:8080/?/hooks/in',
+      'http:127.0.0.1:8080/hooks/in',
+      'http:/127.0.0.1:8080/hooks/in',
+      'http:///127.0.0.1:8080/hooks/in',
+      'https://a.internal.:9000/',
+      'https://a.internal:9000@b.internal:9000/',
+    ];
+    for (const url of refused) expect(refusedUrl(url, trusted), url).to.be.a('string');
+  });
+
+  it('a URL of a trusted receiver with a backslash, or a slash or dot segment in any encoding, is refused', () => {
+    const trusted = trust('http://127.0.0.1:8080/hooks', 'http://b.internal/');
+    const hidden = [
+      '/../admin',
+      '/./x',
+      '/..',
+      '/x/../../hooks/y',
+      '\\..\\admin',
+      '/x\\..\\..',
+      '/%2e%2e/admin',
+      '/%2E./admin',
+      '/.%2e',
+      '/%2e',
+      '/..%2fadmin',
+      '/x%2Fy',
+      '/x%5cy',
+      '/%252e%252e%252fadmin',
+      '/x%252fy',
+      '/x%25252fy',
+      '/%c0%ae%c0%ae/admin',
+      '/x%c0%afy',
+      '/x%e0%80%afy',
+      '/%ef%bc%8e%ef%bc%8e/admin',
+      '/x%ef%bc%8fy',
+      '/\uff0e\uff0e/admin',
+      '/..;/admin',
+      '/..;a=b/admin',
+      '/%2e%2e;/admin',
+      '/..%20/admin',
+      '/x%00y',
+      '/x%0d%0ay',
+      '/x%',
+      '/x%zzy',
+    ];
+
+    for (const path of hidden) {
+      for (const base of ['http://127.0.0.1:8080/hooks', 'http://b.internal']) {
+        expect(refusedUrl(`${base}${path}`, trusted), path).to.be.a('string');
+      }
+    }
+  });
+
+  it('trusted receivers are guids with URLs that have a path, and nothing else', () => {
+    expect(trust(` ${tenantGuid.toUpperCase()}=HTTP://A.internal:80/x/ ,,`)).to.deep.equal([
+      { tenantGuid, origin: 'http://a.internal', segments: ['x'] },
+    ]);
+
+    for (const wrong of [
+      'a.internal:8080',
+      'http://a.internal:8080/',
+      '=http://a.internal/',
+      'northwind=http://a.internal/',
+      '*=http://a.internal/',
+      `${tenantGuid}`,
+      `${tenantGuid}=`,
+      `${tenantGuid}=a.internal:8080/`,
+      `${tenantGuid}=ftp://a.internal/`,
+      `${tenantGuid}=http://a.internal:8080`,
+      `${tenantGuid}=http://a:99999/`,
+      `${tenantGuid}=http://user@a/`,
+      `${tenantGuid}=http://a/?x=1`,
+      `${tenantGuid}=http://a/#x`,
+      `${tenantGuid}=http://a b/`,
+      `${tenantGuid}=http://a/x/../y`,
+      `${tenantGuid}=http://a/x%2fy`,
+      `${tenantGuid}=http://a/x\\y`,
     ]) {
-      expect(() => read(value), value).to.throw(
+      expect(() => readConfig({ WEBHOOK_TRUSTED_RECEIVERS: wrong }), wrong).to.throw(
         ConfigError,
-        'must be a comma-separated list of hosts with ports',
+        /^WEBHOOK_TRUSTED_RECEIVERS must be .* bin\/backoffice show prints the guid$/,
       );
+    }
+  });
+
+  it('a receiver that is trusted for one tenant gets nothing of another tenant, nor at another path', async () => {
+    const paths: unknown[] = [];
+    const port = await serve((request, response) => {
+      paths.push(request.url);
+      response.end();
+    });
+    const sender = createSender({
+      trusted: trust(`http://127.0.0.1:${port}/own`, `${otherGuid}=http://127.0.0.1:${port}/other`),
+    });
+    const send = (path: string, guid: string) =>
+      sender.send({ ...message, tenantGuid: guid, url: `http://127.0.0.1:${port}${path}` }, never);
+
+    for (const [path, guid] of [
+      ['/own', otherGuid],
+      ['/other', tenantGuid],
+      ['/own/%2e%2e/other', tenantGuid],
+      ['/own', ''],
+    ] as const) {
+      expect(await send(path, guid), path).to.include({ error: 'refused address', status: null });
+    }
+    expect(await send('/own/x', tenantGuid)).to.include({ error: null });
+    expect(await send('/other', otherGuid)).to.include({ error: null });
+    expect(paths).to.deep.equal(['/own/x', '/other']);
+  });
+
+  it('the text of a response of a trusted receiver is dropped, whatever its status', async () => {
+    for (const status of [200, 302, 404, 410, 500]) {
+      const result = await sendTo((_, response) => {
+        response.writeHead(status, { Location: '/secret' }).end('a trace with a password');
+      });
+      expect(result).to.include({ status, response: null });
+      expect(JSON.stringify(result)).not.to.match(/secret|password/);
     }
   });
 
@@ -190,7 +356,7 @@ describe('the sender of webhooks', () => {
     const addresses = ['127.0.0.1', '127.0.0.2'];
     let lookups = 0;
     const resolve = async () => [{ address: addresses[lookups++] as string, family: 4 }];
-    const sender = createSender({ trusted: [`hooks.test:${port}`], resolve });
+    const sender = createSender({ trusted: trust(`http://hooks.test:${port}/`), resolve });
 
     const result = await sender.send({ ...message, url: `http://hooks.test:${port}/` }, never);
     expect(result).to.include({ error: null, status: 200 });
@@ -199,11 +365,7 @@ describe('the sender of webhooks', () => {
   });
 
   it('over TLS, the receiver is asked for the name of the URL, and its certificate must be of that name', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'certificate-'));
-    closers.push(() => rm(folder, { recursive: true }));
-    const files = [join(folder, 'certificate'), join(folder, 'key')] as const;
-    await makeCertificate('hooks.test', files);
-    const [cert, key] = await Promise.all(files.map(file => readFile(file, 'utf8')));
+    const { cert, key } = await createCertificate('hooks.test');
 
     const names: unknown[] = [];
     const server = createTlsServer({ cert, key }, (request, response) => {
@@ -213,7 +375,7 @@ describe('the sender of webhooks', () => {
     const port = await listen(server);
 
     const resolve = async () => [{ address: '127.0.0.1', family: 4 }];
-    const trusted = [`hooks.test:${port}`, `other.test:${port}`];
+    const trusted = trust(`https://hooks.test:${port}/`, `https://other.test:${port}/`);
     const send = (host: string, ca?: string) =>
       createSender({ trusted, resolve, ...(ca && { ca }) }).send(
         { ...message, url: `https://${host}:${port}/` },
@@ -246,7 +408,7 @@ describe('the sender of webhooks', () => {
 
   it('of a response of 10 MB the first KiB is kept and at most some 64 KiB are read', async () => {
     let sent = 0;
-    const result = await sendTo((_, response) => {
+    const result = await sendToPublic((_, response) => {
       const send = (): void => {
         while (sent < 10_000_000) {
           sent += 10_000;
@@ -278,12 +440,12 @@ describe('the sender of webhooks', () => {
     });
 
     const port = await freePort();
-    const sender = createSender({ trusted: [`127.0.0.1:${port}`] });
+    const sender = createSender({ trusted: trust(`http://127.0.0.1:${port}/`) });
     const absent = await sender.send({ ...message, url: `http://127.0.0.1:${port}/` }, never);
     expect(absent).to.include({ status: null, error: 'no connection' });
 
     const plain = await serve((_, response) => void response.end());
-    const secure = createSender({ trusted: [`127.0.0.1:${plain}`] });
+    const secure = createSender({ trusted: trust(`https://127.0.0.1:${plain}/`) });
     expect(await secure.send({ ...message, url: `https://127.0.0.1:${plain}/` }, never)).to.include(
       { error: 'TLS' },
     );
@@ -299,7 +461,7 @@ describe('the sender of webhooks', () => {
     const busy = await sendTo(
       (_, response) => void response.writeHead(503, { 'Retry-After': '120' }).end('busy'),
     );
-    expect(busy).to.include({ status: 503, retryAfterMs: 120_000, response: 'busy' });
+    expect(busy).to.include({ status: 503, retryAfterMs: 120_000 });
 
     const dates = {
       Date: 'Fri, 01 Jan 2100 12:00:00 GMT',
@@ -318,7 +480,7 @@ describe('the sender of webhooks', () => {
   it('an attempt that the process cuts off at its stop is no failure', async () => {
     const stopping = new AbortController();
     const port = await serve(() => stopping.abort());
-    const sender = createSender({ trusted: [`127.0.0.1:${port}`] });
+    const sender = createSender({ trusted: trust(`http://127.0.0.1:${port}/`) });
     expect(
       await sender.send({ ...message, url: `http://127.0.0.1:${port}/` }, stopping.signal),
     ).to.equal(undefined);

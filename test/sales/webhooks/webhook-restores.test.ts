@@ -128,6 +128,10 @@ describe('webhooks of restored data and copies', () => {
         .slice(before)
         .map(({ body }) => (body.data.Record as { Code: string }).Code),
     ).to.deep.equal(['USD']);
+
+    // Its guid has no trusted receiver: an attempt would have failed with this error.
+    const { body: attempts } = await client.get(`/api/v1/Webhooks/${copied[0].Id}/Deliveries`);
+    expect(JSON.stringify(attempts)).not.to.include('refused address');
   });
 
   it('after a restore of the control database that does not know the webhooks, a new secret is all that they need', async () => {
