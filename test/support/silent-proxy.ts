@@ -41,6 +41,11 @@ export interface SilentProxy {
    * in place.
    */
   edit(database: string, change: (packet: Buffer) => void): void;
+  /**
+   * Runs `work` before each packet to a database is passed, which waits for it.
+   * @returns a function that ends this
+   */
+  beforeEach(database: string, work: (packet: Buffer) => Promise<void>): () => void;
   /** Drops the notifications to a database's connections, or passes them again. */
   dropNotifications(database: string, isDropping: boolean): void;
   /** Connections that were opened to a database, since the start. */
@@ -69,6 +74,7 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
   const withoutNotifications = new Set<string>();
   const edits = new Map<string, (packet: Buffer) => void>();
   const holds = new Map<string, Hold>();
+  const works = new Map<string, (packet: Buffer) => Promise<void>>();
   const sockets = new Set<Socket>();
 
   const server = createServer(client => {
@@ -103,6 +109,16 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
       if (isSilent) return;
       if (isLast?.(packet)) isSilent = true;
       edits.get(database)?.(packet);
+
+      const work = works.get(database);
+      if (work) {
+        client.pause();
+        void work(packet).finally(() => {
+          upstream.write(packet);
+          client.resume();
+        });
+        return;
+      }
 
       const hold = holds.get(database);
       if (hold && !hold.pass && hold.matches(packet)) {
@@ -150,6 +166,10 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
     open: database => [...clients.values()].filter(name => name === database).length,
     received: database => received.get(database) ?? 0,
     edit: (database, change) => void edits.set(database, change),
+    beforeEach: (database, work) => {
+      works.set(database, work);
+      return () => void works.delete(database);
+    },
     dropNotifications: (database, isDropping) => {
       if (isDropping) withoutNotifications.add(database);
       else withoutNotifications.delete(database);

@@ -4,6 +4,7 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 import { findTenant } from '../records/tenants.ts';
+import { beginSnapshot } from '../schema/snapshot.ts';
 import { requireTenantHead, tenantHead } from '../schema/tenant-head.ts';
 import {
   canonicalTextSettings,
@@ -129,7 +130,7 @@ const batch = 2_000;
  */
 async function compareDatabases(now: pg.Client, before: pg.Client): Promise<TableDifference[]> {
   for (const client of [now, before]) {
-    await client.query('begin isolation level repeatable read read only');
+    await beginSnapshot(client);
   }
 
   const except = [...identityTables, ...keptTables];

@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import { inSnapshot } from '../../lib/postgres/in-transaction.ts';
 import { compareCursors, parseCursor } from '../../sales/events/change-cursor.ts';
+import { inSnapshot } from '../schema/snapshot.ts';
 import { type DataTable, listDataTables } from '../schema/tenant-tables.ts';
 import { changeInEpoch } from './database-stamp.ts';
 import { type CopyEnds, copySequences, replaceTables } from './replace-tables.ts';

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { readTableFingerprints } from '../../lib/postgres/change-counters.ts';
-import { inSnapshot } from '../../lib/postgres/in-transaction.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 import { holdImports } from '../../sales/imports/import-lock.ts';
 import {
@@ -9,6 +9,7 @@ import {
   type OtherSession,
   readOtherSessions,
 } from '../schema/other-sessions.ts';
+import { inSnapshot } from '../schema/snapshot.ts';
 import { type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';
 import { changeInEpoch } from './database-stamp.ts';
@@ -81,6 +82,7 @@ export class LiveCopy {
     }
 
     const { rows, durations } = await inSnapshot(source, async () => {
+      await requireSameTables(source, tables);
       const replaced = await changeInEpoch(target, run, () => replaceTables(this.#options, others));
       await target.query('analyze');
       return replaced;
@@ -138,8 +140,10 @@ export class LiveCopy {
     const { source, target, run, role, maxPauseMs, endSessions } = this.#options;
 
     const copied = this.#present();
+    // The locks come before the snapshot, which the next statement takes (`beginSnapshot`).
     await source.query('begin isolation level repeatable read');
     await lockTables(source, copied.tables);
+    await requireSameTables(source, copied.tables);
 
     const database = source.database ?? '';
     const others = await (endSessions ? endOtherSessions : readOtherSessions)(source, database, [
@@ -184,5 +188,34 @@ function rowsAhead(prefixes: CopiedTables['prefixes']): number {
 
 async function lockTables(source: pg.Client, tables: readonly DataTable[]): Promise<void> {
   const names = tables.map(({ name }) => quoteIdentifier(name)).join(', ');
-  await source.query(`lock table ${names} in share mode`);
+  await source.query(`lock table ${names} in share mode`).catch(cause => {
+    throw sqlState(cause) === undefinedTable ? changedTables([], { cause }) : cause;
+  });
+}
+
+const undefinedTable = '42P01';
+
+/**
+ * @throws {OperatorError} when the source has other tables or columns than those that the copy
+ *   has begun with: somebody has changed its schema meanwhile
+ */
+async function requireSameTables(source: pg.Client, tables: readonly DataTable[]): Promise<void> {
+  const described = (each: DataTable) => JSON.stringify(each);
+  const before = new Map(tables.map(table => [table.name, described(table)]));
+  const now = new Map(
+    (await listDataTables(source, identityTables)).map(table => [table.name, described(table)]),
+  );
+
+  const names = [...new Set([...before.keys(), ...now.keys()])];
+  const changed = names.filter(name => before.get(name) !== now.get(name));
+  if (changed.length > 0) throw changedTables(changed);
+}
+
+function changedTables(names: readonly string[], options: ErrorOptions = {}): OperatorError {
+  const which = names.length > 0 ? ` (${names.join(', ')})` : '';
+
+  return new OperatorError(
+    `somebody has changed tables of the tenant database${which} while they were copied`,
+    options,
+  );
 }

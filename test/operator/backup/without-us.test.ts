@@ -9,7 +9,7 @@ import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import {
   archiveSettings,
-  beginSnapshot,
+  beginArchive,
   readContents,
 } from '../../../src/operator/backup/archive/database-contents.ts';
 import { makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
@@ -78,7 +78,7 @@ describe('an archive without this software', () => {
   /** Returns the contents of a database, in the form of an archive. */
   function contentsOf(url: string) {
     const work = async (client: Parameters<typeof readContents>[0]) => {
-      await beginSnapshot(client);
+      await beginArchive(client);
       const { tables, sequences } = await readContents(client, {
         except: new Map([['itself', identityTables]]),
       });

@@ -12,7 +12,7 @@ import { identityTables } from '../../schema/tenant-tables.ts';
 import type { ArchiveManifest } from './archive-documents.ts';
 import {
   archiveSettings,
-  beginSnapshot,
+  beginArchive,
   type ContentsOptions,
   readContents,
 } from './database-contents.ts';
@@ -38,7 +38,7 @@ export interface ArchivedDatabase<T> {
 }
 
 /**
- * Archives one database, as it is at one moment. Other sessions do not wait for it: it only
+ * Archives one database, as it is at one moment. Readers and writers do not wait for it: it only
  * reads, and locks no row.
  * @param macKey the key of its code: the installation's for a tenant, one of the master key for
  *   the control database
@@ -57,7 +57,7 @@ export async function archiveDatabase<T>(
   return withConnection(
     source.url,
     async client => {
-      const facts = await beginSnapshot(client);
+      const facts = await beginArchive(client);
       const recorded = await requireTenant(client, subject, facts.source.database);
       const pages = pagesOf(source.pages, recorded, facts.source.database);
       const foreign = await source.listForeign?.(client);

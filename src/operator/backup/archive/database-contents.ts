@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { quoteIdentifier } from '../../../lib/postgres/quote.ts';
 import type { ForeignObjects } from '../../databases/foreign-objects.ts';
 import { readSequences } from '../../databases/replace-tables.ts';
+import { beginSnapshot } from '../../schema/snapshot.ts';
 import {
   canonicalTextSettings,
   type DataTable,
@@ -41,12 +42,12 @@ export type SnapshotFacts = Pick<ArchiveManifest, 'snapshot'> & {
 };
 
 /**
- * Begins the transaction in which a database is archived, as it is at one moment. It locks no
- * row, and other sessions do not wait for it.
+ * Begins the transaction in which a database is archived, as it is at one moment
+ * (`beginSnapshot`).
  * @param client with `archiveSettings`
  */
-export async function beginSnapshot(client: pg.Client): Promise<SnapshotFacts> {
-  await client.query('begin isolation level repeatable read read only');
+export async function beginArchive(client: pg.Client): Promise<SnapshotFacts> {
+  await beginSnapshot(client);
 
   const { rows } = await client.query<{
     at: string;
@@ -75,7 +76,7 @@ export interface ContentsOptions {
 /**
  * Returns the tables of a database that are archived: the tables of `public`, and those of
  * other schemas that the login may read.
- * @param client in the transaction of `beginSnapshot`
+ * @param client in the transaction of `beginArchive`
  * @throws {OperatorError} when rows of `public` would be left out, because a table is foreign
  *   or partitioned
  */

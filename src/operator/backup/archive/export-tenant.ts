@@ -14,7 +14,7 @@ import { identityTables } from '../../schema/tenant-tables.ts';
 import type { ArchiveManifest } from './archive-documents.ts';
 import {
   archiveSettings,
-  beginSnapshot,
+  beginArchive,
   type ContentsOptions,
   type DatabaseContents,
   readContents,
@@ -115,8 +115,8 @@ async function planExport(
   control: pg.Client,
   { id, guid, slug, name, server }: Awaited<ReturnType<typeof findTenant>>,
 ): Promise<ArchivePlan> {
-  const { snapshot, source } = await beginSnapshot(data);
-  await beginSnapshot(control);
+  const { snapshot, source } = await beginArchive(data);
+  await beginArchive(control);
   const { rows } = await data.query(`select ${recordedMigrations} as recorded`);
   const tables = await readContents(data, { except });
   const installation = await control.query<{ id: string }>('select id from installation');

@@ -6,12 +6,12 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { connectFailure } from '../../../lib/log/postgres-causes.ts';
 import { connectionConfig } from '../../../lib/postgres/connection.ts';
 import { sqlState } from '../../../lib/postgres/database-error.ts';
-import { inSnapshot } from '../../../lib/postgres/in-transaction.ts';
 import { SessionClient } from '../../../lib/postgres/session-client.ts';
 import { closedStamp } from '../../databases/database-stamp.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
 import { copyTables } from '../../databases/fill-tables.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
+import { inSnapshot } from '../../schema/snapshot.ts';
 import { canonicalTextSettings, identityTables } from '../../schema/tenant-tables.ts';
 import { parseMoment } from './parse-moment.ts';
 
