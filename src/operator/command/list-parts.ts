@@ -14,6 +14,7 @@ export function pageFields<const Limit extends number>(items: string, limit: Lim
     }),
     before: option('<number>', 'only those before this one: the older ones of a long list', {
       label: 'Before number',
+      kind: 'text',
       parse: parsePositive,
       isAdvanced: true,
     }),

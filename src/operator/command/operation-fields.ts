@@ -4,10 +4,18 @@ import { readTime } from '../../lib/runtime/time-text.ts';
 import type { StoredValue } from './stored-values.ts';
 
 /**
- * The kind of the value of a field. The control database has all values of a stored kind; the
- * target has the archives of a tenant.
+ * The kinds of values that name something outside of the installation: a file or a folder of
+ * this host, or the address of a server or a page. A plan that uses one reads it, resolves it or
+ * connects to it, with the rights of the process.
  */
-export type FieldKind = StoredValue | 'text' | 'flag' | 'secret' | 'time' | 'archive';
+type OutsideKind = 'file' | 'url';
+
+/**
+ * The kind of the value of a field. The control database has all values of a stored kind; the
+ * target has the archives of a tenant. A `text` names nothing outside of the installation: what
+ * an operation does with it is to compare or to store it.
+ */
+export type FieldKind = StoredValue | OutsideKind | 'text' | 'flag' | 'secret' | 'time' | 'archive';
 
 /**
  * A value that an operation takes: an argument or option of the command line, an input of a
@@ -54,11 +62,16 @@ export interface Field<Value = unknown> {
   readonly neededUnless?: string | undefined;
   /** The name of a secret, in a question for it. */
   readonly prompt?: string | undefined;
+  /** The kind of a secret. */
+  readonly secretKind?: SecretKind | undefined;
   /** The option with which the command line reads an optional secret from stdin. */
   readonly secretFlag?: string | undefined;
   /** Carries the type of the value; has no value itself. */
   readonly type?: () => Value;
 }
+
+/** The kind of a secret: a text, or one that names something outside of the installation. */
+type SecretKind = 'text' | OutsideKind;
 
 export type Fields = Readonly<Record<string, Field>>;
 
@@ -80,6 +93,12 @@ interface More<Value> extends Appearance {
   readonly parse?: (text: string) => Value;
   readonly neededUnless?: string;
 }
+
+/**
+ * The kind of the value of an option, which each definition says: nobody can see from a text
+ * whether a plan reads a file by it.
+ */
+type Kind<Value> = { readonly kind: FieldKind } | { readonly choices: readonly Value[] };
 
 const text = {
   kind: 'text',
@@ -119,21 +138,21 @@ export function argumentList(
 export function option<Value = string>(
   placeholder: string,
   description: string,
-  more: More<Value> & { default: NoInfer<Value> },
+  more: More<Value> & Kind<Value> & { default: NoInfer<Value> },
 ): Field<NoInfer<Value>>;
 export function option<Value = string>(
   placeholder: string,
   description: string,
-  more?: More<Value>,
+  more: More<Value> & Kind<Value>,
 ): Field<NoInfer<Value> | undefined>;
-export function option(placeholder: string, description: string, more: More<unknown> = {}): Field {
+export function option(placeholder: string, description: string, more: More<unknown>): Field {
   return field({ ...more, placeholder, description });
 }
 
 export function requiredOption<Value = string>(
   placeholder: string,
   description: string,
-  more: More<Value> = {},
+  more: More<Value> & Kind<Value>,
 ): Field<NoInfer<Value>> {
   return field({ ...more, placeholder, description, isRequired: true });
 }
@@ -157,7 +176,7 @@ export function amount(unit: string, description: string, more: More<unknown> = 
 export function optionList(
   placeholder: string,
   description: string,
-  more: Appearance & { kind?: FieldKind; choices?: readonly string[] } = {},
+  more: Appearance & { choices?: readonly string[] } & Kind<string>,
 ): Field<string[]> {
   return field({ ...more, placeholder, description, isList: true });
 }
@@ -189,18 +208,33 @@ export function flag(description: string, more: Appearance = {}): Field<boolean>
  * A secret, which never stands on a command line and is never recorded.
  * @param prompt the name of the secret, in a question for it
  */
-export function secret(prompt: string): Field<string> {
-  return field({ kind: 'secret', prompt, isRequired: true });
+export function secret(secretKind: SecretKind, prompt: string): Field<string> {
+  return field({ kind: 'secret', secretKind, prompt, isRequired: true });
 }
 
 /** @param secretFlag the option of the command line with which it is read from stdin */
 export function optionalSecret(
+  secretKind: SecretKind,
   prompt: string,
   secretFlag: string,
   description: string,
   more: Appearance = {},
 ): Field<string | undefined> {
-  return field<string | undefined>({ ...more, kind: 'secret', prompt, secretFlag, description });
+  return field<string | undefined>({
+    ...more,
+    kind: 'secret',
+    secretKind,
+    prompt,
+    secretFlag,
+    description,
+  });
+}
+
+const outsideKinds: readonly unknown[] = ['file', 'url'] satisfies OutsideKind[];
+
+/** True for a field that names something outside of the installation. */
+export function isOutside({ kind, secretKind }: Field): boolean {
+  return outsideKinds.includes(kind) || outsideKinds.includes(secretKind);
 }
 
 /** Adds the values of fields that were not given. */
@@ -215,7 +249,15 @@ export function withDefaults(
   return Object.fromEntries(values);
 }
 
-const otherKinds: readonly FieldKind[] = ['text', 'flag', 'secret', 'time', 'archive'];
+const otherKinds: readonly FieldKind[] = [
+  'text',
+  'file',
+  'url',
+  'flag',
+  'secret',
+  'time',
+  'archive',
+];
 
 function isStored(kind: FieldKind): kind is StoredValue {
   return !otherKinds.includes(kind);

@@ -5,6 +5,7 @@ import type { ConsoleOptions } from './run-console.ts';
 
 const fields = {
   port: option('<port>', 'port to listen on', {
+    kind: 'text',
     parse: parsePort,
     default: 0,
     otherwise: 'a free one',
@@ -13,6 +14,7 @@ const fields = {
     '<address>',
     'address to listen on; another one than that of this machine needs --user-header',
     {
+      kind: 'text',
       default: '127.0.0.1',
     },
   ),
@@ -20,15 +22,17 @@ const fields = {
   allow: option(
     '<names>',
     'run only these, separated by commas: commands such as suspend, or the sets view, support, migrate, all',
-    { parse: parseNames },
+    { kind: 'text', parse: parseNames },
   ),
   trustedProxy: optionList(
     '<address>',
     'proxy that names the user of each request; an address or a network',
+    { kind: 'text' },
   ),
   userHeader: option(
     '<header>',
     'header in which that proxy names the user, such as X-Forwarded-Email',
+    { kind: 'text' },
   ),
   noBrowser: flag('print the address, and open no browser'),
 };

@@ -1,4 +1,4 @@
-import { type Field, type Fields, withDefaults } from '../command/operation-fields.ts';
+import { type Field, type Fields, isOutside, withDefaults } from '../command/operation-fields.ts';
 import { fieldLabel } from '../command/texts.ts';
 import type { FilledForm } from './command-line.ts';
 import type { Offered } from './offered.ts';
@@ -64,6 +64,17 @@ export function formValues({ operation: { fields }, texts }: FilledForm): Record
   });
 
   return withDefaults(fields, Object.fromEntries(given));
+}
+
+/**
+ * Returns the labels of the filled-in fields, and of those with a default, that name something
+ * outside of the installation. A plan would look at it with the rights of this process.
+ */
+export function outsideLabels({ operation: { fields }, texts }: FilledForm): string[] {
+  return Object.entries(fields).flatMap(([name, field]) => {
+    const isUsed = (texts[name] ?? []).length > 0 || field.default !== undefined;
+    return isUsed && isOutside(field) ? [fieldLabel(name, field)] : [];
+  });
 }
 
 function missing(

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { readConfig } from '../../lib/config/config.ts';
 import { type Html, html } from '../../lib/html/html.ts';
 import { changingFields, needsConfirmation } from '../command/operation.ts';
-import type { Field } from '../command/operation-fields.ts';
+import { type Field, isOutside } from '../command/operation-fields.ts';
 import type { Candidate } from '../command/stored-values.ts';
 import { fieldLabel, unwrapped } from '../command/texts.ts';
 import { commandText, type FilledForm } from './command-line.ts';
@@ -51,7 +51,10 @@ export async function formPage(
     (effect !== 'reads' || changingFields(operation).some(field => form.texts[field]?.length));
   const button = (step: string, text: string, isMain: boolean): Html =>
     html`<button name="step" value="${step}"${isMain ? html` class="main"` : ''}>${text}</button>`;
-  const planButton = plan ? button('plan', 'Show the plan', changes) : '';
+  const hasPlan =
+    plan !== undefined &&
+    (isAllowed || !Object.values(fields).some(each => each.isRequired && isOutside(each)));
+  const planButton = hasPlan ? button('plan', 'Show the plan', changes) : '';
   const runButton =
     isAllowed && !needsConfirmation(operation) ? button('run', 'Run it', !changes) : '';
   const fillButton = Object.values(fields).some(dependsOnTenant)
@@ -59,7 +62,7 @@ export async function formPage(
     : '';
 
   const main = html`<p>${inWords(help.description, fields)}</p>
-<p class="note${needsConfirmation(operation) ? ' bad' : ''}">${effectText(operation)}${isAllowed ? '' : ` This console does not run it (--read-only or --allow): ${plan ? 'see its plan, or ' : ''}copy the command.`}</p>
+<p class="note${needsConfirmation(operation) ? ' bad' : ''}">${effectText(operation)}${isAllowed ? '' : ` This console does not run it (--read-only or --allow): ${hasPlan ? 'see its plan, or ' : ''}copy the command.`}</p>
 ${errorSummary(errors)}
 ${showsCommand ? commandView(form) : ''}
 <form method="post" action="${operationPath(name)}" id="${formId}" novalidate>

@@ -53,7 +53,9 @@ export async function offeredOperations(
   needsReason: boolean,
 ): Promise<Offer> {
   const why = 'why, for the log of operators';
-  const reason = needsReason ? requiredOption('', why) : option('', why);
+  const reason = needsReason
+    ? requiredOption('', why, { kind: 'text' })
+    : option('', why, { kind: 'text' });
 
   const isAllowed = (operation: Operation): boolean =>
     allow === undefined ||

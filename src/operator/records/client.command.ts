@@ -14,7 +14,10 @@ const add = defineChange({
   fields: {
     slug: argument('slug'),
     email: argument('email'),
-    name: requiredOption('<name>', 'name of the program', { label: 'Name of the program' }),
+    name: requiredOption('<name>', 'name of the program', {
+      kind: 'text',
+      label: 'Name of the program',
+    }),
   },
   effect: 'changes',
   async change({ slug, email, name }, { installation }, isDryRun) {

@@ -69,12 +69,13 @@ const edit = defineChange({
   },
   fields: {
     slug: argument('slug'),
-    name: option('<name>', 'name of the company'),
-    appId: option('<id>', 'application identifier', { isAdvanced: true }),
+    name: option('<name>', 'name of the company', { kind: 'text' }),
+    appId: option('<id>', 'application identifier', { kind: 'text', isAdvanced: true }),
     appUrl: option(
       '<address>',
       'pages that links in mails lead to, as APP_URL; none: those of APP_URL',
       {
+        kind: 'url',
         label: 'Address of the application',
         isAdvanced: true,
       },

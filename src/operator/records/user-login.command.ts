@@ -6,6 +6,7 @@ import { countText } from '../command/texts.ts';
 
 const user = { slug: argument('slug'), email: argument('email') };
 export const password = optionalSecret(
+  'text',
   'Password',
   '--password-stdin',
   'read the password from stdin instead of generating one',

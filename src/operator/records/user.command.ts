@@ -52,12 +52,13 @@ const add = defineChange({
   fields: {
     slug: argument('slug'),
     email: argument('text', { label: 'E-mail address' }),
-    firstName: option('<name>', 'first name', { default: 'New' }),
-    lastName: option('<name>', 'last name', { default: 'User' }),
+    firstName: option('<name>', 'first name', { kind: 'text', default: 'New' }),
+    lastName: option('<name>', 'last name', { kind: 'text', default: 'User' }),
     role: option('<role>', 'role of the tenant', { kind: 'role', default: 'Member' }),
     scope: option('<scope>', scopeText, { choices: scopes, default: 'Self' }),
     entity: option('<id>', entityText, {
       label: 'Number of the entity',
+      kind: 'text',
       parse: parseId,
       isAdvanced: true,
     }),

@@ -108,7 +108,7 @@ describe('console: access', () => {
     }
   });
 
-  it('a read-only console shows everything and every plan, and runs nothing', async () => {
+  it('a read-only console shows everything, and runs nothing', async () => {
     const readOnly = await openConsole(world.environment, ['--no-browser', '--read-only']);
 
     const { status, text } = await readOnly.get('/operations/resume?slug=acme');

@@ -13,6 +13,7 @@ const exportData = defineOperation({
   fields: {
     slug: argument('slug'),
     to: requiredOption('<file>', 'the tar file on this host, which must not exist', {
+      kind: 'file',
       label: 'File',
     }),
   },

@@ -130,11 +130,13 @@ const fields = {
   }),
   activity: option('<age>', 'how long activities are kept: 90d, 18m, 2y or forever', {
     label: 'Activities',
+    kind: 'text',
     parse: parseAgeField,
     isChange: true,
   }),
   audit: option('<age>', 'how long audit entries are kept: 90d, 18m, 2y or forever', {
     label: 'Audit entries',
+    kind: 'text',
     parse: parseAgeField,
     isChange: true,
   }),
@@ -143,6 +145,7 @@ const fields = {
     'with --default: how long the audit entries of users and roles are kept',
     {
       label: 'Audit entries of users and roles',
+      kind: 'text',
       parse: parseAgeField,
       isChange: true,
       unless: ['slug'],

@@ -4,7 +4,13 @@ import { explain, OperatorError } from '../../../lib/log/operator-error.ts';
 import { groups, needsConfirmation } from '../../command/operation.ts';
 import type { FilledForm } from '../command-line.ts';
 import type { Answer, ConsolePage, PageRequest } from '../console-page.ts';
-import { checkForm, type FormError, formId, readFilledForm } from '../form-values.ts';
+import {
+  checkForm,
+  type FormError,
+  formId,
+  outsideLabels,
+  readFilledForm,
+} from '../form-values.ts';
 import { formPage } from '../form-view.ts';
 import { state } from '../format.ts';
 import { operationLink, type Query } from '../links.ts';
@@ -71,6 +77,9 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   const isReader = !isAllowed;
   if (isReader && (step === 'run' || !operation.plan)) return refuse(notRunText(operation.name));
 
+  const outside = outsideLabels(form);
+  if (isReader && outside.length > 0) return refuse(noPlanText(operation.name, outside));
+
   const isElsewhere = needsRecoveryHost(form);
   if (isElsewhere && !operation.plan) {
     return formPage(request, found, form, [{ id: formId, text: recoveryHostText }], true);
@@ -95,6 +104,11 @@ const staleText =
 
 const notRunText = (name: string): string =>
   `This console does not run ${name}: it was started with --read-only or --allow`;
+
+const noPlanText = (name: string, outside: readonly string[]): string =>
+  `${notRunText(name)}. So it makes no plan with ${outside.map(label => `“${label}”`).join(' and ')}, ` +
+  'which would look at a file or connect to a server for you: “Show as command”, and give the ' +
+  'command to somebody who runs it';
 
 function findOperation({ offered, params: { topic, word } }: PageRequest): Offered {
   const name = [topic, word].filter(Boolean).join(' ');

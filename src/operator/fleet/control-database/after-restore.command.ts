@@ -17,6 +17,7 @@ export const afterRestoreOperation = defineOperation({
   },
   fields: {
     laterUrl: optionalSecret(
+      'url',
       'URL of the control database that was replaced',
       '--replay',
       'read the URL of the control database that was replaced from stdin; revoke again what ' +

@@ -14,11 +14,13 @@ import type { RestoredControl } from './restore-control.ts';
 
 const fields = {
   archive: option('<name>', 'a part of the name of the archive', {
+    kind: 'text',
     otherwise: 'the newest that can be used',
   }),
   installation: option(
     '<id>',
     'the begin of the id of the installation, where the target has archives of several',
+    { kind: 'text' },
   ),
   from: fromField,
   all: flag('also every tenant whose database is missing'),
@@ -30,10 +32,12 @@ const fields = {
     '<name>',
     'the master key is lost, and MASTER_KEY is a new one: take an archive although nobody ' +
       'knows who has written it. Type the name of the database',
+    { kind: 'text' },
   ),
   withoutReplay: option(
     '<name>',
     'with --from: no target or identity can be had, so what was revoked later is valid again. Type the name of the database',
+    { kind: 'text' },
   ),
 };
 type Fields = Values<typeof fields>;

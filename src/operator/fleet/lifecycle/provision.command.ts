@@ -32,12 +32,21 @@ const fields = {
     '<manifest>',
     'read everything from a manifest, such as tenants/demo.json, or from a folder of them',
     {
+      kind: 'file',
       label: 'Manifest on this host',
       isAdvanced: true,
     },
   ),
-  name: option('<name>', 'name of the company', { neededUnless: 'file', unless: ['file'] }),
-  appId: option('<id>', 'application identifier', { otherwise: 'the slug', isAdvanced: true }),
+  name: option('<name>', 'name of the company', {
+    kind: 'text',
+    neededUnless: 'file',
+    unless: ['file'],
+  }),
+  appId: option('<id>', 'application identifier', {
+    kind: 'text',
+    otherwise: 'the slug',
+    isAdvanced: true,
+  }),
   feature: optionList('<feature>', 'a feature to enable: legacyTokens or selfRegistration', {
     label: 'Features',
     kind: 'feature',
@@ -51,7 +60,7 @@ const fields = {
   adminEmail: option(
     '<address>',
     'e-mail address of the first administrator; the password is generated and shown only once',
-    { neededUnless: 'file', unless: ['file'] },
+    { kind: 'text', neededUnless: 'file', unless: ['file'] },
   ),
   packs: optionNames('packs of reference data to begin with', packNames, { unless: ['file'] }),
 };

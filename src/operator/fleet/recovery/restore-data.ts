@@ -10,6 +10,7 @@ import type { EarlierData } from '../../databases/fill-database.ts';
  * stdin.
  */
 export const fromField = optionalSecret(
+  'url',
   'URL of the recovered server',
   '--from',
   'from a recovered server; its postgresql:// URL is read from stdin, because it holds a password',
@@ -30,7 +31,7 @@ export const momentField = {
 export const withoutMacField = option(
   '<slug>',
   'its key is lost: nobody knows who has written the archive. Type the slug of the tenant',
-  { label: 'Without a proof of its writer', isAdvanced: true },
+  { kind: 'text', label: 'Without a proof of its writer', isAdvanced: true },
 );
 
 /**

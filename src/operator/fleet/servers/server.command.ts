@@ -33,7 +33,7 @@ const add = defineChange({
       parse: parseCapacity,
       otherwise: 'no limit',
     }),
-    url: secret('postgresql:// URL of the server'),
+    url: secret('url', 'postgresql:// URL of the server'),
   },
   effect: 'changes',
   async change({ name, capacity = null, url: text }, { installation, output }, isDryRun) {
@@ -90,6 +90,7 @@ const set = defineChange({
   fields: {
     name: argument('server', { label: 'Server' }),
     capacity: requiredOption('<tenants>', 'maximum number of tenants, or none for no limit', {
+      kind: 'text',
       unit: 'tenants',
       parse: parseCapacityOrNone,
     }),
