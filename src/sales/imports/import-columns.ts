@@ -239,7 +239,7 @@ function requireOneMeaning(field: string, cell: string): void {
  */
 function parseCell({ field, kind }: Column, cell: string, hasDecimalComma: boolean): unknown {
   const text = readText(cell);
-  if (kind === 'text') return text.replaceAll('\r\n', '\n');
+  if (kind === 'text') return text;
   const trimmed = text.trim();
   if (kind === 'number') {
     const { number, error } = readNumber(trimmed, hasDecimalComma);

@@ -52,13 +52,16 @@ interface ParsedRecord {
 /**
  * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas,
  * semicolons or tabs: by the one that the line `sep=` of Excel at the beginning names, else by
- * the one that is most frequent in the first line with text. Rows without a value are skipped.
+ * the one that is most frequent in the first line with text. Lines end with CR LF, LF or CR, each
+ * with another one than those beside it, too; so do those of a quoted cell, where each is read as
+ * LF. Rows without a value are skipped.
  * Holds the records of 8 KiB in memory, or one record of 72 KiB.
  * @throws {CsvError} when a quoted cell does not end, or a record has more than 64 KiB, give or
  *   take 8 KiB
  */
 export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvRecord> {
-  const [first = Buffer.alloc(0), ...others] = pieces;
+  const blocks = withLineFeeds(pieces);
+  const first = firstBytes(blocks);
   const { delimiter, begin } = formatOf(first);
   const parser = createParser(delimiter);
   /** Lines before the first one that is parsed. */
@@ -72,19 +75,25 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
    * record, and at most one part more.
    */
   let recordBytes = 0;
+  /** The line after the last record, and after the empty lines that follow it. */
+  const nextLine = (info: { empty_lines: number }): number =>
+    linesBefore + lines + (info.empty_lines - emptyLines) + 1;
   const toRecord = ({ record, info }: ParsedRecord): CsvRecord => {
-    const line = linesBefore + lines + (info.empty_lines - emptyLines) + 1;
+    const line = nextLine(info);
     ({ lines, empty_lines: emptyLines } = info);
     rows = info.records + info.empty_lines;
     return { line, row: rows, cells: record, delimiter };
   };
-  const errorOfNext = (message: string) => new CsvError(linesBefore + lines + 1, rows + 1, message);
+  const errorOfNext = (message: string): CsvError => {
+    const { info } = parser;
+    return new CsvError(nextLine(info), rows + info.empty_lines - emptyLines + 1, message);
+  };
   const check = (): void => {
     if (failure) throw errorOfNext(describe(failure));
   };
 
   parser.on('error', error => (failure = error));
-  for (const piece of [first.subarray(begin), ...others]) {
+  for (const piece of followedBy(first.subarray(begin), blocks)) {
     for (let start = 0; start < piece.length; start += parsedBytes) {
       // The parser reads these bytes at once, so that its records can be taken without waiting
       // for events.
@@ -116,11 +125,57 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
   check();
 }
 
+const lineFeed = 0x0a;
+const carriageReturn = 0x0d;
+
+/**
+ * Returns the bytes of a file with LF at the end of each line, as an editor shows its lines. The
+ * parser takes the first line end of a file for that of all records, and counts CR LF in a quoted
+ * cell twice. A CR LF may be divided between two pieces.
+ */
+function* withLineFeeds(pieces: Iterable<Buffer>): Generator<Buffer> {
+  let isAfterReturn = false;
+
+  for (const piece of pieces) {
+    if (!isAfterReturn && !piece.includes(carriageReturn)) {
+      yield piece;
+      continue;
+    }
+
+    const block = Buffer.allocUnsafe(piece.length);
+    let length = 0;
+    for (const byte of piece) {
+      const isEnded = isAfterReturn && byte === lineFeed;
+      isAfterReturn = byte === carriageReturn;
+      if (!isEnded) block[length++] = isAfterReturn ? lineFeed : byte;
+    }
+    yield block.subarray(0, length);
+  }
+}
+
+/** Takes the first blocks, which have enough bytes to see the format of the file. */
+function firstBytes(blocks: Iterator<Buffer>): Buffer {
+  const taken: Buffer[] = [];
+  let length = 0;
+  for (let next = blocks.next(); !next.done; next = blocks.next()) {
+    taken.push(next.value);
+    length += next.value.length;
+    if (length >= parsedBytes) break;
+  }
+  return taken.length === 1 && taken[0] ? taken[0] : Buffer.concat(taken);
+}
+
+function* followedBy(first: Buffer, others: Iterable<Buffer>): Generator<Buffer> {
+  yield first;
+  yield* others;
+}
+
 function createParser(delimiter: Delimiter) {
   return parse({
     bom: true,
     delimiter,
     info: true,
+    record_delimiter: '\n',
     relax_column_count: true,
     skip_empty_lines: true,
   });
@@ -142,10 +197,10 @@ function countEnded({ info }: Parser): number {
  */
 function formatOf(first: Buffer): { delimiter: Delimiter; begin: number } {
   const [line, , said] =
-    /^(\xef\xbb\xbf)?"?sep=([,;\t])"?(\r\n|\r|\n)/i.exec(first.toString('latin1', 0, 16)) ?? [];
+    /^(\xef\xbb\xbf)?"?sep=([,;\t])"?\n/i.exec(first.toString('latin1', 0, 16)) ?? [];
   if (line !== undefined) return { delimiter: said as Delimiter, begin: line.length };
 
-  const lines = first.toString('utf8', 0, parsedBytes).split(/[\r\n]+/);
+  const lines = first.toString('utf8', 0, parsedBytes).split('\n');
   const header = lines.find(text => /[^\s,;"\uFEFF]/.test(text)) ?? '';
   const count = (delimiter: Delimiter): number => header.split(delimiter).length;
   const delimiters: Delimiter[] = [',', ';', '\t'];
