@@ -35,8 +35,10 @@ export interface Cluster {
         database: string;
         owner: string;
         secret?: { name: string };
-        localeCollate?: string;
-        localeCType?: string;
+        encoding?: string;
+        localeProvider?: 'builtin' | 'icu' | 'libc';
+        builtinLocale?: string;
+        locale?: string;
       };
     };
     managed?: {

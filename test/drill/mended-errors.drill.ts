@@ -225,12 +225,14 @@ describe('drill: errors of doctor', () => {
         server.sql(`alter database "${await databaseOf('acme')}" allow_connections false`),
     },
     {
-      title: 'indexes in the order of an older C library',
-      check: 'old_collation',
+      title: 'a database in the order of a language',
+      check: 'text_order_differs',
       make: async () =>
         server.sql(
-          `update pg_database set datcollversion = '1.0' where datname = '${await databaseOf('acme')}'`,
+          `update pg_database set datlocprovider = 'i', datlocale = 'tr', datcollversion = null
+            where datname = '${await databaseOf('acme')}'`,
         ),
+      isSequence: true,
     },
     {
       title: 'a database of nobody',

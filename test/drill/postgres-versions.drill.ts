@@ -83,7 +83,21 @@ describe('drill: every version of PostgreSQL that is supported, TLS only, withou
           );
         expect(await titles()).to.include('Kept');
 
+        const names = ['Aruba', 'FI', 'Fı', 'Zebra', 'apple', 'Åland', 'İzmir'];
+        for (const Name of names.toReversed()) {
+          expect((await client.post('/api/v1/OrderStatuses', { Name })).status).to.equal(201);
+          const tax = await client.post('/api/v1/TaxCodes', { Code: Name, Name, Rate: 1 });
+          expect(tax.status, Name).to.equal(201);
+        }
+        const first = await client.get('/api/v1/OrderStatuses?sort=Name&limit=3');
+        const next = /<([^>]+)>; rel="next"/.exec(first.headers.get('link') ?? '')?.[1] ?? '';
+
         await run(['move', 'acme', '--to', 'other', '--pause', '60']);
+        const second = await client.get(next);
+        expect([...first.body, ...second.body].map(({ Name }) => Name)).to.deep.equal(
+          names.slice(0, 6),
+        );
+        expect((await client.get('/api/v1/TaxCodes/code/f%C4%B1')).body.Code).to.equal('Fı');
         expect(await titles()).to.include('Kept');
         await run(['move', 'acme', '--back', '--pause', '60']);
         expect(await titles()).to.include('Kept');

@@ -15,6 +15,16 @@ import { makeServerFolder } from './server-folder.ts';
 /** The packages of the versions that are not among the dependencies. */
 const packages: Readonly<Record<number, string>> = { 16: '16.14.0-beta.17', 17: '17.10.0-beta.17' };
 
+/**
+ * The default of each server, which orders texts in a way of its own: no database of the
+ * product has it.
+ */
+const locales: Readonly<Record<number, readonly string[]>> = {
+  16: ['--locale-provider=icu', '--icu-locale=tr', '--locale=C'],
+  17: ['--locale-provider=icu', '--icu-locale=en-US', '--locale=C'],
+  18: ['--locale=C'],
+};
+
 /** A PostgreSQL server as a provider runs it: TLS only, and its customer is no superuser. */
 export interface ServerOfVersion {
   /** The URL of a database with the customer's login, which may create databases and roles. */
@@ -81,7 +91,8 @@ export async function startServerOfVersion(major: number): Promise<ServerOfVersi
     'UTF8',
     '--no-sync',
   ];
-  await ended(runBinary(binaries.initdb, [...initialised, '--locale=C.UTF-8'], runner, 'pipe'));
+  const locale = locales[major] ?? [];
+  await ended(runBinary(binaries.initdb, [...initialised, ...locale], runner, 'pipe'));
   await writeFile(join(data, 'pg_hba.conf'), 'hostssl all all all scram-sha-256\n');
   const port = await freePort();
   const settings = [
@@ -115,7 +126,6 @@ export async function startServerOfVersion(major: number): Promise<ServerOfVersi
   );
   if (server.exitCode !== null) throw new Error(`PostgreSQL ${major} has ended: ${output}`);
   await superuser(`create role operator login createdb createrole password '${operator}'`);
-  await superuser('create database backoffice owner operator');
 
   return {
     url: database => urlOf('operator', operator, database),

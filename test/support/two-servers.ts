@@ -126,6 +126,11 @@ export class TwoServers {
     });
   }
 
+  /** Runs SQL as superuser in the database `postgres` of the second server. */
+  onSecond(text: string): Promise<unknown> {
+    return withConnection(this.second.url, client => client.query(text));
+  }
+
   #urlOf(server: string): string {
     return server === 'second' ? this.second.url : postgresUrl();
   }

@@ -232,7 +232,7 @@ export const statementCauses: readonly ErrorCause[] = [
   {
     codes: ['XX000'],
     cause: 'the server has an internal error',
-    step: 'Look into the log of the server; bin/backoffice doctor knows collations that have changed',
+    step: 'Look into the log of the server',
   },
   {
     codes: ['XX001', 'XX002'],

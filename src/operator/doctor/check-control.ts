@@ -7,6 +7,7 @@ import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote
 import { unverifiedHost, unverifiedText } from '../../lib/postgres/unverified-host.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
 import { isLeftover } from '../databases/list-databases.ts';
+import { textOrderFault } from '../records/text-order.ts';
 import { checkArchives, checkRetention } from './check-archives.ts';
 import { checkControlRestore } from './check-control-restore.ts';
 import { checkMails } from './check-mails.ts';
@@ -26,6 +27,7 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
     ...checkArchives(facts.archives, controlServer),
     ...checkRetention(facts.overdueRetention),
     ...checkControlRestore(facts.controlRestore, controlServer),
+    ...checkTextOrder(facts, controlServer),
     ...checkLimits(facts, controlServer),
     ...checkProxies(facts, controlServer),
     ...checkClocks(facts, controlServer),
@@ -60,6 +62,18 @@ function checkServerUrl({ servers }: Installation, server: Server): Finding[] {
       'service and yours.';
 
   return [toFinding(name, { check: 'unverified_tls', problem: unverifiedText(host), remedy })];
+}
+
+/** Reports a control database that somebody else has made, and not `control migrate`. */
+function checkTextOrder({ textOrder }: ControlFacts, server: string): Finding[] {
+  const fault = textOrderFault(textOrder, { takesAscii: true });
+  if (fault === undefined) return [];
+
+  const problem = `the control database ${fault}: lists of users, roles and their history have that order`;
+  const remedy =
+    'Stop the service, archive the control database with all tenants (bin/backoffice backup run --all), rename it, and ' +
+    'restore the archive: bin/backoffice control restore';
+  return [toFinding(server, { check: 'control_text_order', problem, remedy })];
 }
 
 function checkTenantRow(

@@ -8,7 +8,6 @@ import { createEarlierComparison, createSchemaComparison } from '../schema/schem
 import { serviceLoginOf } from '../schema/service-login.ts';
 import { headFingerprint, migrationsDigest, newerDigests } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
-import { checkCollations } from './check-collations.ts';
 import { type CheckContext, withinRights } from './check-context.ts';
 import {
   checkDrillDatabases,
@@ -168,7 +167,7 @@ function isUsable(databases: ServerFacts['databases'], { databaseName }: Checked
  * query.
  */
 function checkServerFacts(
-  { secrets, controlUrl }: Installation,
+  { secrets }: Installation,
   server: Server,
   control: ControlFacts,
   facts: ServerFacts,
@@ -201,7 +200,6 @@ function checkServerFacts(
 
   checkOrphans(context);
   checkUnusedDatabases(context);
-  checkCollations(context, controlUrl);
   checkOldTemplates(context, builds);
   checkDrillDatabases(context);
   checkPublicAccess(context);

@@ -6,11 +6,13 @@ import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
 import { isServerFull, sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
+import { statementsOf } from '../../lib/postgres/statements.ts';
 import { holderName, readFeedHolder } from '../../sales/events/held-feeds.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { errorText } from '../command/texts.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
 import { closedStamp } from '../databases/database-stamp.ts';
+import { readTextOrder, textOrderFault } from '../records/text-order.ts';
 import { findLoginFault, isRefusedLogin, type LoginFault } from '../schema/login-fault.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { tenantGroup } from '../schema/template.ts';
@@ -197,6 +199,7 @@ async function checkInside(
     return findings;
   }
 
+  await checkTextOrder(client, tenant, report);
   const version = applied.at(-1) ?? null;
   await checkFeed(client, version, head, report);
   await checkAppendOnlyTables(client, tenant.roleName, report);
@@ -256,6 +259,28 @@ function wrongIdentity(found: string | null): string {
 }
 
 const asideName = (database: string): string => `${database}_aside`;
+
+/**
+ * Reports a database that somebody else has made, in which lists have another order and other
+ * codes are equal: after its move, pages would leave records out, and codes could be refused.
+ * The order of a database cannot be changed.
+ */
+async function checkTextOrder(
+  client: pg.Client,
+  { slug, databaseName }: CheckedTenant,
+  report: (report: Report) => void,
+): Promise<void> {
+  const fault = textOrderFault(await readTextOrder(statementsOf(client)));
+  if (fault === undefined) return;
+
+  report({
+    check: 'text_order_differs',
+    problem: `database ${databaseName} ${fault}`,
+    remedy:
+      `Make a database with the order of all others: bin/backoffice restore ${slug} --archive latest. ` +
+      `Then compare it, and swap it: bin/backoffice restore swap ${slug}`,
+  });
+}
 
 /**
  * Reports a transaction that has held back changes of the tenant for 30 s: its feed and its

@@ -7,6 +7,7 @@ import { backupLocks } from '../backup/backup-lock.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
 import { readStored, type StoredDatabase } from '../databases/list-databases.ts';
 import { type RegisteredProcess, registeredProcesses } from '../records/running-services.ts';
+import { readTextOrder, type TextOrder } from '../records/text-order.ts';
 import {
   type ArchiveFacts,
   type OverdueRetention,
@@ -68,6 +69,8 @@ export interface ControlFacts {
   mails: MailFacts;
   /** True while a drill restores archives into databases of its own. */
   isDrilling: boolean;
+  /** The order of the texts of the control database. */
+  textOrder: TextOrder;
   /** The running processes of the service and the commands. */
   processes: RegisteredProcess[];
   /** True while a process provisions, migrates or purges the tenant. */
@@ -118,6 +121,7 @@ export async function readControlFacts(
     signingKeys: await readSigningKeys(client),
     lateWebhooks: await readLateWebhooks(client),
     mails: await readMailFacts(client),
+    textOrder: await readTextOrder(statements),
     processes: await registeredProcesses(statements),
     isBusy: ({ id, slug }) =>
       locks.has(`${lockSpaces.tenant}:${id}`) || locks.has(`${lockSpaces.slug}:${lockKey(slug)}`),

@@ -68,7 +68,6 @@ export const errors = {
     'bin/backoffice restore TENANT --lost',
     'bin/backoffice doctor --fix FINDING',
   ],
-  old_collation: ['bin/backoffice doctor --fix FINDING'],
   closed_database: ['bin/backoffice doctor --fix FINDING'],
   orphan_database: [
     `psql "$DATABASE_URL" -c 'drop database "DATABASE"'`,
@@ -95,6 +94,10 @@ export const errors = {
     'bin/backoffice restore TENANT --archive latest',
     'bin/backoffice restore swap TENANT',
   ],
+  text_order_differs: [
+    'bin/backoffice restore TENANT --archive latest',
+    'bin/backoffice restore swap TENANT',
+  ],
   not_examined: ['bin/backoffice doctor --fix FINDING'],
   unfinished_switch: ['bin/backoffice databases prune TENANT'],
   unfinished_control_restore: [
@@ -107,6 +110,7 @@ export const errors = {
 export const warnings = [
   'server_version',
   'unverified_tls',
+  'control_text_order',
   'wal_not_archived',
   'few_connections',
   'login_ends',

@@ -13,10 +13,6 @@ interface DatabaseFacts {
   /** True when the database accepts connections. */
   open: boolean;
   /**
-   * The recorded version of the collation and that of the server, if they differ; else null.
-   */
-  collation: { recorded: string; actual: string } | null;
-  /**
    * Privileges on the database of roles other than its owner; the grantee `public` means every
    * role.
    */
@@ -75,8 +71,6 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
     `select datname as name, datconnlimit = -2 as broken, datallowconn as open, pg_get_userbyid(datdba)::text as owner,
             (select rolsuper from pg_roles r where r.oid = datdba) as "isOwnedBySuperuser",
             pg_has_role(datdba, 'usage') as "isOwn", current_user::text as login, current_setting('is_superuser')::boolean as "isSuperuser",
-            (select json_build_object('recorded', datcollversion, 'actual', actual)
-               from pg_database_collation_actual_version(d.oid) actual where actual <> datcollversion) as collation,
             coalesce((select json_agg(json_build_object('privilege', privilege_type, 'grantee',
                         case grantee when 0 then 'public' else pg_get_userbyid(grantee) end))
                       from aclexplode(coalesce(datacl, acldefault('d', datdba)))

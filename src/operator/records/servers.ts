@@ -8,6 +8,7 @@ import { withConnection } from '../../lib/postgres/connection.ts';
 import { readServerIdentity } from '../../lib/postgres/server-address.ts';
 import { parseServerUrl } from './parse-server-url.ts';
 import { listServers, noSuchServer, roomiest, storedIdentity } from './read-servers.ts';
+import { newDatabaseOptions } from './text-order.ts';
 import { requireUsableServer } from './usable-server.ts';
 
 /**
@@ -122,6 +123,7 @@ async function requireUsable(name: string, url: string): Promise<string | undefi
   return withConnection(url, async client => {
     const subject = `The server ${name}`;
     await requireUsableServer(client, { subject, url, isOperator: true, isControl: false });
+    await newDatabaseOptions(client); // throws when databases of tenants cannot be made there
     return readServerIdentity(client);
   });
 }

@@ -3,24 +3,30 @@ import type pg from 'pg';
 import { controlVersion } from '../../control/control-version.ts';
 import { requireOwnControlSchema } from '../../control/foreign-schema.ts';
 import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockSpaces, withLock } from '../../lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { migrationNames } from '../../lib/postgres/migration-names.ts';
 import { loadMigrations, runMigrations } from '../../lib/postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
-import { statementsOf } from '../../lib/postgres/statements.ts';
+import { type Statements, statementsOf } from '../../lib/postgres/statements.ts';
+import { newDatabaseOptions, readTextOrder, textOrderFault } from '../records/text-order.ts';
 import { grantServicePrivileges } from './service-login.ts';
 
 /**
  * Brings the control database to head. One process does so at a time.
  * @returns the names of the migrations that ran
  * @param dataFolder of the embedded PostgreSQL; undefined if the database is configured
- * @throws {OperatorError} when its first schema is not that of this build
+ * @throws {OperatorError} when its first schema is not that of this build, or when it is empty
+ *   and orders texts in another way than by code point
  */
 export async function migrateControl(controlUrl: string, dataFolder?: string): Promise<string[]> {
   return withLock(controlUrl, lockSpaces.control, 0, async client => {
-    await requireOwnControlSchema(statementsOf(client), dataFolder);
+    const control = statementsOf(client);
+    await requireOwnControlSchema(control, dataFolder);
+    if ((await controlVersion(control)) === undefined) await requireTextOrder(client, control);
+
     const applied = await runMigrations(controlUrl, await loadMigrations('control'));
     await revokePublicRights(client);
     await grantServicePrivileges(client);
@@ -31,6 +37,7 @@ export async function migrateControl(controlUrl: string, dataFolder?: string): P
 /**
  * @returns whether the control database exists, and the names of the migrations that
  *   `migrateControl` would run
+ * @throws {OperatorError} when `migrateControl` would
  */
 export async function pendingControl(
   controlUrl: string,
@@ -40,7 +47,10 @@ export async function pendingControl(
   const version = await withConnection(controlUrl, async client => {
     const control = statementsOf(client);
     await requireOwnControlSchema(control, dataFolder);
-    return { name: (await controlVersion(control)) ?? '' };
+    const name = await controlVersion(control);
+    if (name === undefined) await requireTextOrder(client, control);
+
+    return { name: name ?? '' };
   }).catch(error => {
     if (sqlState(error) !== '3D000') throw error;
     return undefined;
@@ -50,6 +60,36 @@ export async function pendingControl(
     exists: version !== undefined,
     pending: names.filter(name => name > (version?.name ?? '')),
   };
+}
+
+/**
+ * Requires that an empty control database, which somebody else has made, orders its texts as
+ * one that `createControlDatabase` makes. The order of a database cannot be changed.
+ * @throws {OperatorError} with the statements that make such a database
+ */
+async function requireTextOrder(client: pg.Client, control: Statements): Promise<void> {
+  const fault = textOrderFault(await readTextOrder(control), { takesAscii: true });
+  if (fault === undefined) return;
+
+  const { rows } = await client.query<{ name: string; owner: string; isEmpty: boolean }>(
+    `select current_database() as name, current_user as owner,
+            not exists (select from pg_class c join pg_namespace n on n.oid = relnamespace
+                         where relkind in ('r', 'p', 'm', 'f') and nspname !~ '^pg_' and nspname <> 'information_schema') as "isEmpty"`,
+  );
+  const { name, owner, isEmpty } = rows[0] ?? { name: '', owner: '', isEmpty: false };
+  const reason = `The control database cannot be used: database ${name} ${fault}`;
+  const migrate = 'bin/backoffice control migrate';
+  if (!isEmpty) {
+    throw new OperatorError(
+      `${reason}. It has tables of somebody else: name a database in DATABASE_URL that does not exist, and create it: ${migrate}`,
+    );
+  }
+
+  const [database, login] = [name, owner].map(quoteIdentifier);
+  throw new OperatorError(
+    `${reason}. It is empty. Run in another database, such as postgres: drop database ${database}; ` +
+      `create database ${database} owner ${login} ${await newDatabaseOptions(client)}; Then run again: ${migrate}`,
+  );
 }
 
 /** The names of the functions that create or write a large object. */
@@ -104,7 +144,7 @@ export async function createControlDatabase(controlUrl: string): Promise<void> {
     const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);
     if (rowCount) return;
     await client
-      .query(`create database ${quoteIdentifier(name)} template template0 encoding 'UTF8'`)
+      .query(`create database ${quoteIdentifier(name)} ${await newDatabaseOptions(client)}`)
       .catch(async error => {
         // Another process has created the database.
         if (!['42P04', '23505'].includes(sqlState(error) ?? '')) throw error;

@@ -17,6 +17,7 @@ import {
   fingerprintMethod,
   schemaObjects,
 } from '../../lib/postgres/schema-fingerprint.ts';
+import { isInCodePointOrder, newDatabaseOptions } from '../records/text-order.ts';
 import { createPrivate, dropOwned, renameOwned } from './owned-databases.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 import { tenantHead } from './tenant-head.ts';
@@ -33,8 +34,7 @@ export function tenantGroup(server: Prefixed): string {
  * Creates the template of a server, unless it exists: the database that new tenants are copied
  * from, with every migration and its seed rows, closed to connections. Its name contains a
  * digest of the migrations, so an existing one is at head, and a build with other migrations
- * creates its own. It is made anew when the C library of the server sorts texts in another way
- * than when it was made: PostgreSQL then refuses to copy it.
+ * creates its own. One with another order of texts, which its copies would have, is made anew.
  * @param admin connected to the server
  * @returns the name of the template
  * @throws {OperatorError} when a database with that name accepts connections: it may be
@@ -61,16 +61,16 @@ export async function ensureTemplate(
 
 /**
  * The state of a database with the name of a template. `complete`: it can be copied.
- * `outdated`: its texts are sorted in another way. `open`: it accepts connections, so it is not
- * ours.
+ * `disordered`: its texts are not ordered by code point. `open`: it accepts connections, so it
+ * is not ours.
  */
-type FoundTemplate = 'complete' | 'outdated' | 'open' | undefined;
+type FoundTemplate = 'complete' | 'disordered' | 'open' | undefined;
 
 async function findTemplate(client: pg.Client, name: string): Promise<FoundTemplate> {
   const { rows } = await client.query<{ found: FoundTemplate }>(
     `select case when datallowconn then 'open'
-                 when datcollversion is distinct from pg_database_collation_actual_version(oid) then 'outdated'
-                 else 'complete' end as found
+                 when ${isInCodePointOrder} then 'complete'
+                 else 'disordered' end as found
        from pg_database
       where datname = $1`,
     [name],
@@ -81,7 +81,7 @@ async function findTemplate(client: pg.Client, name: string): Promise<FoundTempl
 
 /**
  * Makes a template under a temporary name, and renames it when it is complete. Drops what a
- * killed process has left under the temporary name, and an outdated template.
+ * killed process has left under the temporary name, and a template with another order.
  */
 async function makeTemplate(
   client: pg.Client,
@@ -93,7 +93,7 @@ async function makeTemplate(
   const temporary = `${name}_new`;
   await dropOwned(client, temporary);
   await ensureGroup(client, tenantGroup(server));
-  await createPrivate(client, temporary, "template template0 encoding 'UTF8'");
+  await createPrivate(client, temporary, await newDatabaseOptions(client));
   await runMigrations(
     databaseUrl(adminUrl, temporary),
     await loadMigrations('tenant'),

@@ -169,26 +169,29 @@ describe('doctor', () => {
       },
     ],
     [
-      'texts that the C library sorts in another way than the indexes of a tenant and of the control database',
+      'databases of tenants in the order of a language, and with its small letters',
       {
         inject: async () => {
           await server.sql(
-            `update pg_database set datcollversion = '1.0' where datname in ('${acme}', 'office')`,
+            `update pg_database set datlocprovider = 'i', datlocale = 'en-US' where datname = '${acme}'`,
+          );
+          await server.sql(
+            `update pg_database set datlocprovider = 'c', datlocale = null where datname = '${globex}'`,
           );
         },
         findings: [
-          ['old_collation', null],
-          ['old_collation', 'acme'],
+          ['text_order_differs', 'acme'],
+          ['text_order_differs', 'globex'],
         ],
         problems: [
-          /indexes of database office have .* version 1\.0 .* sorts them as version/,
-          /office_tenant_\w+ have/,
+          /office_tenant_\w+ orders texts by a language \(.*apple, Aruba.*\), and not by code point/,
+          /office_tenant_\w+ knows other pairs of capital and small letters than Unicode/,
         ],
-        restore: async () => {
-          for (const name of [acme, 'office']) {
-            await server.sql(`alter database "${name}" refresh collation version`);
-          }
-        },
+        restore: () =>
+          server.sql(
+            `update pg_database set datlocprovider = 'b', datlocale = 'C.UTF-8', datcollversion = '1'
+              where datname in ('${acme}', '${globex}')`,
+          ),
       },
     ],
     [

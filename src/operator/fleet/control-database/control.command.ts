@@ -110,13 +110,17 @@ async function requireUsable({ controlUrl: url, embedded }: InstallationAccess):
   if (embedded) return;
   const { withConnection } = await import('../../../lib/postgres/connection.ts');
   const { explainFailure, requireUsableControl } = await import('./control-head.ts');
+  const { newDatabaseOptions } = await import('../../records/text-order.ts');
   const { onServer } = await import('./restoring-database.ts');
 
   await withConnection(url, client => requireUsableControl(client, { url, isOperator: true }))
     .catch(error => {
       if (sqlState(error) !== '3D000') throw error;
       const use = { url: databaseUrl(url, 'postgres'), isOperator: true, exists: false };
-      return onServer(url, client => requireUsableControl(client, use));
+      return onServer(url, async client => {
+        await requireUsableControl(client, use);
+        await newDatabaseOptions(client); // throws when the database cannot be made there
+      });
     })
     .catch(explainFailure);
 }

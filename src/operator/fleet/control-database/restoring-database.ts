@@ -5,6 +5,7 @@ import { withConnection } from '../../../lib/postgres/connection.ts';
 import { sqlState } from '../../../lib/postgres/database-error.ts';
 import { quoteLiteral } from '../../../lib/postgres/quote.ts';
 import { countText } from '../../command/texts.ts';
+import { newDatabaseOptions } from '../../records/text-order.ts';
 import { createPrivate, dropOwned, renameOwned } from '../../schema/owned-databases.ts';
 import type { ControlSource } from './control-source.ts';
 
@@ -151,7 +152,7 @@ function requireNobodyElses({ tables }: ControlState, own: readonly string[]): v
 export async function createEmpty(controlUrl: string, name: string): Promise<string> {
   await onServer(controlUrl, async server => {
     await dropOwned(server, name);
-    await createPrivate(server, name, "template template0 encoding 'UTF8'");
+    await createPrivate(server, name, await newDatabaseOptions(server));
   });
   return databaseUrl(controlUrl, name);
 }

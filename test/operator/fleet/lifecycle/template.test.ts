@@ -50,10 +50,11 @@ describe('the template of new databases', () => {
     await expectNoOrphan(server);
   });
 
-  it('after an update of the C library, which changes how texts are sorted, a provision makes the template anew', async () => {
+  it('a template in the order of a language is not copied: a provision makes it anew, by code point', async () => {
     const [before] = await templates();
     await server.sql(
-      `update pg_database set datcollversion = 'earlier' where datname = '${before?.name}'`,
+      `update pg_database set datlocprovider = 'i', datlocale = 'tr', datcollversion = null
+        where datname = '${before?.name}'`,
     );
 
     const { code, stderr } = await provision('sorted');
