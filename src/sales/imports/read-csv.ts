@@ -8,8 +8,8 @@ export interface CsvRecord {
   /** The line on which the record begins, from 1. */
   readonly line: number;
   /**
-   * The row that a spreadsheet shows, from 1: it hides a line `sep=`, and shows a text of several
-   * lines in one row.
+   * The row that a spreadsheet shows, from 1: it hides a line `sep=`, and shows a text of
+   * several lines in one row.
    */
   readonly row: number;
   readonly cells: readonly string[];
@@ -52,9 +52,9 @@ interface ParsedRecord {
 /**
  * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas,
  * semicolons or tabs: by the one that the line `sep=` of Excel at the beginning names, else by
- * the one that is most frequent in the first line with text. Lines end with CR LF, LF or CR, each
- * with another one than those beside it, too; so do those of a quoted cell, where each is read as
- * LF. Rows without a value are skipped.
+ * the one that is most frequent in the first line with text. Lines end with CR LF, LF or CR,
+ * each with another one than those beside it, too; so do those of a quoted cell, where each is
+ * read as LF. Rows without a value are skipped.
  * Holds the records of 8 KiB in memory, or one record of 72 KiB.
  * @throws {CsvError} when a quoted cell does not end, or a record has more than 64 KiB, give or
  *   take 8 KiB
@@ -129,9 +129,9 @@ const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 
 /**
- * Returns the bytes of a file with LF at the end of each line, as an editor shows its lines. The
- * parser takes the first line end of a file for that of all records, and counts CR LF in a quoted
- * cell twice. A CR LF may be divided between two pieces.
+ * Returns the bytes of a file with LF at the end of each line, as an editor shows its lines.
+ * The parser takes the first line end of a file for that of all records, and counts CR LF in a
+ * quoted cell twice. A CR LF may be divided between two pieces.
  */
 function* withLineFeeds(pieces: Iterable<Buffer>): Generator<Buffer> {
   let isAfterReturn = false;
