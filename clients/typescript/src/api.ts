@@ -1634,7 +1634,7 @@ export interface components {
             Weighting: number;
             /**
              * Format: date-time
-             * @description When the record was created.
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
         };
@@ -1650,7 +1650,7 @@ export interface components {
             DeletedAt: string | null;
             /**
              * Format: date-time
-             * @description When the record was created.
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
         };
@@ -1664,7 +1664,7 @@ export interface components {
             Weighting: number;
             /**
              * Format: date-time
-             * @description When the record was created.
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
         };
@@ -1678,7 +1678,7 @@ export interface components {
             Name: string;
             /**
              * Format: date-time
-             * @description When the record was created.
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
         };
@@ -1738,7 +1738,7 @@ export interface components {
             IsActive: boolean;
             /**
              * Format: date-time
-             * @description When the record was created.
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
         };
@@ -1760,7 +1760,7 @@ export interface components {
             DeletedAt: string | null;
             /**
              * Format: date-time
-             * @description When the record was created.
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
         };
@@ -1778,7 +1778,7 @@ export interface components {
             IsActive: boolean;
             /**
              * Format: date-time
-             * @description When the record was created.
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
         };
@@ -1803,7 +1803,7 @@ export interface components {
             CountryCode: string | null;
             /**
              * Format: date-time
-             * @description When the record was created.
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
         };
@@ -1922,7 +1922,7 @@ export interface components {
             Id: number;
             /**
              * Format: date-time
-             * @description When the entry was stored.
+             * @description When the entry was stored: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new entries, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
             /** @description What happened, as a number. Your programs decide what the numbers mean. */
@@ -4600,7 +4600,7 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name")[];
@@ -4928,7 +4928,7 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Title, Weighting, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Title" | "-Title" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
@@ -5027,7 +5027,7 @@ export interface operations {
                         Weighting: number;
                         /**
                          * Format: date-time
-                         * @description When the record was created.
+                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
                          */
                         CreatedAt: string;
                         /** @description The `ETag` of the record, with `include=etag`. */
@@ -5352,7 +5352,7 @@ export interface operations {
                 includeDeleted?: boolean;
                 /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of CountryCode, CountryName, IsDeleted, DeletedAt, CreatedAt. */
                 sort?: ("CountryCode" | "-CountryCode" | "CountryName" | "-CountryName" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
@@ -5462,7 +5462,7 @@ export interface operations {
                         DeletedAt: string | null;
                         /**
                          * Format: date-time
-                         * @description When the record was created.
+                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
                          */
                         CreatedAt: string;
                         /** @description The `ETag` of the record, with `include=etag`. */
@@ -5755,7 +5755,7 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name, Weighting, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
@@ -5854,7 +5854,7 @@ export interface operations {
                         Weighting: number;
                         /**
                          * Format: date-time
-                         * @description When the record was created.
+                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
                          */
                         CreatedAt: string;
                         /** @description The `ETag` of the record, with `include=etag`. */
@@ -6098,7 +6098,7 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "CreatedAt" | "-CreatedAt")[];
@@ -6199,7 +6199,7 @@ export interface operations {
                         Name: string;
                         /**
                          * Format: date-time
-                         * @description When the record was created.
+                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
                          */
                         CreatedAt: string;
                         /** @description The `ETag` of the record, with `include=etag`. */
@@ -6487,7 +6487,7 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, SystemOptionTypeId, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "SystemOptionTypeId" | "-SystemOptionTypeId" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
@@ -6954,7 +6954,7 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, PromoCode, Name, DiscountType, DiscountValue, CurrencyId, StartsAt, EndsAt, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "PromoCode" | "-PromoCode" | "Name" | "-Name" | "DiscountType" | "-DiscountType" | "DiscountValue" | "-DiscountValue" | "CurrencyId" | "-CurrencyId" | "StartsAt" | "-StartsAt" | "EndsAt" | "-EndsAt" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
@@ -7140,7 +7140,7 @@ export interface operations {
                         IsActive: boolean;
                         /**
                          * Format: date-time
-                         * @description When the record was created.
+                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
                          */
                         CreatedAt: string;
                         /** @description The `ETag` of the record, with `include=etag`. */
@@ -7666,7 +7666,7 @@ export interface operations {
                 includeDeleted?: boolean;
                 /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Symbol, DecimalPlaces, IsDeleted, DeletedAt, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Symbol" | "-Symbol" | "DecimalPlaces" | "-DecimalPlaces" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
@@ -7812,7 +7812,7 @@ export interface operations {
                         DeletedAt: string | null;
                         /**
                          * Format: date-time
-                         * @description When the record was created.
+                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
                          */
                         CreatedAt: string;
                         /** @description The `ETag` of the record, with `include=etag`. */
@@ -8238,7 +8238,7 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Rate, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Rate" | "-Rate" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
@@ -8354,7 +8354,7 @@ export interface operations {
                         IsActive: boolean;
                         /**
                          * Format: date-time
-                         * @description When the record was created.
+                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
                          */
                         CreatedAt: string;
                         /** @description The `ETag` of the record, with `include=etag`. */
@@ -8905,7 +8905,7 @@ export interface operations {
                         CountryCode: string | null;
                         /**
                          * Format: date-time
-                         * @description When the record was created.
+                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
                          */
                         CreatedAt: string;
                         /** @description The `ETag` of the record, with `include=etag`. */
@@ -9380,7 +9380,7 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, UserId, FailingSince, NextAttemptAt, LastSuccessAt, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "UserId" | "-UserId" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "CreatedAt" | "-CreatedAt")[];
@@ -10407,7 +10407,7 @@ export interface operations {
                 userId?: number;
                 /** @description Return only entries of this entity. */
                 entityId?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, ActivityCode, UserId, EntityId, Screen, IPAddress. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "ActivityCode" | "-ActivityCode" | "UserId" | "-UserId" | "EntityId" | "-EntityId" | "Screen" | "-Screen" | "IPAddress" | "-IPAddress")[];
@@ -10544,7 +10544,7 @@ export interface operations {
                         Id: number;
                         /**
                          * Format: date-time
-                         * @description When the entry was stored.
+                         * @description When the entry was stored: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new entries, read `GET /api/v1/Changes`.
                          */
                         CreatedAt: string;
                         /** @description What happened, as a number. Your programs decide what the numbers mean. */
@@ -10674,7 +10674,7 @@ export interface operations {
                 key?: string;
                 /** @description Return only entries of this user. */
                 userId?: number;
-                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, UserGuid, Action, Resource, Key, IPAddress, TraceId. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "UserGuid" | "-UserGuid" | "Action" | "-Action" | "Resource" | "-Resource" | "Key" | "-Key" | "IPAddress" | "-IPAddress" | "TraceId" | "-TraceId")[];
@@ -10815,7 +10815,7 @@ export interface operations {
                         Id: number;
                         /**
                          * Format: date-time
-                         * @description When the change was made.
+                         * @description When the change was made: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new changes, read `GET /api/v1/Changes`.
                          */
                         CreatedAt: string;
                         /** @description The number of the user who made the change; null for a change of the operator. */

@@ -76,7 +76,10 @@ export const activityView = describeFields(
   {
     ...fields,
     Id: 'The number of the entry, which the service chooses.',
-    CreatedAt: 'When the entry was stored.',
+    CreatedAt:
+      'When the entry was stored: the time at which its request began. An entry appears when ' +
+      'that request has ended, so it may have an earlier time than one that you have read: to ' +
+      'receive new entries, read `GET /api/v1/Changes`.',
   },
 ).meta({ title: 'Activity' });
 const table = new TableStatements(Activity, activityView);

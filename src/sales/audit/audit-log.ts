@@ -72,7 +72,10 @@ const view = describeFields(
   },
   {
     Id: 'The number of the entry: later entries have higher numbers.',
-    CreatedAt: 'When the change was made.',
+    CreatedAt:
+      'When the change was made: the time at which its request began. An entry appears when ' +
+      'that request has ended, so it may have an earlier time than one that you have read: to ' +
+      'receive new changes, read `GET /api/v1/Changes`.',
     UserId: 'The number of the user who made the change; null for a change of the operator.',
     UserGuid: 'The guid of the user who made the change; null for a change of the operator.',
     Action: 'What was done with the record.',

@@ -44,7 +44,8 @@ const afterParameter = {
   ...inQuery,
   description:
     'The cursor of the next page, as in the `Link` header of the page before: for the same ' +
-    'sort and filters.',
+    'sort and filters. Later, records may have appeared behind it: to receive what is new, ' +
+    'read `GET /api/v1/Changes`.',
   schema: { type: 'string' },
 };
 

@@ -28,7 +28,8 @@ const readersWords = {
   permission: 'authorisation authorization access right rights',
   openapi: 'swagger postman',
   typescript: 'sdk client javascript',
-  stream: 'sse realtime live polling',
+  'keep a copy': 'new records since poll polling sync synchronize synchronise replicate mirror',
+  stream: 'sse realtime live',
   upgrade: 'downtime',
 };
 const synonyms = Map.groupBy(
@@ -114,7 +115,7 @@ function rank(entries, terms) {
   const scored = entries.map(entry => {
     const texts = entry.map(text => text.toLowerCase());
     const scores = terms.map(term => {
-      const ofSynonyms = (synonyms.get(term) ?? []).map(([, word]) => scoreOf(word, texts) - 0.5);
+      const ofSynonyms = (synonyms.get(term) ?? []).map(([, word]) => ofReaders(word, texts));
       return Math.max(scoreOf(term, texts), ...ofSynonyms);
     });
     return { entry, score: scores.includes(0) ? 0 : scores.reduce((sum, score) => sum + score) };
@@ -123,6 +124,12 @@ function rank(entries, terms) {
     .filter(({ score }) => score > 0)
     .sort((a, b) => b.score - a.score)
     .map(({ entry }) => entry);
+}
+
+/** A title with the words of the pages for a reader's word comes before one with that word. */
+function ofReaders(word, texts) {
+  const score = scoreOf(word, texts);
+  return score === weights[0] ? score + 0.5 : score - 0.5;
 }
 
 /** The weight of a word in each part of an entry; within another word it counts half. */

@@ -4,7 +4,10 @@ import { describeShape } from '../../../lib/http/fields.ts';
 /** The fields that mean the same in every resource. */
 const commonFields = {
   Id: 'The number of the record, which the service chooses.',
-  CreatedAt: 'When the record was created.',
+  CreatedAt:
+    'When the record was created: the time at which its request began. A record appears when ' +
+    'that request has ended, so it may have an earlier time than one that you have read: to ' +
+    'receive new records, read `GET /api/v1/Changes`.',
   IsDeleted:
     'Whether the record is marked as deleted. Lists leave out such records, unless ' +
     '`includeDeleted` is true.',
