@@ -262,7 +262,7 @@ function readNumber(text: string, hasDecimalComma: boolean): ReadNumber {
 }
 
 interface Schema {
-  type?: string;
+  type?: string | string[];
   anyOf?: Schema[];
 }
 
@@ -273,13 +273,21 @@ function kindsOf(contract: z.ZodObject): Map<string, Column> {
   };
   return new Map(
     Object.entries(properties).map(([field, schema]) => {
-      const types = [schema, ...(schema.anyOf ?? [])].map(({ type }) => type);
+      const types = typesOf(schema);
       return [field, { field, kind: kindOf(types), isNullable: types.includes('null') }];
     }),
   );
 }
 
-function kindOf(types: readonly (string | undefined)[]): Kind {
+/**
+ * Returns the types of the values that a schema accepts. Of a schema that may be null, zod
+ * writes them as a list, or as schemas of their own where the values have bounds.
+ */
+function typesOf({ type = [], anyOf = [] }: Schema): string[] {
+  return [...[type].flat(), ...anyOf.flatMap(typesOf)];
+}
+
+function kindOf(types: readonly string[]): Kind {
   if (types.includes('array')) return 'numbers';
   if (types.includes('boolean')) return 'boolean';
   return types.includes('integer') || types.includes('number') ? 'number' : 'text';
