@@ -37,6 +37,55 @@ const failing = (share: number): Fault['series'] => ({
   'http_requests_total{status="503",route="/api/v1/Countries",method="GET"}': grows(1_000 * share),
 });
 
+/** A counter that grows by 1 every seven minutes, as at night. */
+const seldom = Array.from({ length: 100 }, (_, count) => `${count}+0x6`).join(' ');
+/** A counter that grows once, to `count`, in minute 300 of a series that exists. */
+const once = (count: number): string => `0+0x299 ${count}+0x399`;
+const route = 'route="/api/v1/Countries",method="GET"';
+
+/** A few events of a quiet night, which are a large share of it: none of them fires an alert. */
+export const quietNights: Readonly<Record<string, Fault['series']>> = {
+  'one failed request': {
+    [`http_requests_total{status="200",${route}}`]: seldom,
+    [`http_requests_total{status="503",${route}}`]: once(1),
+  },
+  'five failed requests': {
+    [`http_requests_total{status="200",${route}}`]: seldom,
+    [`http_requests_total{status="500",${route}}`]: once(2),
+    [`http_requests_total{status="503",${route}}`]: once(3),
+  },
+  'one slow request': {
+    [`http_request_duration_seconds_bucket{le="1",${route}}`]: seldom,
+    [`http_request_duration_seconds_bucket{le="+Inf",${route}}`]: seldom,
+    'http_request_duration_seconds_bucket{le="1",route="/other"}': once(0),
+    'http_request_duration_seconds_bucket{le="10",route="/other"}': once(1),
+    'http_request_duration_seconds_bucket{le="+Inf",route="/other"}': once(1),
+    [`http_request_duration_seconds_count{${route}}`]: seldom,
+    'http_request_duration_seconds_count{route="/other"}': once(1),
+  },
+  'one long wait for a connection': {
+    'database_connection_wait_seconds_total{server="db:5432"}': once(2),
+    'database_connection_waits_total{server="db:5432"}': once(1),
+  },
+  'one request without a connection': {
+    'database_connections_refused_total{server="db:5432"}': once(1),
+    'database_connection_wait_seconds_total{server="db:5432"}': once(2),
+    'database_connection_waits_total{server="db:5432"}': once(1),
+  },
+};
+
+/** Faults of a quiet night, which fire their alert all the same. */
+export const nightFaults: readonly Fault[] = [
+  {
+    alerts: ['BackofficeErrors', 'BackofficeErrorsPersist'],
+    after: 60,
+    series: {
+      'http_requests_total{status="200",route="/api/v1/Countries",method="GET"}': seldom,
+      'http_requests_total{status="503",route="/api/v1/Countries",method="GET"}': `0+0x${calmMinutes - 1} 0+0.2x${faultMinutes}`,
+    },
+  },
+];
+
 export const faults: readonly Fault[] = [
   { alerts: ['BackofficeDown'], after: 3, series: { up: to(0, 1) } },
   {

@@ -67,19 +67,6 @@ export function alertTests(
 ): object[] {
   const day = 24 * 60;
 
-  const test = (name: string, series: Series, checks: object[]): object => ({
-    name,
-    interval: '1m',
-    input_series: Object.entries(series).map(([each, values]) => ({ series: each, values })),
-    promql_expr_test: checks,
-  });
-
-  const firing = (minute: number, alerts: readonly string[]): object => ({
-    expr: 'max by (alertname) (ALERTS{alertstate="firing"})',
-    eval_time: `${minute}m`,
-    exp_samples: alerts.map(alert => ({ labels: `{alertname="${alert}"}`, value: 1 })),
-  });
-
   const ofFaults = (chosen: readonly Fault[]): object[] =>
     chosen.map(({ alerts, after, series }) =>
       test(alerts.join(), replace(base(calmMinutes + after), series), [
@@ -88,13 +75,7 @@ export function alertTests(
       ]),
     );
 
-  const calmDay = test('a calm day', base(day), [
-    {
-      expr: 'count_over_time(ALERTS{alertstate="firing"}[1d])',
-      eval_time: `${day}m`,
-      exp_samples: [],
-    },
-  ]);
+  const calmDay = test('a calm day', base(day), [noneFired(day)]);
 
   const file = (minutes: number, tests: object[]): object => ({
     rule_files: [ruleFile],
@@ -106,6 +87,66 @@ export function alertTests(
     file(1, ofFaults(faults.filter(({ after }) => after <= maxMinutes))),
     file(slowly, [calmDay, ...ofFaults(faults.filter(({ after }) => after > maxMinutes))]),
   ];
+}
+
+/** Returns a test for promtool: the checks of these series. */
+function test(name: string, series: Series, checks: object[]): object {
+  return {
+    name,
+    interval: '1m',
+    input_series: Object.entries(series).map(([each, values]) => ({ series: each, values })),
+    promql_expr_test: checks,
+  };
+}
+
+/** Checks that exactly these alerts fire in a minute. */
+function firing(minute: number, alerts: readonly string[]): object {
+  return {
+    expr: 'max by (alertname) (ALERTS{alertstate="firing"})',
+    eval_time: `${minute}m`,
+    exp_samples: alerts.map(alert => ({ labels: `{alertname="${alert}"}`, value: 1 })),
+  };
+}
+
+/** Checks that no alert has fired in the day before a minute. */
+function noneFired(minute: number): object {
+  return {
+    expr: 'count_over_time(ALERTS{alertstate="firing"}[1d])',
+    eval_time: `${minute}m`,
+    exp_samples: [],
+  };
+}
+
+/** The minutes of a quiet night, in the middle of which its events happen. */
+const nightMinutes = 690;
+
+/**
+ * Returns the file for promtool: the events of quiet nights fire nothing, and the faults fire
+ * their alerts.
+ */
+export function nightTests(
+  ruleFile: string,
+  nights: Readonly<Record<string, Series>>,
+  faults: readonly Fault[],
+): object {
+  const up = { [`up{${process}}`]: `1+0x${nightMinutes}` };
+  const withUp = (series: Series): Series => replace(up, series);
+
+  return {
+    rule_files: [ruleFile],
+    evaluation_interval: '1m',
+    tests: [
+      ...Object.entries(nights).map(([name, series]) =>
+        test(name, withUp(series), [noneFired(nightMinutes)]),
+      ),
+      ...faults.map(({ alerts, after, series }) =>
+        test(`${alerts.join()} at night`, withUp(series), [
+          firing(calmMinutes, []),
+          firing(calmMinutes + after, alerts),
+        ]),
+      ),
+    ],
+  };
 }
 
 /** Replaces all series of the names that `changed` has. */

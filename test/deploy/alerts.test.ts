@@ -1,5 +1,5 @@
 import { execFile, spawnSync } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
@@ -8,8 +8,9 @@ import { metricDefinitions } from '../../deploy/grafana/metric-definitions.ts';
 import { figures } from '../../deploy/grafana/overview.ts';
 import { prometheusRuleFile, prometheusRuleText } from '../../deploy/prometheus/prometheus-rule.ts';
 import { root } from '../support/command-line.ts';
-import { faults } from './alert-faults.ts';
-import { metricsIn } from './alert-tests.ts';
+import { useFolder } from '../support/use.ts';
+import { faults, nightFaults, quietNights } from './alert-faults.ts';
+import { metricsIn, nightTests } from './alert-tests.ts';
 import { readYaml } from './read-deploy.ts';
 
 interface Rule {
@@ -25,6 +26,7 @@ const foreignMetrics = ['up', 'kube_job_status_failed'];
 describe('alerts and dashboards', () => {
   let rules: Rule[];
   let metrics: string[];
+  const folder = useFolder();
 
   before(async () => {
     const [{ groups }] = (await readYaml('prometheus/rules.yaml')) as [
@@ -105,6 +107,38 @@ describe('alerts and dashboards', () => {
   it('the generated files are those of the metrics and rules of this build (npm run -s deploy:generate)', async () => {
     expect(await readFile(dashboardFile, 'utf8')).to.equal(dashboardText());
     expect(await readFile(prometheusRuleFile, 'utf8')).to.equal(await prometheusRuleText());
+  });
+
+  it('an alert on a share, an average or a quantile has a floor in events', () => {
+    const shares = rules.filter(({ expr }) => /\)\s*\/\s*[a-z]|histogram_quantile|avg/.test(expr));
+    expect(shares.map(({ alert }) => alert)).to.deep.equal([
+      'BackofficeErrors',
+      'BackofficeErrorsPersist',
+      'BackofficeSlow',
+      'BackofficeConnectionsScarce',
+    ]);
+
+    for (const { alert, expr } of shares) {
+      const conditions = expr.split(/^\s*and\s*$/m).map(condition => condition.trim());
+      const isFloor = (condition: string): boolean =>
+        /^sum( by \(\w+\))? \((increase|rate)\([^/]+\)\) > [1-9]\d*$/.test(
+          condition.replace(/^sum\(/, 'sum ('),
+        );
+      expect(conditions.some(isFloor), alert).to.equal(true);
+    }
+  });
+
+  it('a few failed, slow or waiting requests of a quiet night fire no alert, and an outage at night does', async function () {
+    if (spawnSync('promtool', ['--version']).error) this.skip();
+    const path = join(folder, 'night.json');
+    const tests = nightTests(join(root, 'deploy/prometheus/rules.yaml'), quietNights, nightFaults);
+    await writeFile(path, JSON.stringify(tests));
+
+    const { stdout } = await promisify(execFile)('promtool', ['test', 'rules', path]).catch(
+      error => error as { stdout: string },
+    );
+
+    expect(stdout).to.include('SUCCESS');
   });
 
   it('promtool accepts the rules and the configuration of Prometheus', async function () {
