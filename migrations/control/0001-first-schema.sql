@@ -310,6 +310,7 @@ create table mail_deliveries (
   tried_at timestamptz,
   settled_at timestamptz,
   used_at timestamptz,
+  set_password bytea,
   expires_at timestamptz not null,
   created_at timestamptz not null default now(),
   holder uuid,
@@ -345,6 +346,9 @@ comment on column mail_deliveries.settled_at is
   'when it was accepted, refused or given up; null while it waits';
 comment on column mail_deliveries.used_at is
   'when its link, or another one of its user and kind, was used; null: it was not';
+comment on column mail_deliveries.set_password is
+  'SHA-256 of the users.password_hash that its link has set, by which that hash is recognised; '
+  'null: it has set none';
 comment on column mail_deliveries.expires_at is
   'end of its link, and of the attempts';
 

@@ -83,7 +83,7 @@ export function createApp(services: AppServices): Koa {
     client: authenticateClient(services),
   };
   const rate = config.rateLimits.failures;
-  const limitLoginFailures = limitFailures({ ...services, store: rateLimitStore, rate });
+  const failures = limitFailures({ ...services, store: rateLimitStore, rate });
   const scheduleFairly = fairScheduler();
   const routers = createRouters(
     routes.map(route => ({
@@ -92,7 +92,7 @@ export function createApp(services: AppServices): Koa {
         nameRoute(route),
         limits.ofRoute(route),
         identifyFor(route.access, identify),
-        route.rateLimit === 'login' ? limitLoginFailures : undefined,
+        route.rateLimit === 'login' ? failures.ofLogin : undefined,
         scheduleFairly,
         requirePermission(route),
         respond(route, services.unsentResponses),
@@ -119,7 +119,18 @@ export function createApp(services: AppServices): Koa {
   if (cors) app.use(cors.preflights);
   app.use(routers.dispatch);
   app.use(
-    accountPages({ ...services, limit: limits.ofAccounts, hasExplorer: config.docs !== 'off' }),
+    accountPages({
+      ...services,
+      limit: limits.ofAccounts,
+      async comparePassword(ctx, email, comparison) {
+        let isSame = false;
+        await limits.ofPassword(ctx, email, async () => {
+          isSame = await failures.compare(ctx, email, comparison);
+        });
+        return isSame;
+      },
+      hasExplorer: config.docs !== 'off',
+    }),
   );
   app.use(documentationPages(routes, config.publicUrl, config.docs));
   app.use(unknownRoute(routers, routes, identify.user));

@@ -7,10 +7,11 @@ import { readEmail } from '../../lib/http/email.ts';
 import { readForm } from '../../lib/http/read-form.ts';
 import { isUuid } from '../../lib/http/uuid.ts';
 import { bindTenant } from '../../tenancy/bind-request.ts';
-import type { ContextServices, RequestContext } from '../../tenancy/request-context.ts';
+import type { ContextServices } from '../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { confirmRegistration } from '../auth/confirm-registration.ts';
 import { hashRequester } from '../auth/hash-queue.ts';
+import type { FailureLimit } from '../auth/limit-failures.ts';
 import { requestReset, setPasswordByLink } from '../auth/reset-password.ts';
 import type { AccountAction } from '../mails/account-link.ts';
 import type { LinkKind } from '../mails/mail-link.ts';
@@ -23,6 +24,11 @@ interface AccountPageServices extends AuthServices, ContextServices {
   directory: AuthServices['directory'];
   /** Limits the forms that are sent, as the routes of accounts are limited. */
   readonly limit: Middleware;
+  /**
+   * Runs the comparison of a password with that of an account, which counts as a login does.
+   * @throws {Problem} `rate_limited`, when it must not be made
+   */
+  readonly comparePassword: FailureLimit['compare'];
   /** True if the explorer is among the pages of the service. */
   readonly hasExplorer: boolean;
 }
@@ -130,7 +136,7 @@ async function act(
   const now = isSet
     ? link
     : await findLink(services.control, services.secrets, tenant, [linkKinds[action]], token);
-  if (!isSet && !(await wasJustSet(now, password, services, ctx.state.context))) {
+  if (!isSet && !(await wasJustSet(ctx, now, password, services))) {
     return sendInvalid(ctx, action, tenantGuid, now);
   }
 
@@ -177,24 +183,28 @@ const repeatSeconds = 15 * 60;
 
 /**
  * True if the link was used a moment ago to set this very password: the form was sent twice, by
- * a second press, or because the first response was lost. The limit of account forms bounds how
- * often a password can be tried so.
+ * a second press, or because the first response was lost. A password that something else has
+ * set is not compared: the reader of an old mail must not learn it.
  */
 async function wasJustSet(
+  ctx: Context,
   link: SentLink | undefined,
   password: string,
-  { passwords }: AccountPageServices,
-  context: RequestContext,
+  { passwords, comparePassword }: AccountPageServices,
 ): Promise<boolean> {
+  const setHash = link?.setHash ?? null;
   if (
     link?.state !== 'used' ||
+    setHash === null ||
     link.isDisabled ||
     (link.usedSecondsAgo ?? repeatSeconds) >= repeatSeconds
   ) {
     return false;
   }
 
-  return passwords.verify(link.passwordHash, password, hashRequester(context));
+  return comparePassword(ctx, link.email, () =>
+    passwords.verify(setHash, password, hashRequester(ctx.state.context)),
+  );
 }
 
 /**

@@ -29,12 +29,22 @@ const isKnownNetwork = `
   select 1 from login_networks n join users u on u.id = n.user_id
    where u.tenant_id = $1 and u.email = $2 and n.network = $3 and n.last_login_at > now() - ${knownNetworkAge}`;
 
+/** Limits the failed comparisons of a password with that of an account. */
+export interface FailureLimit {
+  /** The limit of the route of logins. Runs after the tenant is resolved. */
+  readonly ofLogin: Middleware;
+  /**
+   * Runs the comparison of a password of an account of the request's tenant.
+   * @throws {Problem} `rate_limited`, when it must not be made
+   */
+  compare(ctx: Context, email: string, comparison: () => Promise<boolean>): Promise<boolean>;
+}
+
 /**
  * Limits the failed logins to one account, from all clients together: the limit of logins
  * counts each client by itself, and an attacker with thousands of addresses could go on
  * guessing. Above the limit, only networks that have logged in to the account within 30 days,
- * or used a token of a mail to it, may try, so that its owner is not locked out. Runs after the
- * tenant is resolved.
+ * or used a token of a mail to it, may try, so that its owner is not locked out.
  *
  * An account is a tenant and an e-mail address, whether or not a user has it, so that the limit
  * does not reveal which accounts exist. Concurrent logins may exceed the limit by their number.
@@ -46,7 +56,7 @@ export function limitFailures({
   store,
   rate,
   draining,
-}: LimitFailuresOptions): Middleware {
+}: LimitFailuresOptions): FailureLimit {
   const delay = createDelay(rejectionDelayMs, draining);
   const policy = ratePolicy('LoginFailures', rate);
 
@@ -54,10 +64,9 @@ export function limitFailures({
     const values = [state.tenant.id, email, clientNetwork(state.ipAddress)];
     return (await queryControl(control, 'known_network', isKnownNetwork, values)).length > 0;
   };
-  return async function limitFailedLogins(ctx, next) {
-    const email = loginAccount(await readBody(ctx, bodyLimits.auth));
-    if (email === '') return next(); // refused later, as an invalid field
 
+  /** Runs what fails with `invalid_credentials` if the password is not that of the account. */
+  async function limited(ctx: Context, email: string, attempt: () => Promise<void>): Promise<void> {
     const { traceId, tenant, ipAddress } = ctx.state;
     const key = `${failuresPrefix}${hashKey(tenant.guid, email)}`;
     // An account has the same hash in every line, and its address cannot be found without the
@@ -82,7 +91,7 @@ export function limitFailures({
     }
 
     try {
-      await next();
+      await attempt();
     } catch (error) {
       if (hasCode(error, 'invalid_credentials')) {
         log.info({ event: 'login_failed', ...line }, 'a login failed');
@@ -90,5 +99,25 @@ export function limitFailures({
       }
       throw error;
     }
+  }
+
+  return {
+    async ofLogin(ctx, next) {
+      const email = loginAccount(await readBody(ctx, bodyLimits.auth));
+      if (email === '') return next(); // refused later, as an invalid field
+
+      await limited(ctx, email, next);
+    },
+    async compare(ctx, email, comparison) {
+      try {
+        await limited(ctx, email, async () => {
+          if (!(await comparison())) throw problem('invalid_credentials');
+        });
+        return true;
+      } catch (error) {
+        if (hasCode(error, 'invalid_credentials')) return false;
+        throw error;
+      }
+    },
   };
 }

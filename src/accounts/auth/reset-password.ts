@@ -7,7 +7,7 @@ import { bodyLimits } from '../../lib/http/route.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { requestResetMail } from '../mails/mail-requests.ts';
-import { useLink, withdrawRegistrationsOf } from '../mails/use-link.ts';
+import { recordSetPassword, useLink, withdrawRegistrationsOf } from '../mails/use-link.ts';
 import type { AuthServices } from './auth-services.ts';
 import { hashRequester } from './hash-queue.ts';
 import { rememberNetwork } from './login-networks.ts';
@@ -135,6 +135,7 @@ async function usePasswordLink(
     await withdrawRegistrationsOf(query, userId);
   }
   await setPasswordHash(query, userId, passwordHash);
+  await recordSetPassword(query, link, passwordHash);
   await revokeSessionsOf(query, userId, 'password_reset');
 
   // The token proves that the client reads the mails of the user.

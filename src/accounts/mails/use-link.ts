@@ -41,14 +41,26 @@ export interface SentLink extends GoodLink {
    * used.
    */
   readonly usedSecondsAgo: number | null;
-  /** The present password hash of the user. */
-  readonly passwordHash: string;
+  /**
+   * The password hash that this link has set, while it is the present one of the user; null: it
+   * has set none, or there is a later one.
+   */
+  readonly setHash: string | null;
   readonly isDisabled: boolean;
+}
+
+/**
+ * SQL: a digest that recognises a password hash. The salt in the hash makes it unique.
+ * @param hash a column or a parameter
+ */
+function digestOf(hash: string): string {
+  return `sha256(convert_to(${hash}, 'UTF8'))`;
 }
 
 const sentLink = `
   select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email,
-         u.password_hash as "passwordHash", u.disabled_at is not null as "isDisabled",
+         case when m.set_password = ${digestOf('u.password_hash')} then u.password_hash end as "setHash",
+         u.disabled_at is not null as "isDisabled",
          extract(epoch from now() - m.used_at)::float8 as "usedSecondsAgo",
          case when ${isGood} then 'good'
               when m.used_at is not null then 'used'
@@ -126,6 +138,17 @@ export async function useLink(
   await query('mails_remove_waiting', removeWaiting, [userId, kind, id]);
   await query('mails_mark_used', markUsed, [userId, kind, id]);
   return link;
+}
+
+const markSetPassword = `update mail_deliveries set set_password = ${digestOf('$2::text')} where id = $1`;
+
+/** Records the password hash that a link has set, in the transaction that sets it. */
+export async function recordSetPassword(
+  query: QueryControl,
+  link: GoodLink,
+  hash: string,
+): Promise<void> {
+  await query('mails_mark_set_password', markSetPassword, [link.id, hash]);
 }
 
 async function readLink(

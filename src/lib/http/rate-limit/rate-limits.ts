@@ -26,6 +26,12 @@ export interface RateLimits {
    */
   readonly ofAccounts: Middleware;
   /**
+   * Limits the comparisons of passwords with that of an account outside of the route of logins,
+   * by the limit of that route, and counts them together.
+   * @param account in canonical form
+   */
+  ofPassword(ctx: Context, account: string, next: () => Promise<void>): Promise<void>;
+  /**
    * Limits the requests to a route, before its tenant is resolved; undefined when the route has
    * no own limit.
    */
@@ -65,11 +71,7 @@ export function createRateLimits({
   const delay = createDelay(rejectionDelayMs, draining);
   const networkKey = (_ctx: Context, { network }: CountedNetwork): string => network;
   const limits: Record<RouteLimit, (bodyLimit: number) => Middleware> = {
-    login: bodyLimit => {
-      const key = async (ctx: Context, { network }: CountedNetwork) =>
-        hashKey(network, await accountOf(ctx, bodyLimit));
-      return limit({ name: 'rl:login', policy: 'Login', rate: rates.login, store, key, delay });
-    },
+    login: bodyLimit => limitLogins(ctx => accountOf(ctx, bodyLimit)),
     account: () =>
       limit({
         name: 'rl:account',
@@ -89,6 +91,12 @@ export function createRateLimits({
       }),
   };
 
+  function limitLogins(accountOf: (ctx: Context) => string | Promise<string>): Middleware {
+    const key = async (ctx: Context, { network }: CountedNetwork) =>
+      hashKey(network, await accountOf(ctx));
+    return limit({ name: 'rl:login', policy: 'Login', rate: rates.login, store, key, delay });
+  }
+
   /**
    * An unreadable body names no account. It is rejected later with the same error, when the
    * route reads it.
@@ -100,6 +108,7 @@ export function createRateLimits({
 
   return {
     ofAccounts: limits.account(0),
+    ofPassword: (ctx, account, next) => limitLogins(() => account)(ctx, next),
     everyRequest: limit({
       name: 'rl:global',
       policy: 'Global',
