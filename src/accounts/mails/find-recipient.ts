@@ -6,7 +6,7 @@ import {
 import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
 import { linkLifetimes } from './mail-link.ts';
 import type { LeasedMail, MailAbout, MailKind } from './mail-queue.ts';
-import { isCounted, removeReplacedDeliveries, withdrawnMails } from './mail-requests.ts';
+import { dailyRate, isCounted, removeReplacedDeliveries, withdrawnMails } from './mail-requests.ts';
 import { removeOldDeliveries, removeUnconfirmed } from './remove-old-deliveries.ts';
 
 /**
@@ -42,12 +42,15 @@ const insertUnconfirmed = `
 const countMails = `
   select exists (select from mail_deliveries
                   where user_id = $1 and kind = $2 and about = $3 and id > $4) as "isReplaced",
-         count(*) filter (where about = $3)::int as same, count(*)::int as "all"
+         count(*) filter (where about = $3 and ${isCounted('$5')})::int as same,
+         count(*) filter (where ${isCounted('$5')})::int as "all",
+         count(*) filter (where set_password is null)::int as daily
     from (
-      select state, tried_at, settled_at, about from mail_deliveries where user_id = $1 and kind = $2 and id <> $4
+      select state, tried_at, settled_at, about, set_password
+        from mail_deliveries where user_id = $1 and kind = $2 and id <> $4
        union all
-      ${withdrawnMails('$1', ', m.about')} and m.kind = $2) mails
-   where ${isCounted('$5')}`;
+      ${withdrawnMails('$1', ', m.about, m.set_password')} and m.kind = $2) mails
+   where ${isCounted('$6')}`;
 const setRecipient = `
   update mail_deliveries
      set user_id = $2, address = null, kind = $3, about = $4, expires_at = coalesce(now() + $5::interval, expires_at)
@@ -56,6 +59,18 @@ const setRecipient = `
  * Deletes a registration: its sender has chosen the password, which no other mail may confirm.
  */
 const dropRegistration = 'delete from registrations where delivery_id = $1';
+
+/** The mails of a kind that an address has got. */
+interface Counted {
+  /** True if a later one replaces this one. */
+  readonly isReplaced: boolean;
+  /** Those about the same thing, in the window of the rate. */
+  readonly same: number;
+  /** All of them, in the window of the rate. */
+  readonly all: number;
+  /** Those of a day whose link has set no password. */
+  readonly daily: number;
+}
 
 interface KnownUser {
   readonly id: number;
@@ -82,7 +97,8 @@ interface HelpfulMail {
  * that was registered. Enters into the delivery the user, and the mail that fits the state of
  * the user (docs/guide/accounts.md has all states). The limit counts mails that were accepted
  * in its window, and mails that may still be accepted: at most `rate.max` of a kind that one
- * client can cause, and `networkFactor` times as many that all clients together can.
+ * client can cause, `networkFactor` times as many that all clients together can, and those of a
+ * day.
  */
 export function findRecipient(
   control: ControlDatabase,
@@ -159,16 +175,12 @@ async function enterUser(
   const { id } = mail;
   await removeReplacedDeliveries(query, user.id, { id, kind, about });
 
-  const values = [user.id, kind, about, id, rate.windowMs];
-  const [counted] = await query<{ isReplaced: boolean; same: number; all: number }>(
-    'mails_count',
-    countMails,
-    values,
-  );
+  const day = dailyRate(rate);
+  const values = [user.id, kind, about, id, rate.windowMs, Math.max(rate.windowMs, day.windowMs)];
+  const [counted] = await query<Counted>('mails_count', countMails, values);
   if (counted?.isReplaced) return 'replaced';
-  if ((counted?.same ?? 0) >= rate.max || (counted?.all ?? 0) >= rate.max * networkFactor) {
-    return 'limited';
-  }
+  const { same = 0, all = 0, daily = 0 } = counted ?? {};
+  if (same >= rate.max || all >= rate.max * networkFactor || daily >= day.max) return 'limited';
 
   await query('mails_set_recipient', setRecipient, [id, user.id, kind, about, lifetime ?? null]);
   if (mail.kind === 'registration' && kind !== 'registration') {

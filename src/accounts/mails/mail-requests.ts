@@ -82,6 +82,18 @@ export async function requestRegistrationMail(
  */
 const tenantFactor = 40;
 
+/** Maximum mails of a kind to one address in a day, unless one window allows more. */
+const maxDaily = 10;
+
+/**
+ * Returns the rate of a day that bounds a rate of mails: otherwise a stranger who asks for as
+ * many as each window allows would send 288 of them to an address. A mail whose link has set a
+ * password does not count in it: its reader has asked for it.
+ */
+export function dailyRate({ max }: Rate): Rate {
+  return { max: Math.max(maxDaily, max), windowMs: 24 * 3_600_000 };
+}
+
 /**
  * SQL: true if a mail counts for the limit of mails: it was accepted in the window, may have
  * been, or may still be. A mail that the mail server has certainly not accepted does not count.
@@ -165,20 +177,23 @@ export async function addInvitationMail(
 ): Promise<number> {
   await removeReplacedDeliveries(query, user.id, { id: null, kind: 'invitation', about: {} });
 
+  const ofUser = { name: 'mails_count_user', text: countUser, of: user.id };
   const limits = [
-    { name: 'mails_count_user', text: countUser, of: user.id, max: rate.max },
+    { ...ofUser, ...rate },
+    { ...ofUser, ...dailyRate(rate) },
     {
       name: 'mails_count_tenant',
       text: countTenant,
       of: user.tenantId,
+      ...rate,
       max: rate.max * tenantFactor,
     },
   ];
-  for (const { name, text, of, max } of limits) {
+  for (const { name, text, of, max, windowMs } of limits) {
     const [counted] = await query<{ ms: number; count: number }>(name, text, [
       of,
       'invitation',
-      rate.windowMs,
+      windowMs,
     ]);
     if (counted && counted.count >= max) return Math.max(counted.ms, 1);
   }

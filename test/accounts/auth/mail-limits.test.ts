@@ -4,7 +4,9 @@ import { eventually } from '../../support/eventually.ts';
 import { startMailServer, tokenIn } from '../../support/mail-server.ts';
 import { mailsSettled } from '../../support/mails.ts';
 import { use } from '../../support/use.ts';
-import { controlSql, createWorld } from '../../support/world.ts';
+import { controlSql, createWorld, type TestTenant } from '../../support/world.ts';
+import { invitation, usersPath } from '../people/people-world.ts';
+import { addSampleUser } from './sample-users.ts';
 
 describe('mails that somebody else requests for an address', () => {
   const mail = use(startMailServer);
@@ -56,16 +58,95 @@ describe('mails that somebody else requests for an address', () => {
     await mail.waitForToken(email, 5);
   });
 
-  it('an address receives at most 12 registration mails in 15 minutes, however many clients ask', async () => {
+  /** Lets time pass for the limits of mails. */
+  const passTime = (interval: string) =>
+    controlSql(
+      world,
+      `update mail_deliveries set settled_at = settled_at - interval '${interval}'`,
+    );
+
+  it('an address receives at most 10 registration mails in a day, however many clients ask, in 15 minutes or later', async () => {
     const email = 'flooded@people.test';
-    for (let client = 0; client < 4; client++) {
-      for (let mailed = 1; mailed <= 3; mailed++) {
-        await registerMailed(`198.51.100.${client}`, email, 3 * client + mailed);
-      }
+    let mailed = 0;
+    for (let client = 0; client < 3; client++) {
+      for (let n = 0; n < 3; n++) await registerMailed(`198.51.100.${client}`, email, ++mailed);
     }
-    await register('198.51.100.99', email);
+    await passTime('20 minutes');
+    await registerMailed('198.51.100.3', email, 10);
+
+    await register('198.51.100.4', email);
+    await passTime('20 minutes');
+    await register('198.51.100.5', email);
     await mailsSettled(world);
-    expect(mail.messagesTo(email)).to.have.length(12);
+    expect(mail.messagesTo(email)).to.have.length(10);
+  });
+
+  it('an address receives at most 10 mails for a new password in a day, of all processes, without those whose link was used', async () => {
+    const { email } = await addSampleUser(world, world.acme);
+    const { email: other } = await addSampleUser(world, world.globex);
+    const another = new Client(
+      (await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' })).url,
+    );
+    const reset = (client: Client, tenant: TestTenant, address: string) =>
+      client.post('/api/v1/auth/reset-password', { email: address }, { 'X-Tenant': tenant.guid });
+
+    const usedLink = async (count: number): Promise<void> => {
+      const token = await mail.waitForToken(email, count);
+      const body = { token, newPassword: `the password number ${count}` };
+      expect((await post('203.0.113.9', 'reset-password', body)).status).to.equal(204);
+    };
+
+    for (let count = 1; count <= 10; count++) {
+      await reset(count % 2 ? another : world.anonymous, world.acme, email);
+      await mail.waitForToken(email, count);
+      await mailsSettled(world);
+      await passTime('15 minutes');
+    }
+
+    const known = await reset(world.anonymous, world.acme, email);
+    const unknown = await reset(another, world.acme, 'nobody@people.test');
+    await mailsSettled(world);
+    expect(mail.messagesTo(email)).to.have.length(10);
+    expect(known.status).to.equal(202);
+    expect(known.body).to.deep.equal(unknown.body);
+    expect([...known.headers.keys()].sort()).to.deep.equal([...unknown.headers.keys()].sort());
+
+    // Another address, and the address of another tenant, get theirs.
+    await reset(another, world.globex, other);
+    await mail.waitForToken(other, 1);
+
+    await usedLink(10);
+    await reset(another, world.acme, email);
+    await usedLink(11);
+    await reset(world.anonymous, world.acme, email);
+    await mail.waitForToken(email, 12);
+    await passTime('15 minutes');
+    await reset(another, world.acme, email);
+    await mailsSettled(world);
+    expect(mail.messagesTo(email), 'two of twelve have set a password').to.have.length(12);
+
+    await passTime('24 hours');
+    await reset(another, world.acme, email);
+    await mail.waitForToken(email, 13);
+  });
+
+  it('an address receives at most 10 invitations in a day, and a further one is 429 with the time that is left', async () => {
+    const admin = await world.login(world.acme);
+    const sent = invitation();
+    for (let count = 1; count <= 10; count++) {
+      expect((await admin.post(usersPath, sent)).status).to.equal(201);
+      await mail.waitForToken(sent.Email, count);
+      await mailsSettled(world);
+      await passTime('15 minutes');
+    }
+
+    const limited = await admin.post(usersPath, sent);
+
+    expect(limited.status).to.equal(429);
+    expect(Number(limited.headers.get('retry-after'))).to.be.within(3_600, 86_400);
+    expect((await admin.post(usersPath, invitation())).status, 'another address').to.equal(201);
+    await passTime('24 hours');
+    expect((await admin.post(usersPath, sent)).status).to.equal(201);
   });
 
   it('a registration mail says for whom it was requested and when, and the name in it is not a link', async () => {
