@@ -143,7 +143,7 @@ ${settings}`,
     }
   });
 
-  it('a pooler in session mode, with an auth_query for tenants and no setting for us, carries the whole life of a tenant', async () => {
+  it('a pooler in session mode, with an auth_query for tenants and no setting for us, carries the whole life of a tenant, and a lock of its database', async () => {
     const server = await createPlainServer('createdb createrole');
     let service: RunningScript | undefined;
     try {
@@ -199,6 +199,27 @@ ${settings}`,
         (await client.post('/api/v1/EntityStatus', { Title: 'Through a pooler' })).status,
       ).to.equal(201);
       expect((await client.get('/api/v1/EntityStatus')).status).to.equal(200);
+
+      const [row] = await server.sql<{ name: string }>(
+        `select datname as name from pg_database where datname like 'backoffice_tenant_%'`,
+      );
+      const lock = `alter database "${row?.name}"`;
+      const endSessions = () =>
+        server.sql(
+          `select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '${row?.name}'`,
+        );
+      const change = async (): Promise<number> =>
+        (await client.post('/api/v1/EntityStatus', { Title: randomBytes(4).toString('hex') }))
+          .status;
+      const readOnly = 'default_transaction_read_only';
+      await server.sql(`${lock} set ${readOnly} = on`);
+      await endSessions();
+      expect(await change()).to.equal(503);
+      expect(await run('doctor')).to.include(`is on for database ${row?.name}`);
+      await server.sql(`${lock} reset ${readOnly}`);
+      await endSessions();
+      expect(await change()).to.equal(201);
+
       await run('clone', 'acme', 'copy');
       expect(JSON.parse(await run('doctor', '--json')).findings.filter(isError)).to.deep.equal([]);
     } finally {

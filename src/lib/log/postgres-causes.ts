@@ -73,7 +73,7 @@ export const serverCauses: readonly ErrorCause[] = [
   {
     codes: ['25006'],
     cause: 'it is read-only, as a standby is, or after a change of default_transaction_read_only',
-    step: 'Let its URL lead to the primary, or set default_transaction_read_only to off',
+    step: 'Let its URL lead to the primary, or end the lock where it is: bin/backoffice doctor names the place',
   },
   {
     codes: ['28P01'],

@@ -12,9 +12,8 @@ export type SessionSettings = Readonly<Record<string, string | number>>;
 /**
  * The settings on which the code relies in every session, whatever a server, a role or a
  * database has set. A kind of connection overrides it, or adds to it. Some settings are left to
- * the server: those of plans; the abbreviations of time zones, which no text of ours has; and
- * `default_transaction_read_only`, by which an operator locks a server, and which
- * `requireUsableServer` reports.
+ * the server: those of plans, the abbreviations of time zones, which no text of ours has, and
+ * `respected`.
  */
 const reliedOn: SessionSettings = {
   // Texts and numbers, in and out.
@@ -73,11 +72,18 @@ const reliedOn: SessionSettings = {
 };
 
 /**
- * A commit that was acknowledged is on the disk of the server at least; a stronger setting of
- * the server stays.
+ * The settings that have the value of the server, the role or the database, whatever a pooler or
+ * its last client has set in the session: a pooler may give each session the value that it has
+ * seen in another one (PgBouncer 1.26 does). By `default_transaction_read_only` an operator
+ * locks a server, which `requireUsableServer` reports.
  */
-const synchronousCommit = `case pg_catalog.current_setting('synchronous_commit') when 'off' then 'local'
-  else pg_catalog.current_setting('synchronous_commit') end`;
+const respected = ['default_transaction_read_only'];
+
+/**
+ * A commit that was acknowledged is on the disk of the server at least; a stronger setting of
+ * the server stays. It is reset first, as those in `respected` are.
+ */
+const synchronousCommit = `coalesce(nullif(pg_catalog.set_config('synchronous_commit', null, false), 'off'), 'local')`;
 
 /**
  * Settings that need a privilege. A setting that has the wanted value already is left alone;
@@ -95,6 +101,11 @@ function sessionStatement(settings: SessionSettings = {}): string {
   const all = { ...reliedOn, ...settings };
   const names = Object.keys(all).map(quoteLiteral);
   const values = Object.values(all).map(value => quoteLiteral(String(value)));
+
+  for (const name of respected.filter(each => !(each in all))) {
+    names.push(quoteLiteral(name));
+    values.push('null');
+  }
 
   if (!('synchronous_commit' in all)) {
     names.push(`'synchronous_commit'`);

@@ -12,6 +12,7 @@ import { fleetTasks } from '../command/fleet-tasks.ts';
 import { errorText } from '../command/texts.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
 import { closedStamp } from '../databases/database-stamp.ts';
+import { type ReadOnlyLock, readOnlyLockSql, readOnlyText } from '../records/read-only-lock.ts';
 import { readTextOrder, textOrderFault } from '../records/text-order.ts';
 import { findLoginFault, isRefusedLogin, type LoginFault } from '../schema/login-fault.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
@@ -200,6 +201,7 @@ async function checkInside(
   }
 
   await checkTextOrder(client, tenant, report);
+  await checkLock(client, tenant, report);
   const version = applied.at(-1) ?? null;
   await checkFeed(client, version, head, report);
   await checkAppendOnlyTables(client, tenant.roleName, report);
@@ -279,6 +281,26 @@ async function checkTextOrder(
     remedy:
       `Make a database with the order of all others: bin/backoffice restore ${slug} --archive latest. ` +
       `Then compare it, and swap it: bin/backoffice restore swap ${slug}`,
+  });
+}
+
+/** Reports a lock of a database, a login or a server: its owner has set it, and ends it. */
+async function checkLock(
+  client: pg.Client,
+  { databaseName: database }: CheckedTenant,
+  report: (report: Report) => void,
+): Promise<void> {
+  const { rows } = await client.query<{ lock: ReadOnlyLock | null; login: string }>(
+    `select ${readOnlyLockSql} as lock, current_user as login`,
+  );
+  const [{ lock, login } = { lock: null, login: '' }] = rows;
+  if (lock === null) return;
+
+  const { place, remedy } = readOnlyText(lock, { login, database });
+  report({
+    check: 'read_only',
+    problem: `changes get 503, because default_transaction_read_only is on for ${place}`,
+    remedy,
   });
 }
 

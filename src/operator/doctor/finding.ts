@@ -114,6 +114,7 @@ export const warnings = [
   'wal_not_archived',
   'few_connections',
   'login_ends',
+  'read_only',
   'old_transaction_ids',
   'unknown_tenant',
   'leftover_database',

@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
 import { requireOwnSessionOf } from '../../lib/postgres/session-probe.ts';
+import { type ReadOnlyLock, readOnlyLockSql, readOnlyText } from './read-only-lock.ts';
 
 /** The oldest version of PostgreSQL that is supported: 160003 is PostgreSQL 16.3. */
 export const minServerVersion = 160_000;
@@ -24,8 +25,8 @@ export interface ServerUse {
 interface ServerState {
   version: number;
   isStandby: boolean;
-  /** The place where `default_transaction_read_only` is set to on; null when it is off. */
-  lockedBy: string | null;
+  /** The lock under which the session is; null if it may write. */
+  lock: ReadOnlyLock | null;
   login: string;
   database: string;
   encoding: string;
@@ -36,8 +37,7 @@ interface ServerState {
 
 const readState = `
   select current_setting('server_version_num')::int as version, pg_is_in_recovery() as "isStandby",
-         case when current_setting('default_transaction_read_only') = 'on'
-              then (select source from pg_settings where name = 'default_transaction_read_only') end as "lockedBy",
+         ${readOnlyLockSql} as lock,
          current_user as login, current_database() as database,
          pg_encoding_to_char((select encoding from pg_database where datname = current_database())) as encoding,
          rolsuper or rolcreatedb as "mayCreateDatabases", rolsuper or rolcreaterole as "mayCreateRoles",
@@ -73,7 +73,10 @@ export function serverFault(
   if (state.isStandby) {
     return 'it is on a standby, which takes no writes. Give the address of the primary in its URL';
   }
-  if (state.lockedBy !== null) return lockText(state.lockedBy, state);
+  if (state.lock !== null) {
+    const { place, remedy } = readOnlyText(state.lock, state);
+    return `it is read-only, because default_transaction_read_only is on for ${place}. ${remedy}`;
+  }
 
   const lacking = [
     state.mayCreateDatabases ? '' : 'createdb',
@@ -100,34 +103,4 @@ export function serverFault(
     );
   }
   return undefined;
-}
-
-/**
- * Returns the fault of a locked server: an operator has locked it on purpose, or a provider,
- * when the disk was almost full.
- */
-function lockText(
-  source: string,
-  { login, database }: Pick<ServerState, 'login' | 'database'>,
-): string {
-  const setting = 'default_transaction_read_only';
-  const places: Record<string, [place: string, reset: string]> = {
-    user: [`role ${login}`, `alter role ${quote(login)} reset ${setting}`],
-    database: [`database ${database}`, `alter database ${quote(database)} reset ${setting}`],
-    'database user': [
-      `role ${login} in database ${database}`,
-      `alter role ${quote(login)} in database ${quote(database)} reset ${setting}`,
-    ],
-    client: ['the options of its URL', ''],
-  };
-
-  const [place, reset] = places[source] ?? [
-    'the server',
-    `alter system reset ${setting}; select pg_reload_conf()`,
-  ];
-  const remedy = reset
-    ? `When nothing needs the lock any more, run as a superuser: ${reset};`
-    : 'Remove it there';
-
-  return `it is read-only, because ${setting} is on for ${place}. ${remedy}`;
 }

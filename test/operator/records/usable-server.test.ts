@@ -12,7 +12,7 @@ type Door = () => Promise<ScriptResult>;
 const usable = {
   version: 160_000,
   isStandby: false,
-  lockedBy: null,
+  lock: null,
   login: 'operator',
   database: 'office',
   encoding: 'UTF8',
