@@ -869,17 +869,19 @@ create table webhook_secrets (
   webhook_id integer primary key
     constraint webhook_secrets_webhook_id_fkey references webhooks on delete cascade,
   secret bytea not null,
-  previous bytea,
-  previous_until timestamptz
+  previous bytea[] not null default '{}',
+  previous_until timestamptz[] not null default '{}',
+  constraint webhook_secrets_previous_check
+    check (cardinality(previous) <= 5 and cardinality(previous) = cardinality(previous_until))
 );
 comment on table webhook_secrets is
-  'The secret that signs the messages of one webhook. It has a table of its own, so that no '
-  'audit entry contains it.';
+  'The secrets that sign the messages of one webhook. They have a table of their own, so that '
+  'no audit entry contains them.';
 comment on column webhook_secrets.secret is
   'sealed with the key of the tenant in webhook_tenants of the control database';
 comment on column webhook_secrets.previous is
-  'the secret before the last rotation, sealed; messages have its signature too until '
-  'previous_until';
+  'the secrets before the last rotations, sealed, the newest first; messages have their '
+  'signatures too, each until its time in previous_until';
 
 create table webhook_messages (
   id bigint generated always as identity primary key,

@@ -1357,7 +1357,7 @@ export interface paths {
         put?: never;
         /**
          * Replace the secret of a webhook
-         * @description For 24 hours, messages are signed with both secrets, so that the receiver can change to the new one.
+         * @description For 24 hours, messages are signed with the former secret, too, so that the receiver can change to the new one. A further rotation meanwhile takes no time from those before it: messages have a signature of each, the newest first, and at most 5 former ones. With `endPrevious`, all former secrets end at once, also the one that is replaced: for a secret that somebody else knows.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -1879,6 +1879,8 @@ export interface components {
             NextAttemptAt: string | null;
             /** @description When a message has last arrived. */
             LastSuccessAt: string | null;
+            /** @description Until when messages are signed with former secrets, too; null if only with the present one. */
+            PreviousUntil: string | null;
             /**
              * Format: date-time
              * @description When the endpoint was created.
@@ -9382,8 +9384,8 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, UserId, FailingSince, NextAttemptAt, LastSuccessAt, CreatedAt. */
-                sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "UserId" | "-UserId" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, UserId, FailingSince, NextAttemptAt, LastSuccessAt, PreviousUntil, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "UserId" | "-UserId" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "PreviousUntil" | "-PreviousUntil" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Url` or `Description`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
@@ -9400,6 +9402,7 @@ export interface operations {
                     FailingSince?: string | string[];
                     NextAttemptAt?: string | string[];
                     LastSuccessAt?: string | string[];
+                    PreviousUntil?: string | string[];
                     CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
@@ -9475,6 +9478,18 @@ export interface operations {
                     lt?: string;
                     null?: boolean;
                 };
+                /** @description Return only records whose `PreviousUntil` compares so: `filter[PreviousUntil][gte]=…`, `filter[PreviousUntil][lte]=…`, `filter[PreviousUntil][gt]=…`, `filter[PreviousUntil][lt]=…`, `filter[PreviousUntil][null]=…`. */
+                "filter[PreviousUntil]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
                     /** Format: date-time */
@@ -9531,6 +9546,7 @@ export interface operations {
                      *         "FailingSince": null,
                      *         "NextAttemptAt": null,
                      *         "LastSuccessAt": null,
+                     *         "PreviousUntil": null,
                      *         "CreatedAt": "2026-01-05T09:30:00.000Z"
                      *       }
                      *     ]
@@ -9627,6 +9643,7 @@ export interface operations {
                      *       "FailingSince": null,
                      *       "NextAttemptAt": null,
                      *       "LastSuccessAt": null,
+                     *       "PreviousUntil": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z",
                      *       "Secret": "whsec_…"
                      *     }
@@ -9659,6 +9676,8 @@ export interface operations {
                         NextAttemptAt: string | null;
                         /** @description When a message has last arrived. */
                         LastSuccessAt: string | null;
+                        /** @description Until when messages are signed with former secrets, too; null if only with the present one. */
+                        PreviousUntil: string | null;
                         /**
                          * Format: date-time
                          * @description When the endpoint was created.
@@ -9729,6 +9748,7 @@ export interface operations {
                      *       "FailingSince": null,
                      *       "NextAttemptAt": null,
                      *       "LastSuccessAt": null,
+                     *       "PreviousUntil": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
                      *     }
                      */
@@ -9750,7 +9770,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `FailingSince`, `NextAttemptAt`, `LastSuccessAt` alone do not count. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `FailingSince`, `NextAttemptAt`, `LastSuccessAt`, `PreviousUntil` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -9830,6 +9850,7 @@ export interface operations {
                      *       "FailingSince": null,
                      *       "NextAttemptAt": null,
                      *       "LastSuccessAt": null,
+                     *       "PreviousUntil": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
                      *     }
                      */
@@ -9854,7 +9875,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `FailingSince`, `NextAttemptAt`, `LastSuccessAt` alone do not count. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `FailingSince`, `NextAttemptAt`, `LastSuccessAt`, `PreviousUntil` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -10289,7 +10310,10 @@ export interface operations {
     };
     postWebhooksByIdRotate: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether all former secrets end at once. */
+                endPrevious?: boolean;
+            };
             header?: {
                 /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
                 "Idempotency-Key"?: string;
@@ -10318,21 +10342,18 @@ export interface operations {
                     /**
                      * @example {
                      *       "Secret": "whsec_…",
-                     *       "PreviousUntil": "2026-01-05T09:30:00.000Z"
+                     *       "PreviousUntil": null
                      *     }
                      */
                     "application/json": {
                         /** @description The new secret. No other response has it. */
                         Secret: string;
-                        /**
-                         * Format: date-time
-                         * @description Until then messages are signed with the former secret, too.
-                         */
-                        PreviousUntil: string;
+                        /** @description Until then messages are signed with the former secret, too; null if no former one signs any more. */
+                        PreviousUntil: string | null;
                     };
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];

@@ -41,7 +41,8 @@ export interface StoredEndpoint extends EndpointState, PlacedWebhook {
   readonly written: string;
   /** Sealed. */
   readonly secret: Buffer;
-  readonly previous: Buffer | null;
+  /** The former secrets that still sign, the newest first. Sealed. */
+  readonly previous: readonly Buffer[];
 }
 
 /** A message that is sent beside the feed. */

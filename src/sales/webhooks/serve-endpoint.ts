@@ -10,7 +10,7 @@ import { failedSend, type SendResult, type WebhookRequest } from './send-webhook
 import { changeBody, messageBody, messageIdOf, typeOf } from './webhook-message.ts';
 import { type NextPage, readNext } from './webhook-places.ts';
 import { mayRead } from './webhook-reader.ts';
-import { type SecretSealer, signedHeaders } from './webhook-secret.ts';
+import { openOwn, type SecretSealer, signedHeaders } from './webhook-secret.ts';
 import { batchSize, saveProgress, selectDueMessages, selectEndpoints } from './webhook-store.ts';
 
 /** The services with which one tenant is served. */
@@ -224,17 +224,10 @@ function openSecrets(
   sealer: SecretSealer,
   { id, secret, previous }: StoredEndpoint,
 ): string[] | undefined {
-  const open = (sealed: Uint8Array | null): string | undefined => {
-    try {
-      return sealed ? sealer.open(sealed, id) : undefined;
-    } catch {
-      return undefined;
-    }
-  };
+  const current = openOwn(sealer, secret, id);
+  if (current === undefined) return undefined;
 
-  const current = open(secret);
-  // In a clone, the former secret cannot be opened after a rotation.
-  return current === undefined
-    ? undefined
-    : [current, open(previous)].filter(each => each !== undefined);
+  // In a clone, the former secrets cannot be opened after a rotation.
+  const former = previous.map(sealed => openOwn(sealer, sealed, id));
+  return [current, ...former.filter(each => each !== undefined)];
 }

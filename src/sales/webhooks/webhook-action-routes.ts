@@ -11,7 +11,6 @@ import {
   timestamp,
 } from '../../lib/http/fields.ts';
 import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
-import { isoTime } from '../../lib/postgres/iso-time.ts';
 import type { Condition, RowValues } from '../../lib/postgres/statement.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
@@ -22,11 +21,11 @@ import { maxScanned } from '../events/change-statement.ts';
 import { accessMark } from '../events/reader-cursor.ts';
 import { retryDelaysMs } from './endpoint-state.ts';
 import { readWaiting } from './failing-webhook.ts';
+import { maxFormer, overlapHours, rotateSecret } from './rotate-secret.ts';
 import { changeBody, messageBody } from './webhook-message.ts';
 import { findChange, isPassed, nextPlace, placeAt, readNext } from './webhook-places.ts';
 import { findReader } from './webhook-reader.ts';
 import { webhookDocumentation, webhookPath } from './webhook-routes.ts';
-import { createSecret } from './webhook-secret.ts';
 import {
   changeWebhook,
   type LockedWebhook,
@@ -80,9 +79,11 @@ const retried = z.object({
 });
 const rotated = z.object({
   Secret: z.string().describe('The new secret. No other response has it.'),
-  PreviousUntil: timestamp().describe(
-    'Until then messages are signed with the former secret, too.',
-  ),
+  PreviousUntil: timestamp()
+    .nullable()
+    .describe(
+      'Until then messages are signed with the former secret, too; null if no former one signs any more.',
+    ),
 });
 const replayed = z.object({
   MessageId: z
@@ -255,25 +256,28 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       path: `${path}/rotate`,
       summary: 'Replace the secret of a webhook',
       description:
-        'For 24 hours, messages are signed with both secrets, so that the receiver can change to the new one.',
+        `For ${overlapHours} hours, messages are signed with the former secret, too, so that the receiver can change ` +
+        'to the new one. A further rotation meanwhile takes no time from those before it: messages have a signature ' +
+        `of each, the newest first, and at most ${maxFormer} former ones. With \`endPrevious\`, all former secrets ` +
+        'end at once, also the one that is replaced: for a secret that somebody else knows.',
+      query: z.object({
+        endPrevious: flag().describe('Whether all former secrets end at once.'),
+      }),
       response: rotated,
-      handler: async (input, context) =>
-        (await changeWebhook(services, context, input, async ({ id }, _, sealer) => ({
-          ...rotate,
-          values: [id, sealer.seal(createSecret(), id)],
-        }))) as z.input<typeof rotated>,
+      problems: ['limit_reached'],
+      handler: async ({ query: { endPrevious }, ...input }, context) =>
+        (await changeWebhook(services, context, input, ({ id }, transaction, sealer) =>
+          rotateSecret({
+            webhookId: id,
+            transaction,
+            sealer,
+            endPrevious,
+            now: services.now(),
+          }),
+        )) as z.input<typeof rotated>,
     }),
   ];
 }
-
-const rotate = {
-  name: 'rotate_webhook_secret',
-  text: `with due as (update webhooks set next_attempt_at = null, version = version + 1 where id = $1)
-         update webhook_secrets set previous = secret, previous_until = now() + interval '24 hours', secret = $2
-          where webhook_id = $1
-         returning webhook_id as "Id", encode(secret, 'base64') as "Sealed",
-           ${isoTime('previous_until')} as "PreviousUntil"`,
-};
 
 /**
  * Queues the changes that have failed since a moment, and that the webhook will not come to by

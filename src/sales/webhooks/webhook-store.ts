@@ -4,6 +4,7 @@ import { isKept, lastMadeAt, placeValues } from '../events/change-statement.ts';
 import { writeCountersSql } from '../events/write-counters.ts';
 import type { EndpointProgress, NewMessage } from './endpoint-progress.ts';
 import type { StoredEndpoint } from './endpoint-state.ts';
+import { formerSecrets } from './rotate-secret.ts';
 
 const ms = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`;
 const time = (value: string): string => `to_timestamp(${value}::float8 / 1000)`;
@@ -53,7 +54,7 @@ export const selectEndpoints = (now: number, id: number | null = null): Statemen
             is_enabled as "isEnabled", disabled_reason as "disabledReason", user_id as "userId", version, failures,
             ${ms('failing_since')} as "failingSince", ${ms('w.next_attempt_at')} as "nextAttemptAt",
             ${ms('least(w.next_attempt_at, waiting.next_attempt_at)')} as "dueAt", "dueMessages",
-            secret, case when previous_until > ${time('$1')} then previous end as previous,
+            secret, ${formerSecrets('$1')} as previous,
             (select ${writeCountersSql} from pg_database where datname = current_database()) as written
        from webhooks w join webhook_secrets on webhook_id = id
       cross join lateral (select min(m.next_attempt_at) as next_attempt_at,

@@ -35,6 +35,14 @@ const WebhookSchema = defineEntity({
     failingSince: p.datetime().nullable(),
     nextAttemptAt: p.datetime().nullable(),
     lastSuccessAt: p.datetime().nullable(),
+    previousUntil: p
+      .datetime()
+      .nullable()
+      .formula(
+        webhooks =>
+          `(select max(until) from webhook_secrets s, unnest(s.previous_until) until
+             where s.webhook_id = ${webhooks}.id and until > now())`,
+      ),
   },
 });
 /**
@@ -89,6 +97,7 @@ export const webhookView = describeFields(
     FailingSince: timestamp().nullable(),
     NextAttemptAt: timestamp().nullable(),
     LastSuccessAt: timestamp().nullable(),
+    PreviousUntil: timestamp().nullable(),
     CreatedAt: timestamp(),
   },
   {
@@ -105,15 +114,21 @@ export const webhookView = describeFields(
     NextAttemptAt:
       'When the endpoint sends again the change at which it stands; null if none has failed.',
     LastSuccessAt: 'When a message has last arrived.',
+    PreviousUntil:
+      'Until when messages are signed with former secrets, too; null if only with the present one.',
     CreatedAt: 'When the endpoint was created.',
   },
 ).meta({ title: 'Webhook' });
 
-/** The fields that attempts to deliver change, which is no change of the webhook. */
+/**
+ * The fields that attempts to deliver, rotations and the time change, which is no change of the
+ * webhook.
+ */
 export const volatileWebhookFields: readonly (keyof z.output<typeof webhookView>)[] = [
   'FailingSince',
   'NextAttemptAt',
   'LastSuccessAt',
+  'PreviousUntil',
 ];
 
 const distinct = <Item extends string>(items: readonly Item[]): Item[] => [...new Set(items)];

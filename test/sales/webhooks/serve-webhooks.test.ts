@@ -27,7 +27,7 @@ const endpointOf = (id: number): StoredEndpoint => ({
   written: '1 2 3',
   nextAttemptAt: 60_000,
   secret: Buffer.alloc(0),
-  previous: null,
+  previous: [],
 });
 const ids = [1, 2, 3];
 /**

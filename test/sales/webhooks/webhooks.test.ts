@@ -338,7 +338,7 @@ describe('webhooks', () => {
 
     await sql(
       world.acme,
-      `update webhook_secrets set previous_until = now() where webhook_id = $1`,
+      `update webhook_secrets set previous_until = array[now()] where webhook_id = $1`,
       [Id],
     );
 
