@@ -140,7 +140,8 @@ describe('failures that an operator can resolve', () => {
         ...world.environment,
         DATABASE_URL: url.href,
       }),
-      'The control database cannot be used: the password is wrong. Correct the password in DATABASE_URL. ' +
+      'The control database cannot be used: the password is wrong, or its time has ended (valid until). ' +
+        'Correct the password in DATABASE_URL, or let a superuser extend its time (alter role, valid until). ' +
         `Then test it: psql "$DATABASE_URL" -c 'select 1'`,
     );
   });
@@ -156,8 +157,8 @@ describe('failures that an operator can resolve', () => {
         world.environment,
         url.href,
       ),
-      'The server second cannot be used: the password is wrong. ' +
-        'Correct the password in its URL. Then run again: bin/backoffice server add second',
+      'The server second cannot be used: the password is wrong, or its time has ended (valid until). ' +
+        'Correct the password in its URL, or let a superuser extend its time (alter role, valid until). Then run again: bin/backoffice server add second',
     );
   });
 });

@@ -88,14 +88,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     expect(statusCounts(sixth)).to.deep.equal({ 429: 2 });
     expect((await two.get('192.0.2.1')).headers.get('ratelimit-remaining')).to.equal('999992');
 
-    for (const address of [
-      'not an address',
-      'x'.repeat(4_000),
-      ', ,',
-      '192.0.2.9:80',
-      'fe80::1%eth0',
-      '*',
-    ]) {
+    for (const address of ['not an address', 'x'.repeat(4_000), ', ,', 'unknown', '_hidden', '*']) {
       expect((await one.get(address)).status).to.equal(403);
     }
 

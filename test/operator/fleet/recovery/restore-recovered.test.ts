@@ -236,7 +236,7 @@ describe('restore from a recovered server', () => {
 
     const refused = await restoreFrom('acme', wrong.href);
     expect(refused.document.message).to.equal(
-      'The recovered server cannot be used: the password is wrong.',
+      'The recovered server cannot be used: the password is wrong, or its time has ended (valid until).',
     );
 
     const both = await restoreFrom('acme', recovered.url, '--archive', 'latest');
