@@ -1040,6 +1040,7 @@ create table schema_fingerprints (
   head text not null,
   fingerprint text not null,
   objects jsonb not null,
+  details jsonb not null default '{}',
   created_at timestamptz not null default now(),
   primary key (server_id, digest)
 );
@@ -1051,6 +1052,8 @@ comment on column schema_fingerprints.digest is
 comment on column schema_fingerprints.head is 'name of the last of these migrations';
 comment on column schema_fingerprints.fingerprint is 'digest of objects';
 comment on column schema_fingerprints.objects is 'the definition of each object, by its name';
+comment on column schema_fingerprints.details is
+  'attributes that are no part of the fingerprint, such as comments and storage, by their names';
 
 
 -- 10  Archives and retention ------------------------------------------------------------------

@@ -21,6 +21,8 @@ const SchemaFingerprintSchema = defineEntity({
     fingerprint: p.text(),
     /** The definition of each schema object, by its name. */
     objects: p.json().$type<Record<string, string>>(),
+    /** The attributes of objects that are no part of the fingerprint (`schemaDetails`). */
+    details: p.json().$type<Record<string, string>>().defaultRaw(`'{}'`),
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });

@@ -5,7 +5,7 @@ import { quoteLiteral } from './quote.ts';
  * The extensions that migrations create. Other extensions, and the objects of any extension,
  * are no part of a schema.
  */
-const ownExtensions = ['pg_trgm'];
+export const ownExtensions = ['pg_trgm'];
 
 /**
  * Returns every object of the schema `public` with its definition as PostgreSQL prints it: no

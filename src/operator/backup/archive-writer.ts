@@ -4,7 +4,7 @@ import type { Installation } from '../../control/installation.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { shareConnection } from '../../lib/postgres/shared-connection.ts';
 import { listForeignObjects } from '../databases/foreign-objects.ts';
-import { headFingerprint, knownObjects } from '../schema/template.ts';
+import { headFingerprint, type KnownObjects, knownObjects } from '../schema/template.ts';
 import { type ArchiveSource, archiveDatabase } from './archive/archive-database.ts';
 import { countRows, foreignLeftOut } from './archive/archive-documents.ts';
 import { controlMacKey, requireArchiveKey } from './archive/archive-keys.ts';
@@ -108,5 +108,5 @@ class ArchiveWriter {
 /** A server, with the objects that a tenant's database there has by its schema. */
 interface KnownServer {
   readonly server: Server;
-  readonly known: ReadonlySet<string>;
+  readonly known: KnownObjects;
 }

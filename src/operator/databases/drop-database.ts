@@ -16,7 +16,7 @@ import {
   readDatabases,
   type TenantDatabase,
 } from './database-store.ts';
-import { listForeignObjects, notDroppedFor, rowsLeft } from './foreign-objects.ts';
+import { listObjectsOfOthers, notDroppedFor, rowsLeft } from './foreign-objects.ts';
 
 /** SQL for `current_during` of a database that stops being current now. */
 export const formerTimes =
@@ -156,7 +156,7 @@ export async function dropDatabase(
  *   has made
  */
 async function requireNoSchemas(client: pg.Client, condemned: Condemned): Promise<void> {
-  const rows = rowsLeft(await listForeignObjects(client, condemned, new Set()));
+  const rows = rowsLeft(await listObjectsOfOthers(client, condemned, new Set()));
   if (rows.length > 0) throw notDroppedFor(condemned, rows);
 }
 

@@ -4,8 +4,15 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
+import { schemaDetails } from '../../lib/postgres/schema-details.ts';
+import { schemaObjects } from '../../lib/postgres/schema-fingerprint.ts';
 import { readOtherSessions, sessionText } from '../schema/other-sessions.ts';
-import { headFingerprint, knownObjects, tenantGroup } from '../schema/template.ts';
+import {
+  headFingerprint,
+  type KnownObjects,
+  knownObjects,
+  tenantGroup,
+} from '../schema/template.ts';
 import type { TenantDatabase } from './database-store.ts';
 
 /** A database of a tenant on its server. */
@@ -24,7 +31,9 @@ export interface ForeignObjects {
   readonly tables: readonly string[];
   /**
    * All others, which have no rows of their own: each with its kind, such as `view
-   * reporting.totals`. A setting has only its name here, because its value may be a secret.
+   * reporting.totals`, and each difference from the template that no copy has, such as
+   * `definition of column currencies.rate`. A setting has only its name here, because its value
+   * may be a secret.
    */
   readonly others: readonly string[];
 }
@@ -107,6 +116,12 @@ const objectsQuery = `
           union all select 'pg_am'::regclass, oid from pg_am
           union all select 'pg_ts_config'::regclass, oid from pg_ts_config
           union all select 'pg_ts_dict'::regclass, oid from pg_ts_dict
+          union all select 'pg_ts_parser'::regclass, oid from pg_ts_parser
+          union all select 'pg_ts_template'::regclass, oid from pg_ts_template
+          union all select 'pg_transform'::regclass, oid from pg_transform
+          union all select 'pg_opfamily'::regclass, oid from pg_opfamily
+          union all select 'pg_amop'::regclass, oid from pg_amop where amopfamily < 16384
+          union all select 'pg_amproc'::regclass, oid from pg_amproc where amprocfamily < 16384
           union all select 'pg_foreign_data_wrapper'::regclass, oid from pg_foreign_data_wrapper) as further,
          lateral pg_identify_object(classid, oid, 0)
    where further.oid >= 16384
@@ -133,7 +148,17 @@ const objectsQuery = `
   union all
   select 'setting', null, split_part(setting, '=', 1)
            || case when setrole = 0 then '' else ' of ' || pg_get_userbyid(setrole) end, null
-    from pg_db_role_setting join databases d on d.oid = setdatabase, unnest(setconfig) as setting
+    from pg_db_role_setting left join databases d on d.oid = setdatabase, unnest(setconfig) as setting
+   where d.oid is not null or setdatabase = 0 and setrole = to_regrole(quote_ident($1))
+  union all
+  select 'membership of the login in', null, roleid::regrole::text, null
+    from pg_auth_members where member = to_regrole(quote_ident($1)) and roleid is distinct from to_regrole(quote_ident($2))
+  union all
+  select 'options of the login', null, option, null
+    from pg_roles, unnest(array[
+           case when rolconnlimit <> -1 then 'connection limit' end, case when rolvaliduntil is not null then 'valid until' end,
+           case when shobj_description(oid, 'pg_authid') is not null then 'comment' end]) as option
+   where rolname = $1 and option is not null
    order by 1, 2, 3`;
 
 /**
@@ -155,13 +180,28 @@ export async function readForeignObjects(
 }
 
 /**
- * Reads the objects of others in the connected database.
- * @param known the objects that the template has, by their names
+ * Reads the objects of others in the connected database, and the differences of its schema that
+ * no copy of its data has.
+ * @param known the objects that the template has
  */
 export async function listForeignObjects(
   client: pg.Client,
+  held: Pick<HeldDatabase, 'server' | 'role'>,
+  known: KnownObjects,
+): Promise<ForeignObjects> {
+  const found = await listObjectsOfOthers(client, held, known.definitions);
+
+  return { ...found, others: [...found.others, ...(await listDifferences(client, known))] };
+}
+
+/**
+ * Reads the objects of others in the connected database.
+ * @param known has the names of the objects of the template
+ */
+export async function listObjectsOfOthers(
+  client: pg.Client,
   { server, role }: Pick<HeldDatabase, 'server' | 'role'>,
-  known: { has(key: string): boolean },
+  known: { has(name: string): boolean },
 ): Promise<ForeignObjects> {
   const { rows } = await client.query<FoundObject>(objectsQuery, [role, tenantGroup(server)]);
   const foreign = rows.filter(
@@ -184,6 +224,54 @@ export async function listForeignObjects(
     tables,
     others,
   };
+}
+
+/**
+ * Kinds of objects that `listObjectsOfOthers` names. The sequence of a column belongs to the
+ * definition of the column.
+ */
+const namedKinds = /^(?:table|index|trigger|policy|function|type|extension|rule|sequence) /;
+
+/**
+ * Returns what the schema of the connected database has otherwise than the template, of what
+ * `listObjectsOfOthers` does not name: attributes of objects of the template, further columns
+ * and constraints, and objects of the template that somebody has removed. A copy has the
+ * template's. Of a column that somebody has added, a copy has the values, in the type without
+ * its length or precision; it is named when there is more than that.
+ */
+async function listDifferences(
+  client: pg.Client,
+  { definitions, versions }: KnownObjects,
+): Promise<string[]> {
+  const found = new Map([...(await schemaObjects(client)), ...(await schemaDetails(client))]);
+
+  const more = [...found].flatMap(([name, definition]) => {
+    const known = definitions.get(name);
+    if (known?.has(definition)) return [];
+    if (known) return [isDetail(name) ? name : `definition of ${name}`];
+    if (namedKinds.test(name)) return [];
+    if (!name.startsWith('column ')) return [name];
+    if (/ generated [sv] /.test(` ${definition} `)) return [`generated ${name}`];
+    return isCopied(definition) ? [] : [`definition of ${name}`];
+  });
+
+  const { rows } = await client.query<{ version: string }>(
+    'select name as version from migrations order by id desc limit 1',
+  );
+  const wanted = [...(versions.get(rows[0]?.version ?? '') ?? [])];
+  const removed = wanted.filter(name => !found.has(name)).map(name => `removal of ${name}`);
+
+  return [...more, ...removed].sort();
+}
+
+/** True for the name of an attribute, which says by itself that it is one. */
+function isDetail(name: string): boolean {
+  return /^(?:[a-z]+ )+(?:of|on) /.test(name);
+}
+
+/** True for the definition of a column that has a type of any precision, and no more. */
+function isCopied(definition: string): boolean {
+  return !/\(| not null| identity | default | collate (?!"?default)/.test(definition);
 }
 
 /** Returns the names of tables with rows that a move leaves behind. */

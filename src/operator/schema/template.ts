@@ -12,6 +12,7 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { folderUrl, migrationNames, pageDigests } from '../../lib/postgres/migration-names.ts';
 import { loadMigrations, runMigrations } from '../../lib/postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
+import { detailsMethod, schemaDetails } from '../../lib/postgres/schema-details.ts';
 import {
   fingerprint,
   fingerprintMethod,
@@ -186,11 +187,12 @@ export async function headFingerprint(
 }
 
 /**
- * The key of a stored fingerprint: the digest of the migrations, and a digest of the method
- * that computes the fingerprint.
+ * The key of a stored fingerprint: the digest of the migrations, and a digest of the methods
+ * that compute the fingerprint and the details.
  */
 export async function fingerprintKey(): Promise<string> {
-  const method = createHash('sha256').update(fingerprintMethod).digest('hex').slice(0, 8);
+  const hash = createHash('sha256').update(fingerprintMethod).update(detailsMethod);
+  const method = hash.digest('hex').slice(0, 8);
   return `${await migrationsDigest()}-${method}`;
 }
 
@@ -241,19 +243,42 @@ export async function newerDigests({ statements }: ControlStatements): Promise<S
   return new Set(rows.filter(({ head }) => !known.includes(head)).map(({ digest }) => digest));
 }
 
-/**
- * Returns the names of the objects that tenant databases have on this server, at head or in any
- * earlier build that has worked here: a database that is kept stays as its build has left it.
- */
+/** The objects and details that tenant databases have on a server by their schema. */
+export interface KnownObjects {
+  /**
+   * The definitions of each object or detail, by its name, at head and in any earlier build that
+   * has worked here: a database that is kept stays as its build has left it.
+   */
+  readonly definitions: ReadonlyMap<string, ReadonlySet<string>>;
+  /**
+   * The names of the objects and details that every build at a version has, by its last
+   * migration.
+   */
+  readonly versions: ReadonlyMap<string, ReadonlySet<string>>;
+}
+
+/** Reads the objects that builds have stored for the tenant databases of a server. */
 export async function knownObjects(
   { statements }: ControlStatements,
   server: Server,
-): Promise<Set<string>> {
-  const rows = await statements.execute<{ name: string }[]>(
-    'select distinct jsonb_object_keys(objects) as name from schema_fingerprints where server_id = ?',
+): Promise<KnownObjects> {
+  const rows = await statements.execute<{ head: string; objects: Record<string, string> }[]>(
+    'select head, objects || details as objects from schema_fingerprints where server_id = ?',
     [server.id],
   );
-  return new Set(rows.map(({ name }) => name));
+  const definitions = new Map<string, Set<string>>();
+  const versions = new Map<string, Set<string>>();
+
+  for (const { head, objects } of rows) {
+    for (const [name, definition] of Object.entries(objects)) {
+      definitions.set(name, (definitions.get(name) ?? new Set()).add(definition));
+    }
+    const others = versions.get(head);
+    const names = Object.keys(objects).filter(name => others?.has(name) ?? true);
+    versions.set(head, new Set(names));
+  }
+
+  return { definitions, versions };
 }
 
 /**
@@ -269,6 +294,7 @@ async function readTemplate(template: string, adminUrl: string) {
       return await withConnection(databaseUrl(adminUrl, copy), async inside => ({
         fingerprint: await fingerprint(inside),
         objects: Object.fromEntries(await schemaObjects(inside)),
+        details: Object.fromEntries(await schemaDetails(inside)),
       }));
     } finally {
       await dropOwned(client, copy);

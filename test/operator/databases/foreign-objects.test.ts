@@ -104,7 +104,7 @@ describe('what others have made in a tenant database', () => {
     await controlSql(
       world,
       `insert into schema_fingerprints (server_id, digest, head, fingerprint, objects)
-       select server_id, 'of an earlier build', head, fingerprint, objects || '{"table former_things": ""}'
+       select server_id, 'of an earlier build', head, fingerprint, objects || '{"table former_things": "r p"}'
          from schema_fingerprints limit 1`,
     );
 

@@ -71,6 +71,8 @@ export interface ContentsOptions {
   readonly except: ReadonlyMap<string, readonly string[]>;
   /** Objects that somebody else has made in the database; undefined: not known. */
   readonly foreign?: ForeignObjects | undefined;
+  /** True to name the generated columns of `public`, which `foreign` names otherwise. */
+  readonly namesGenerated?: boolean;
 }
 
 /**
@@ -82,11 +84,15 @@ export interface ContentsOptions {
  */
 export async function readContents(
   client: pg.Client,
-  { except, foreign }: ContentsOptions,
+  { except, foreign, namesGenerated = false }: ContentsOptions,
 ): Promise<DatabaseContents> {
   const ours = await listDataTables(client, [...except.values()].flat());
   const others = await listOtherTables(client);
   const readable = others.filter(({ reason }) => reason === null);
+  const computed = await listGenerated(client, [
+    ...readable,
+    ...(namesGenerated ? ours.map(({ name }) => ({ schema: 'public', name })) : []),
+  ]);
   const states = new Map((await readSequences(client, ours)).map(state => [state.name, state]));
 
   return {
@@ -111,9 +117,10 @@ export async function readContents(
       ...(foreign === undefined
         ? [{ name: 'objects without rows', reason: 'this command does not list them' }]
         : []),
+      ...computed.map(name => ({ name, reason: reasonOf(name) })),
       ...(foreign?.others ?? [])
         .filter(isWithoutRows)
-        .map(name => ({ name, reason: 'it has no rows of its own' })),
+        .map(name => ({ name, reason: reasonOf(name) })),
       ...(foreign?.schemas.some(({ schema }) => schema === 'pg_catalog')
         ? [{ name: 'large objects', reason: 'they are in no table' }]
         : []),
@@ -124,6 +131,29 @@ export async function readContents(
 /** False for a table that `listOtherTables` names with a reason of its own. */
 function isWithoutRows(name: string): boolean {
   return !/^(?:foreign table|materialized view) /.test(name);
+}
+
+function reasonOf(name: string): string {
+  return name.startsWith('generated column ')
+    ? 'PostgreSQL computes it from other columns'
+    : 'it has no rows of its own';
+}
+
+/** Returns the names of the generated columns of tables, whose values are not archived. */
+async function listGenerated(
+  client: pg.Client,
+  tables: readonly Pick<ArchivedTable, 'schema' | 'name'>[],
+): Promise<string[]> {
+  const { rows } = await client.query<{ name: string }>(
+    `select concat_ws('.', nullif(nspname, 'public'), relname, attname) as name
+       from json_to_recordset($1) as t (schema text, name text)
+       join pg_namespace n on nspname = schema join pg_class c on relnamespace = n.oid and relname = name
+       join pg_attribute on attrelid = c.oid and attgenerated <> '' and attnum > 0 and not attisdropped
+      order by 1`,
+    [JSON.stringify(tables.map(({ schema, name }) => ({ schema, name })))],
+  );
+
+  return rows.map(({ name }) => `generated column ${name}`);
 }
 
 interface OtherTable extends ArchivedTable {

@@ -118,7 +118,7 @@ async function planExport(
   const { snapshot, source } = await beginArchive(data);
   await beginArchive(control);
   const { rows } = await data.query(`select ${recordedMigrations} as recorded`);
-  const tables = await readContents(data, { except });
+  const tables = await readContents(data, { except, namesGenerated: true });
   const installation = await control.query<{ id: string }>('select id from installation');
 
   return {
