@@ -9,6 +9,15 @@ interface SettingNames {
 export const managementNames: SettingNames = { host: 'MANAGEMENT_HOST', port: 'MANAGEMENT_PORT' };
 
 /**
+ * The length of the queue of connections that the process has not accepted yet: as long as the
+ * kernel allows, which cuts it to `net.core.somaxconn` (4,096 since Linux 5.4). With the default
+ * of Node, 511, a burst overflows it. The kernel then drops the client's first packet, which is
+ * repeated after a second; or only its last one, and the client believes that it is connected
+ * to a server that knows nothing of it.
+ */
+const longestQueue = 0x7fff_ffff;
+
+/**
  * Listens on an address. Port 0: a free one; see `portOf`.
  * @param names of the settings that hold host and port
  * @throws {OperatorError} which names the setting to change
@@ -23,7 +32,7 @@ export function listen(
     server.once('error', (error: NodeJS.ErrnoException) =>
       reject(listenError(error.code ?? '', port, host, names)),
     );
-    server.listen(port, host, resolve);
+    server.listen(port, host, longestQueue, resolve);
   });
 }
 
