@@ -21,6 +21,7 @@ import { securityHeaders } from '../lib/http/security-headers.ts';
 import type { UnsentResponses } from '../lib/http/unsent-responses.ts';
 import { describeError } from '../lib/log/describe-error.ts';
 import type { Tracing } from '../lib/tracing/start-tracing.ts';
+import { ignoreForeignTraces } from '../lib/tracing/trace-requests.ts';
 import type { TenantDatabases } from '../tenancy/connections/tenant-databases.ts';
 import type { Access } from '../tenancy/define-route.ts';
 import { fairScheduler } from '../tenancy/fair-scheduler.ts';
@@ -33,7 +34,10 @@ import { nameRoute, requirePermission, respond, unknownRoute } from './route-ste
 import { apiRoutes, type RouteServices } from './routes.ts';
 
 export interface AppServices extends RouteServices {
-  config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'docs' | 'rateLimits' | 'corsOrigins'>;
+  config: Pick<
+    Config,
+    'trustedProxies' | 'publicUrl' | 'continuesTraces' | 'docs' | 'rateLimits' | 'corsOrigins'
+  >;
   databases: TenantDatabases;
   responseCache: ResponseCache;
   /** Counts a request that has ended. */
@@ -107,6 +111,7 @@ export function createApp(services: AppServices): Koa {
   app.on('error', error =>
     log.error({ event: 'unanswered', err: describeError(error) }, 'a request got no response'),
   );
+  if (!config.continuesTraces) app.use(ignoreForeignTraces());
   app.use(requestId());
   if (tracing) app.use(tracing.requests(config.publicUrl));
   app.use(accessLog(log, countRequest));

@@ -22,7 +22,6 @@ const deliberatelyAbsent: Record<string, string> = {
   RATE_LIMIT_TOKEN: 'a matter of the clients, not of the deployment',
   APP_URL: 'only where an application has pages for the links in mails; the service has its own',
   TRUSTED_HEADER: 'the default is the header that each balancer of deploy/ writes',
-  DOCS: 'the alerts link to the handbook, which the default serves',
   WEBHOOK_TRUSTED_RECEIVERS: 'only for receivers inside the network',
   BACKUP_KEEP:
     'the default keeps every archive of six hours, and one of each of the last twelve months',

@@ -189,6 +189,8 @@ function toConfig(env: z.output<typeof variables>) {
      * not traced.
      */
     tracing: tracingSettings(env),
+    /** True if a request continues the trace that its client names. */
+    continuesTraces: env.OTEL_PROPAGATORS === 'tracecontext',
     /** The settings of the commands of backups; the service does not use them. */
     backup: {
       /** The backup target; undefined = there is none. */

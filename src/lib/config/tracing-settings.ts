@@ -16,8 +16,8 @@ const ratio = z
   .transform(Number);
 
 /**
- * The variables of tracing. Names, values and defaults are those of OpenTelemetry's
- * specification.
+ * The variables of tracing. Names and values are those of OpenTelemetry's specification, and so
+ * are the defaults, but for that of the propagators: anybody can send a `traceparent`.
  */
 export const tracingVariables = {
   OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl.optional(),
@@ -28,6 +28,9 @@ export const tracingVariables = {
     .enum(samplers, `must be one of ${samplers.join(', ')}`)
     .default('parentbased_always_on'),
   OTEL_TRACES_SAMPLER_ARG: ratio.default(1),
+  OTEL_PROPAGATORS: z
+    .enum(['tracecontext', 'none'], 'must be tracecontext or none')
+    .default('none'),
   OTEL_BSP_SCHEDULE_DELAY: count.default(5_000),
 };
 

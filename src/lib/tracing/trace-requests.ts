@@ -52,6 +52,18 @@ export function traceRequests(
 }
 
 /**
+ * Lets no request name a trace. A stranger who names one would choose what is recorded, at our
+ * cost, and write into the traces and the log lines of others.
+ */
+export function ignoreForeignTraces(): Middleware {
+  return function ignoreTraceHeaders({ req: { headers } }, next) {
+    delete headers.traceparent;
+    delete headers.tracestate;
+    return next();
+  };
+}
+
+/**
  * The trace id of a request for the log: that of its span, or of the client's when this process
  * makes no spans.
  */

@@ -2,9 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { readConfig } from '../../../src/lib/config/config.ts';
 import { readTraceparent } from '../../../src/lib/tracing/trace-requests.ts';
 import { type Receiver, startReceiver } from '../../sales/webhooks/receiver.ts';
-import type { Client } from '../../support/client.ts';
+import { Client } from '../../support/client.ts';
 import {
   attributesOf,
   type Collector,
@@ -26,6 +27,7 @@ describe('tracing', () => {
     world = await createWorld({
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_BSP_SCHEDULE_DELAY: '20',
+      OTEL_PROPAGATORS: 'tracecontext',
       TENANT_CONNECTIONS: '2',
       WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted,
     });
@@ -80,6 +82,7 @@ describe('tracing', () => {
     const published = await world.startAnotherServer({
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_BSP_SCHEDULE_DELAY: '20',
+      OTEL_PROPAGATORS: 'tracecontext',
       PUBLIC_URL: 'https://api.example.com',
     });
     const forged = { 'X-Forwarded-Host': 'forged.example.net', 'X-Forwarded-Proto': 'http' };
@@ -183,6 +186,32 @@ describe('tracing', () => {
     await trace(headers => clientOf('acme').get('/api/v1/Entities', headers)); // exported after it
     expect(collector.spans(traceId)).to.deep.equal([]);
     expect(world.logs.some(line => JSON.parse(line).trace_id === traceId)).to.equal(true);
+  });
+
+  it('by default, a request continues no trace that its client names, and neither spans nor log lines have its id', async () => {
+    const { url } = await world.startAnotherServer({ OTEL_PROPAGATORS: 'none' });
+    const traceId = randomBytes(16).toString('hex');
+    const stranger = {
+      traceparent: `00-${traceId}-${'1'.repeat(16)}-01`,
+      tracestate: 'vendor=written-by-a-stranger',
+    };
+    const before = collector.bodies.length;
+    const marked = `/api/v1/Nothing-${traceId.slice(0, 8)}`;
+
+    for (const [path, tenant] of [
+      ['/health', world.acme],
+      [marked, world.acme],
+      ['/api/v1/auth/me', world.globex],
+    ] as const) {
+      await new Client(url).get(path, { ...stranger, 'X-Tenant': tenant.guid });
+    }
+    await eventually(async () => collector.bodies.length > before);
+
+    expect(collector.spans(traceId)).to.deep.equal([]);
+    expect(collector.bodies.join('')).to.not.include('written-by-a-stranger');
+    const lines = world.logs.map(line => JSON.parse(line));
+    expect(lines.filter(({ trace_id }) => trace_id === traceId)).to.deep.equal([]);
+    expect(readConfig({}).continuesTraces).to.equal(false);
   });
 
   it('the spans of two busy tenants are never in one trace', async () => {
