@@ -43,7 +43,7 @@ const seldom = Array.from({ length: 100 }, (_, count) => `${count}+0x6`).join(' 
 const once = (count: number): string => `0+0x299 ${count}+0x399`;
 const route = 'route="/api/v1/Countries",method="GET"';
 
-/** A few events of a quiet night, which are a large share of it: none of them fires an alert. */
+/** A few events of a quiet night, a large share of its events: none of them fires an alert. */
 export const quietNights: Readonly<Record<string, Fault['series']>> = {
   'one failed request': {
     [`http_requests_total{status="200",${route}}`]: seldom,
