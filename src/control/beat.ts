@@ -3,6 +3,7 @@ import type pg from 'pg';
 import type { Logger } from 'pino';
 import { describeError } from '../lib/log/describe-error.ts';
 import { lockSpaces } from '../lib/postgres/advisory-locks.ts';
+import { isNotifyFull } from '../lib/postgres/database-error.ts';
 import { connectFirst } from '../lib/postgres/first-in-queue.ts';
 import { within } from '../lib/runtime/within.ts';
 import { beatTopic, changeChannel } from './change-topics.ts';
@@ -96,6 +97,13 @@ const othersStatement = `
    where id <> $1 and kind = 'service' and ${isRunning('p')}`;
 
 /**
+ * Lets the server empty its queue of notifications as far as every session has read it.
+ * Otherwise a full queue stays full when the session that held it has ended: PostgreSQL empties
+ * it when a notification is added, which it refuses.
+ */
+const emptyStatement = 'select pg_notification_queue_usage()';
+
+/**
  * The beat of a process: its row in `processes`, written each second through the pool of the
  * control database, and notified on the change feed. It shows that the process runs, and
  * returns the number of the others.
@@ -173,13 +181,21 @@ export class Beat {
    *   last ones are refused
    * @returns false when there was no room for six seconds, in which the rows of dead processes
    *   expire
-   * @throws when the control database cannot be used
+   * @throws when the control database cannot be used, also when the queue of notifications of
+   *   its server was full for these six seconds; without `hasRoom` at once
    */
   async join(hasRoom?: (fleet: Fleet) => boolean): Promise<boolean> {
     const deadline = performance.now() + maxJoinMs;
 
-    while (!(await this.#tryJoin(hasRoom))) {
-      if (performance.now() > deadline) return false;
+    const isOver = () => performance.now() > deadline;
+    const join = () =>
+      this.#tryJoin(hasRoom).catch(error => {
+        if (!isNotifyFull(error) || !hasRoom || isOver()) throw error;
+        return false;
+      });
+
+    while (!(await join())) {
+      if (isOver()) return false;
       await delay(joinRetryMs);
     }
 
@@ -215,7 +231,11 @@ export class Beat {
     await Promise.race([remove().catch(() => {}), delay(maxLeaveMs, undefined, { ref: false })]);
   }
 
-  async #tryJoin(hasRoom?: (fleet: Fleet) => boolean): Promise<boolean> {
+  #tryJoin(hasRoom?: (fleet: Fleet) => boolean): Promise<boolean> {
+    return this.#whileFull(() => this.#joinOnce(hasRoom));
+  }
+
+  async #joinOnce(hasRoom?: (fleet: Fleet) => boolean): Promise<boolean> {
     const client = await this.#options.pool.connect();
     try {
       await client.query('begin');
@@ -262,15 +282,37 @@ export class Beat {
    */
   async #send(): Promise<boolean> {
     try {
-      const client = await this.#connect();
-      const sentAt = performance.now();
-      const row = await this.#query(client);
-      this.#confirm(sentAt, row);
+      await this.#whileFull(async () => {
+        const client = await this.#connect();
+        const sentAt = performance.now();
+        const row = await this.#query(client);
+        this.#confirm(sentAt, row);
+      });
       return true;
     } catch (error) {
       this.#reportFailure(error);
       return false;
     }
+  }
+
+  /** Does something that notifies, and once more when the queue was full and may be emptied. */
+  async #whileFull<T>(notify: () => Promise<T>): Promise<T> {
+    try {
+      return await notify();
+    } catch (error) {
+      if (!isNotifyFull(error)) throw error;
+    }
+
+    const client = await this.#connect();
+    try {
+      await client.query({ text: emptyStatement, query_timeout: maxRunMs } as pg.QueryConfig);
+      client.release();
+    } catch (error) {
+      client.release(true);
+      throw error;
+    }
+
+    return notify();
   }
 
   /**

@@ -123,6 +123,12 @@ export const serverCauses: readonly ErrorCause[] = [
   },
   { codes: ['53300'], cause: 'it has no connection left', step: serverFullRemedy },
   {
+    codes: ['NOTIFY_FULL'],
+    cause:
+      'its queue of notifications is full, because a session of any of its databases listens and stays in a transaction',
+    step: 'End that transaction: bin/backoffice doctor names the session',
+  },
+  {
     codes: ['NOT_DELIVERED'],
     cause: 'its notifications do not arrive, as through a pooler in transaction mode',
     step: 'Let DATABASE_URL lead to the server itself, or to a pooler in session mode',

@@ -20,6 +20,9 @@ export class PoolError extends Error {
   }
 }
 
+/** The code of a notification for which the queue of the server has no room. */
+const notifyFullState = 'NOTIFY_FULL';
+
 /**
  * Returns the SQLSTATE (PostgreSQL, appendix A) of an error that came from a database, or the
  * code that the driver, Node or this project gave it; undefined for any other error. The only
@@ -28,11 +31,13 @@ export class PoolError extends Error {
 export function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
 
-  const { code } = error as { code?: unknown };
+  const { code, routine } = error as { code?: unknown; routine?: unknown };
   // A pooler has one code for all refusals of the server.
   if (code === '08P01' && /^(database ".*" does not exist|no such database)/.test(error.message)) {
     return '3D000';
   }
+  // PostgreSQL has one code for this and for a value that is too long for an index.
+  if (code === '54000' && routine === 'PreCommit_Notify') return notifyFullState;
   if (typeof code === 'string') return isOfUnixSocket(error) ? `SOCKET_${code}` : code;
   // These failures of `pg` carry no code.
   if (/timeout exceeded when trying to connect/.test(error.message)) return 'POOL_TIMEOUT';
@@ -69,6 +74,11 @@ export function isConnectionLost(error: unknown): boolean {
 /** True when a server refused a connection because it has no more. */
 export function isServerFull(error: unknown): boolean {
   return sqlState(error) === '53300';
+}
+
+/** True when a server has no room for a notification: the transaction was rolled back. */
+export function isNotifyFull(error: unknown): boolean {
+  return sqlState(error) === notifyFullState;
 }
 
 /**
@@ -144,6 +154,7 @@ const problemByCode = [
       'DEADLINE',
       'MASTER_KEY',
       otherKeyState,
+      notifyFullState,
       ...serverStates,
       ...network,
       ...tls,

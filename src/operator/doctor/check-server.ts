@@ -19,6 +19,7 @@ import {
 import { checkLogins, type EndingLogin, readEndingLogins } from './check-logins.ts';
 import { checkOperatorRights } from './check-operator-rights.ts';
 import { checkOrphans } from './check-orphans.ts';
+import { checkOthers, readOthers } from './check-others.ts';
 import { checkPublicAccess } from './check-public-access.ts';
 import { checkServerSettings, readServerSettings } from './check-server-settings.ts';
 import { checkTenantRole } from './check-tenant-role.ts';
@@ -68,7 +69,13 @@ export async function checkServer(
     const sharing = await findSharedSessions(server, adminUrl);
     if (sharing) return { findings: [toFinding(server.name, sharing)] };
 
-    const { facts, settings, ending } = await withConnection(
+    const recorded = new Set([
+      ...control.tenants.map(({ databaseName }) => databaseName),
+      ...control.databases.map(({ database }) => database),
+    ]);
+    const own = { databases: [...recorded], isControl: server.adminUrl === null };
+
+    const { facts, settings, others, ending } = await withConnection(
       adminUrl,
       async client => {
         const facts = await readServerFacts(client, server.prefix);
@@ -77,6 +84,7 @@ export async function checkServer(
         return {
           facts,
           settings: await readServerSettings(client),
+          others: await readOthers(client, own),
           ending: await readEndingLogins(client, logins),
         };
       },
@@ -84,10 +92,6 @@ export async function checkServer(
     );
     if (onSize) await measureDatabases(adminUrl, selected, onSize);
 
-    const recorded = new Set([
-      ...control.tenants.map(({ databaseName }) => databaseName),
-      ...control.databases.map(({ database }) => database),
-    ]);
     const orphanIdentities = await readOrphanIdentities(adminUrl, facts, recorded);
 
     const fingerprint = await headFingerprint(installation.control, server, adminUrl);
@@ -114,9 +118,10 @@ export async function checkServer(
       ending,
     );
 
-    const settingFindings = checkServerSettings(settings, connectionBudget).map(each =>
-      toFinding(server.name, each),
-    );
+    const settingFindings = [
+      ...checkServerSettings(settings, connectionBudget),
+      ...checkOthers(others, settings.connections, connectionBudget),
+    ].map(each => toFinding(server.name, withinRights(each, facts)));
 
     const { databases, archivedAt, archiveFails, receivers, lagBytes } = settings;
     const measured = {

@@ -6,7 +6,7 @@ import { errorText } from '../command/texts.ts';
 import { checkControl } from './check-control.ts';
 import { checkServer } from './check-server.ts';
 import { type CheckedTenant, type ControlFacts, readControlFacts } from './control-facts.ts';
-import { type Finding, findingId, findingKey } from './finding.ts';
+import { type Check, type Finding, findingId, findingKey } from './finding.ts';
 import { psqlCommand } from './psql-command.ts';
 import {
   type DoctorReport,
@@ -122,12 +122,15 @@ async function checkTwice(
   return { ...first, findings: findings.filter(finding => keys.has(findingKey(finding))) };
 }
 
-/**
- * False for a finding about a setting of a server or its URL, which no change in progress
- * causes.
- */
+/** The findings that no change in progress causes: they are not checked twice. */
+const steady: ReadonlySet<Check> = new Set([
+  'few_connections',
+  'unverified_tls',
+  'notify_queue_held',
+]);
+
 function isTransient({ check }: Finding): boolean {
-  return check !== 'few_connections' && check !== 'unverified_tls';
+  return !steady.has(check);
 }
 
 /** @param only findings: checks only the servers and tenant databases that they name */
