@@ -1,9 +1,11 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { expect } from 'chai';
 import { z } from 'zod';
 import { decimal, int32, longId, optionalText, timestamp } from '../../../src/lib/http/fields.ts';
 import { listField, readValue } from '../../../src/lib/http/list-parameters/list-field.ts';
 import { bodyOf, readColumns } from '../../../src/sales/imports/import-columns.ts';
 import type { ResourceDefinition } from '../../../src/sales/resources/rest/resource-definition.ts';
+import { toSchema } from '../../../src/service/pages/openapi-schemas.ts';
 
 /** The kinds of fields that a resource may have, each with a value, as JSON and as a cell. */
 const kinds: Record<string, { schema: z.ZodType; value: unknown; cell: string }> = {
@@ -77,6 +79,22 @@ describe('kinds of fields', () => {
       }
     });
   }
+
+  it('the document accepts a value of each kind of field, and null where the contract takes it', () => {
+    const ajv = new Ajv2020({ strict: false, validateFormats: false });
+
+    for (const [way, contractOf] of Object.entries(ways)) {
+      for (const [kind, { schema, value }] of Object.entries(kinds)) {
+        const contract = z.object({ Field: contractOf(schema, value) });
+        const isValid = ajv.compile(toSchema(contract, 'input'));
+
+        for (const body of [{ Field: value }, { Field: null }, {}, { Field: {} }]) {
+          const isTaken = contract.safeParse(body).success;
+          expect(isValid(body), `${kind}, ${way}, ${JSON.stringify(body)}`).to.equal(isTaken);
+        }
+      }
+    }
+  });
 
   it('a field of each kind but a list can be filtered by its value, nullable or not', () => {
     for (const [kind, { schema, value, cell }] of Object.entries(kinds)) {
