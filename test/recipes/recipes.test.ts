@@ -10,6 +10,8 @@ const run = promisify(execFile);
 
 /** The recipes of `docs/contribute` that change code. Each has a patch beside this file. */
 const recipes = ['resource', 'field', 'command', 'finding', 'event'];
+/** Patches on top of a recipe: a field of each kind, beside that of `field`. */
+const further = ['field-kinds'];
 
 const folders = ['src', 'migrations', 'scripts', 'test', 'tenants', 'docs', 'deploy', 'clients'];
 const files = ['tsconfig.json', '.env.example'];
@@ -17,6 +19,7 @@ const files = ['tsconfig.json', '.env.example'];
 /** The tests that the recipes name, as far as they concern what the patches add. */
 const tests = [
   'test/sales/resources/contract.test.ts',
+  'test/sales/resources/field-kinds.test.ts',
   'test/docs/samples.test.ts',
   'test/operator/records/note.test.ts',
   'test/operator/command/operations.test.ts',
@@ -27,6 +30,7 @@ const titles = [
   'Brand',
   'TaxCode.*Note',
   'a POST of TaxCode',
+  'a field of each kind',
   'every resource of the catalogue',
   'sample for curl',
   'note',
@@ -41,7 +45,7 @@ describe('recipes of docs/contribute', function () {
 
   before(async () => {
     build = await copyBuild(...folders, ...files);
-    for (const recipe of recipes) {
+    for (const recipe of [...recipes, ...further]) {
       await run('git', ['apply', join(root, 'test/recipes', `${recipe}.patch`)], {
         cwd: build.file('.'),
       });
@@ -59,7 +63,7 @@ describe('recipes of docs/contribute', function () {
 
     const listed = [...contributing.matchAll(/\]\(docs\/contribute\/([\w-]+\.md)\)/g)];
     expect(listed.map(([, page]) => page)).to.have.members(pages);
-    expect(patches).to.have.members(recipes.map(recipe => `${recipe}.patch`));
+    expect(patches).to.have.members([...recipes, ...further].map(recipe => `${recipe}.patch`));
     expect(pages).to.include.members(recipes.map(recipe => `${recipe}.md`));
   });
 
