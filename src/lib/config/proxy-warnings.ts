@@ -19,8 +19,18 @@ export function wideNetworks({
     .map(({ address, bits }) => `${address}/${bits}`);
 }
 
-/** Returns a sentence when wide networks are trusted (`wideNetworks`). */
+/**
+ * Returns a sentence when wide networks are trusted (`wideNetworks`), and one when the header
+ * of trusted proxies is named and no proxy is trusted.
+ */
 export function proxyWarnings(config: Config): string[] {
+  const { networks, unixSocket, header } = config.trustedProxies;
+  if (networks.length === 0 && !unixSocket && header === 'forwarded') {
+    return [
+      'TRUSTED_HEADER has no effect without TRUSTED_PROXIES, which names the peers whose header is read.',
+    ];
+  }
+
   const wide = wideNetworks(config);
   if (wide.length === 0) return [];
 

@@ -6,7 +6,7 @@ import { countErrors } from './count-errors.ts';
  */
 const ownPrefixes = new RegExp(
   '^(ACQUIRE_|BACKUP_|CONNECTION_BUDGET|CORS_|KEEP_ALIVE_|MASTER_KEY|MANAGEMENT_|RATE_LIMIT|RESPONSE_CACHE|SHUTDOWN_|' +
-    'TRUSTED_PROX)',
+    'TRUSTED_(PROX|HOP|HEADER))',
 );
 /** Variables that Kubernetes sets for a service named `management`. */
 const ofKubernetes = /_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP).*)?$/;

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { readConfig } from '../../../src/lib/config/config.ts';
-import { wideNetworks } from '../../../src/lib/config/proxy-warnings.ts';
+import { proxyWarnings, wideNetworks } from '../../../src/lib/config/proxy-warnings.ts';
 import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -41,6 +41,16 @@ describe('a trusted network wider than the proxies', () => {
     ]);
     expect(wide('::ffff:10.0.0.0/104')).to.deep.equal(['10.0.0.0/8']);
     expect(wide('10.0.0.0/8,::/0', { TRUSTED_HOPS: '1' })).to.deep.equal([]);
+  });
+
+  it('TRUSTED_HEADER without TRUSTED_PROXIES, which is ignored, is a warning', () => {
+    const warnings = (settings: Record<string, string>) => proxyWarnings(readConfig(settings));
+
+    expect(warnings({ TRUSTED_HEADER: 'Forwarded' })).to.deep.equal([
+      'TRUSTED_HEADER has no effect without TRUSTED_PROXIES, which names the peers whose header is read.',
+    ]);
+    expect(warnings({ TRUSTED_HEADER: 'Forwarded', TRUSTED_PROXIES: 'unix' })).to.deep.equal([]);
+    expect(warnings({ TRUSTED_HEADER: 'X-Forwarded-For' })).to.deep.equal([]);
   });
 
   it('a start with such a network and without TRUSTED_HOPS logs one warning, which names every such network', async () => {
