@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { createPasswords } from '../src/accounts/auth/passwords.ts';
 import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
-import { addServer } from '../src/operator/records/servers.ts';
+import { addServer } from '../src/operator/fleet/servers/add-server.ts';
 import { generatePassword } from '../src/operator/records/users.ts';
 import { type Credentials, createBaselineDatabase } from './baseline.ts';
 import {

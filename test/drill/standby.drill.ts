@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import { databaseUrl, serverAddressUrl } from '../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/lib/embedded/postgres.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import { addServer } from '../../src/operator/records/servers.ts';
+import { addServer } from '../../src/operator/fleet/servers/add-server.ts';
 import { eventually } from '../support/eventually.ts';
 import { Standby } from '../support/standby.ts';
 import { controlSql, createWorld, type World } from '../support/world.ts';

@@ -18,15 +18,31 @@ export function checkOrphans(context: CheckContext): void {
 }
 
 function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>): void {
-  const { server, tenants, facts, orphanIdentities, report } = context;
+  const { server, tenants, control, facts, orphanIdentities, report } = context;
 
   for (const { name, broken } of facts.databases.values()) {
     if (names.has(name) || !isPhysicalName(server, name)) continue;
 
     const identity = orphanIdentities.get(name);
-    const owner = tenants.find(({ guid }) => identity === guid || identity === closedStamp(guid));
+    const isOwner = ({ guid }: { guid: string }) =>
+      identity === guid || identity === closedStamp(guid);
+    const owner = tenants.find(isOwner) ?? control.tenants.find(isOwner);
     // checkTenantDatabase reports it as renamed
-    if (owner?.guid === identity && owner && !facts.databases.has(owner.databaseName)) continue;
+    if (
+      owner?.guid === identity &&
+      owner &&
+      tenants.includes(owner) &&
+      !facts.databases.has(owner.databaseName)
+    ) {
+      continue;
+    }
+
+    const place = control.databases.find(({ database }) => database === name);
+    const tenant = control.tenants.find(({ id }) => id === place?.tenantId) ?? owner;
+    if (tenant && (place || tenant.guid === identity)) {
+      report(copiedDatabase(server.name, name, tenant, place));
+      continue;
+    }
 
     const drop = `drop database if exists ${quote(name)}`;
     if (isOfPurgedTenant(context, identity)) {
@@ -57,6 +73,32 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
       });
     }
   }
+}
+
+/**
+ * Returns the report of a database with the data of a tenant that is recorded on another
+ * server, or in another database. It is no orphan: its server may have two names, or may be the
+ * one that serves the tenant.
+ */
+function copiedDatabase(
+  server: string,
+  name: string,
+  { slug, databaseName, server: current }: CheckContext['control']['tenants'][number],
+  place: CheckContext['control']['databases'][number] | undefined,
+): Report {
+  const where = place
+    ? `which the control database records on server ${place.server}`
+    : `which ${current.name} serves from database ${databaseName}`;
+
+  return {
+    check: 'copied_database',
+    tenant: slug,
+    problem: `database ${name} has the data of ${slug}, ${where}`,
+    remedy:
+      `Do not drop it before you know what it is. If server ${server} is the server ${place?.server ?? current.name} ` +
+      `under another name, remove this name: bin/backoffice server remove ${server}. If it is a copy that somebody has ` +
+      'made, compare the two before you drop one',
+  };
 }
 
 /**
@@ -115,6 +157,8 @@ function checkOrphanRoles(context: CheckContext, names: ReadonlySet<string>): vo
     if (names.has(name) || !isPhysicalName(server, name) || isOfUnknownTenant(context, name)) {
       continue;
     }
+    // The role of a database that `copiedDatabase` reports.
+    if (context.control.databases.some(each => each.role === name)) continue;
     // The role is dropped with the database.
     if (isOfPurgedTenant(context, orphanIdentities.get(name))) continue;
     report(orphanRole(role));

@@ -70,8 +70,8 @@ export async function checkServer(
     if (sharing) return { findings: [toFinding(server.name, sharing)] };
 
     const recorded = new Set([
-      ...control.tenants.map(({ databaseName }) => databaseName),
-      ...control.databases.map(({ database }) => database),
+      ...control.tenants.flatMap(each => (each.server.id === server.id ? [each.databaseName] : [])),
+      ...control.databases.flatMap(each => (each.serverId === server.id ? [each.database] : [])),
     ]);
     const own = { databases: [...recorded], isControl: server.adminUrl === null };
 

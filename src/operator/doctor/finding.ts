@@ -118,6 +118,7 @@ export const warnings = [
   'old_transaction_ids',
   'unknown_tenant',
   'leftover_database',
+  'copied_database',
   'old_template',
   'newer_schema',
   'limits_not_shared',

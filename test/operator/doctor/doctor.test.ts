@@ -397,11 +397,12 @@ describe('doctor', () => {
         },
         findings: [
           ['excess_rights', 'acme'],
-          ...Array(3).fill(['orphan_database', null]),
+          ['copied_database', 'acme'],
+          ...Array(2).fill(['orphan_database', null]),
           ...Array(3).fill(['orphan_role', null]),
         ],
         problems: [
-          /office_copy_81, which holds a copy of the data of acme/,
+          /office_copy_81 has the data of acme, which default serves from database office_tenant_/,
           /no tenant has database office_lost_77/,
           /no tenant has database office_tenant_7900/,
         ],

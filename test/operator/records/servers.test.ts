@@ -115,6 +115,97 @@ describe('servers', () => {
     await copy.close();
   });
 
+  describe('whose system identifier has changed, as by pg_upgrade', () => {
+    const identityOf = async (name: string) =>
+      (
+        await controlSql<{ identity: string }>(
+          world,
+          `select identity from servers where name = '${name}'`,
+        )
+      )[0]?.identity;
+    /** Stores another identifier, as if the cluster had had it before. */
+    const forget = () =>
+      controlSql(world, `update servers set identity = '4711:5432' where name = 'second'`);
+
+    it('is the same server under its name and address, and its identity is stored anew', async () => {
+      await forget();
+
+      const { code, stderr } = await run(['server', 'add', 'second'], second.url);
+
+      expect(code, stderr).to.equal(0);
+      expect(await identityOf('second')).to.equal(
+        await withConnection(second.url, readServerIdentity),
+      );
+    });
+
+    it('gets no second name, by its address or by the databases of tenants in it', async () => {
+      await provision('upgraded', '--server', 'second');
+      const copy = await copyServer(second.url); // another address
+      await forget();
+
+      for (const url of [second.url, copy.url]) {
+        const { code, stderr } = await run(['server', 'add', 'third'], url);
+
+        expect(code).to.equal(1);
+        expect(stderr).to.include('The URL leads to the server second');
+        expect(stderr).to.include('bin/backoffice server add second');
+      }
+      await copy.close();
+    });
+
+    it('is the same server at another address by the databases of tenants in it, also closed ones', async () => {
+      for (const closed of [false, true]) {
+        if (closed) expect((await run(['suspend', 'upgraded', '--yes'])).code).to.equal(0);
+        const copy = await copyServer(second.url);
+        await forget();
+
+        const { code, stderr } = await run(['server', 'add', 'second'], copy.url);
+
+        expect(code, stderr).to.equal(0);
+        expect(await identityOf('second')).to.equal(
+          await withConnection(copy.url, readServerIdentity),
+        );
+        await forget();
+        expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
+        await copy.close();
+      }
+    });
+
+    it('is another server when it has none of these, and the refusal says what to do', async () => {
+      const empty = await startOwnServer('empty', [...quickSettings], { isNew: true });
+      await forget();
+
+      const { code, stderr } = await run(['server', 'add', 'second'], empty.url);
+
+      expect(code).to.equal(1);
+      expect(stderr).to.match(/none of the \d+ databases of tenants of second/);
+      await empty.close();
+      expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
+    });
+
+    it('its databases are no orphans under a second name, which an earlier build has accepted', async () => {
+      await controlSql(
+        world,
+        `insert into servers (name, prefix, admin_url, address, identity)
+         select 'third', prefix, admin_url, address, '4712:5432' from servers where name = 'second'`,
+      );
+      // The URL of `second` is sealed for its name.
+      await controlSql(world, `update servers set name = 'other' where name = 'second'`);
+      await controlSql(world, `update servers set name = 'second' where name = 'third'`);
+
+      const { stdout } = await run(['doctor', '--json']);
+      const { findings } = JSON.parse(stdout);
+
+      const ofSecond = findings.filter(({ server }: { server: string }) => server === 'second');
+      expect(JSON.stringify(ofSecond)).to.not.match(/drop database|drop role|orphan/);
+      expect(ofSecond.map(({ check }: { check: string }) => check)).to.include('copied_database');
+      expect(JSON.stringify(ofSecond)).to.include('bin/backoffice server remove second');
+      await controlSql(world, `delete from servers where name = 'second'`);
+      await controlSql(world, `update servers set name = 'second' where name = 'other'`);
+      expect((await run(['purge', 'upgraded', '--dry-run'])).code).to.equal(1);
+    });
+  });
+
   it('a server that is down does not affect the tenants of other servers', async () => {
     const proxy = await startSilentProxy(second.url);
     const proxied = proxy.through(second.url);

@@ -37,7 +37,7 @@ const add = defineChange({
   },
   effect: 'changes',
   async change({ name, capacity = null, url: text }, { installation, output }, isDryRun) {
-    const { addServer } = await import('../../records/servers.ts');
+    const { addServer } = await import('./add-server.ts');
     const { unverifiedHost, unverifiedText } = await import(
       '../../../lib/postgres/unverified-host.ts'
     );

@@ -1,0 +1,231 @@
+import { Server } from '../../../control/control-entities.ts';
+import type { Installation } from '../../../control/installation.ts';
+import { owners } from '../../../control/secret-box.ts';
+import { databaseUrl, serverAddressUrl } from '../../../control/server-urls.ts';
+import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { connectFailure, postgresCause } from '../../../lib/log/postgres-causes.ts';
+import { withConnection } from '../../../lib/postgres/connection.ts';
+import { readServerIdentity, serverAddress } from '../../../lib/postgres/server-address.ts';
+import { closedStamp } from '../../databases/database-stamp.ts';
+import { parseServerUrl } from '../../records/parse-server-url.ts';
+import { storedIdentity } from '../../records/read-servers.ts';
+import { newDatabaseOptions } from '../../records/text-order.ts';
+import { requireUsableServer } from '../../records/usable-server.ts';
+import { readSchemaState } from '../../schema/schema-steps.ts';
+
+/**
+ * Adds a server that tenants can be placed on, or changes the URL of the same server, such as
+ * its password. Its capacity then stays, unless one is given.
+ *
+ * A server is known by what is in it, because its system identifier changes with `pg_upgrade`
+ * and with a restore of a dump: it is the same one if its identifier is the stored one, if the
+ * URL has the stored address, or if it has a database of a tenant that the control database
+ * places there. The identifier is stored anew each time.
+ * @param urlText URL of any database on the server, with a login that may create databases and
+ *   roles
+ * @param capacity maximum number of tenants that are placed there automatically; null for no
+ *   limit
+ * @param isDryRun true to check the server and its name, and to change nothing
+ * @returns true if the server was there already
+ * @throws {OperatorError} when the server cannot be used, has another name already, or the name
+ *   is that of another server
+ */
+export async function addServer(
+  installation: Installation,
+  name: string,
+  urlText: string,
+  capacity: number | null,
+  isDryRun = false,
+): Promise<boolean> {
+  const { control, secrets } = installation;
+
+  if (!/^[a-z][a-z0-9-]{0,30}$/.test(name)) {
+    throw new OperatorError(
+      'The name of a server consists of up to 31 lower-case letters, digits and hyphens, ' +
+        'beginning with a letter',
+      { usage: true },
+    );
+  }
+
+  const url = parseServerUrl(urlText);
+  const identity = await requireUsable(name, url).catch(cause => {
+    const reason = connectFailure(cause);
+    const known = postgresCause(cause);
+    if (reason === undefined || known === undefined) throw cause;
+
+    const remedy = `${known.step}. Then run again: bin/backoffice server add ${name}`;
+    throw new OperatorError(`The server ${name} cannot be used: ${reason}. ${remedy}`, {
+      cause,
+    });
+  });
+
+  const em = (await control()).em.fork();
+  const location = {
+    adminUrl: secrets.seal(url, owners.serverUrl(name)),
+    address: serverAddressUrl(url),
+  };
+
+  const existing = await em.findOne(Server, { name });
+  const known = await findKnown(installation, url, identity);
+  const other = known.find(each => each.name !== name);
+
+  if (existing) {
+    const isSame = known.some(each => each.name === name);
+    if (!existing.adminUrl || (!isSame && other)) throw isAnother(name, other);
+    if (!isSame) {
+      throw isNotThis(name, existing.address ?? null, await countDatabases(installation, name));
+    }
+
+    if (isDryRun) return true;
+    em.assign(existing, {
+      ...location,
+      identity: identity ?? null,
+      ...(capacity !== null && { capacity }),
+    });
+    await em.flush();
+    return true;
+  }
+
+  if (other) throw isKnown(other);
+  if (isDryRun) return false;
+
+  const { prefix } = await em.findOneOrFail(Server, { name: 'default' });
+  await em.insert(Server, {
+    name,
+    prefix,
+    capacity,
+    identity: identity ?? null,
+    ...location,
+  });
+  return false;
+}
+
+/** A server of the installation. */
+interface KnownServer {
+  readonly name: string;
+  /** True for the server of the control database. */
+  readonly isDefault: boolean;
+}
+
+/**
+ * Returns the servers of the installation that a URL leads to: those with the identifier of its
+ * cluster (also of a copy of it), with its address, or with tenants whose databases it has.
+ */
+async function findKnown(
+  { statements }: Installation,
+  url: string,
+  identity: string | undefined,
+): Promise<KnownServer[]> {
+  const servers = await statements.execute<
+    (KnownServer & { address: string | null; cluster: string | null })[]
+  >(
+    `select name, on_control_server as "isDefault", address, split_part(${storedIdentity('s')}, ':', 1) as cluster
+       from servers s order by id`,
+  );
+  const contents = await findPlacedServers(statements, url);
+  const cluster = identity?.split(':')[0];
+
+  return servers.filter(
+    each =>
+      contents.has(each.name) ||
+      (cluster !== undefined && each.cluster === cluster) ||
+      (each.address !== null && serverAddress(each.address) === serverAddress(url)),
+  );
+}
+
+/** Maximum databases that are opened to recognise a server, for each of its names. */
+const maxOpened = 5;
+
+/**
+ * Returns the names of the servers on which the control database places tenants' databases that
+ * the server of a URL has: by the random name of a database, and its stamp.
+ */
+async function findPlacedServers(
+  statements: Installation['statements'],
+  url: string,
+): Promise<Set<string>> {
+  const placed = await statements.execute<{ server: string; database: string; guid: string }[]>(
+    `select s.name as server, d.database_name as database, t.guid
+       from tenant_databases d join servers s on s.id = d.server_id join tenants t on t.id = d.tenant_id
+      where d.state in ('current', 'filled', 'kept') order by d.state, d.id`,
+  );
+  const present = await withConnection(url, async client => {
+    const { rows } = await client.query<{ name: string }>(
+      'select datname as name from pg_database where datallowconn',
+    );
+    return new Set(rows.map(({ name }) => name));
+  });
+
+  const found = new Set<string>();
+  const candidates = Map.groupBy(
+    placed.filter(({ database }) => present.has(database)),
+    ({ server }) => server,
+  );
+  for (const [server, databases] of candidates) {
+    for (const { database, guid } of databases.slice(0, maxOpened)) {
+      const state = await withConnection(databaseUrl(url, database), readSchemaState).catch(
+        () => undefined,
+      );
+      if (state?.guid === guid || state?.guid === closedStamp(guid)) found.add(server);
+      if (found.has(server)) break;
+    }
+  }
+
+  return found;
+}
+
+async function countDatabases({ statements }: Installation, name: string): Promise<number> {
+  const [row] = await statements.execute<{ count: number }[]>(
+    `select count(*)::int as count from tenant_databases d join servers s on s.id = server_id
+      where s.name = ? and state <> 'gone'`,
+    [name],
+  );
+
+  return row?.count ?? 0;
+}
+
+/** Returns the error of a server that the installation has under another name. */
+function isKnown({ name, isDefault }: KnownServer): OperatorError {
+  const remedy = isDefault ? '' : `. To change its URL: bin/backoffice server add ${name}`;
+  return new OperatorError(
+    `The URL leads to the server ${name}, or to a copy of it, which the installation has ` +
+      `already${remedy}`,
+  );
+}
+
+/** Returns the error of a name that is not that of the server of the URL. */
+function isAnother(name: string, other: KnownServer | undefined): OperatorError {
+  return other && other.name !== name
+    ? isKnown(other)
+    : new OperatorError(
+        `There is a server ${name} already, and the URL is not one of it: give another name`,
+      );
+}
+
+/** Returns the error of a URL that leads to a server which the installation does not know. */
+function isNotThis(name: string, address: string | null, databases: number): OperatorError {
+  const what = `There is a server ${name} already, and the URL is not one of it`;
+  if (databases === 0) {
+    return new OperatorError(
+      `${what}. As no tenant has a database on ${name}, remove it, and add it anew: bin/backoffice server remove ${name}`,
+    );
+  }
+
+  return new OperatorError(
+    `${what}: its address is not ${address === null ? 'known' : serverAddress(address)}, and it has none of the ` +
+      `${databases} databases of tenants of ${name}. Give another name, or a URL of the server that has these databases`,
+  );
+}
+
+/**
+ * @returns the identity of the server
+ * @throws {OperatorError} when tenants cannot be placed on it
+ */
+async function requireUsable(name: string, url: string): Promise<string | undefined> {
+  return withConnection(url, async client => {
+    const subject = `The server ${name}`;
+    await requireUsableServer(client, { subject, url, isOperator: true, isControl: false });
+    await newDatabaseOptions(client); // throws when databases of tenants cannot be made there
+    return readServerIdentity(client);
+  });
+}
