@@ -21,7 +21,7 @@ export async function connectForeign(
   return session;
 }
 
-/** Lets a session listen and stay in a transaction: the queue cannot be emptied from then on. */
+/** Lets a session listen and stay in a transaction, so that the queue cannot be emptied. */
 export async function holdQueue(session: pg.Client): Promise<void> {
   await session.query('listen anything');
   await session.query('begin');
