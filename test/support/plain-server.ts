@@ -18,11 +18,15 @@ export interface PlainServer {
 /**
  * Starts a server, and takes back what the embedded PostgreSQL changes of a new one.
  * @param attributes of the login `operator`, such as `createdb createrole`
+ * @param settings further settings of the server, `name=value`
  */
-export async function createPlainServer(attributes: string): Promise<PlainServer> {
+export async function createPlainServer(
+  attributes: string,
+  settings: readonly string[] = [],
+): Promise<PlainServer> {
   // Two of them are servers of one installation, which are told apart by their system
   // identifiers.
-  const server = await startOwnServer('plain', [...quickSettings, 'autovacuum=off'], {
+  const server = await startOwnServer('plain', [...quickSettings, 'autovacuum=off', ...settings], {
     isNew: true,
   });
   const password = randomBytes(18).toString('base64url');

@@ -282,6 +282,10 @@ async function conditionOf(
   cause: unknown,
 ): Promise<string> {
   const state = sqlState(cause);
+  // The error of a drop names the database and its owner.
+  if (cause instanceof OperatorError && sqlState(cause.cause) === insufficientPrivilege) {
+    return 'After that,';
+  }
   if (state === insufficientPrivilege) {
     return (
       'Let a superuser of the server give the login of its URL what it names (alter table … ' +

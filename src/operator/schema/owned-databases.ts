@@ -42,15 +42,35 @@ export async function dropOwned(client: pg.Client, name: string): Promise<void> 
   // A session of these can be ended only by a login that connects to the database.
   await requireNoUsers(client, name, 'dropped');
 
-  if (isOpen) await client.query(`alter database ${quote(name)} allow_connections false`);
+  try {
+    if (isOpen) await client.query(`alter database ${quote(name)} allow_connections false`);
 
-  const drop = () => client.query(`drop database if exists ${quote(name)} with (force)`);
-  await drop().catch(async error => {
-    if (![inUse, insufficientPrivilege].includes(sqlState(error) ?? '')) throw error;
+    await client.query(`drop database if exists ${quote(name)} with (force)`).catch(async error => {
+      if (![inUse, insufficientPrivilege].includes(sqlState(error) ?? '')) throw error;
 
-    await requireUnused(client, name, 'dropped', error);
-    await drop();
-  });
+      await requireUnused(client, name, 'dropped', error);
+      // Without `force`, PostgreSQL ends the worker of autovacuum by itself, and waits up to 5 s.
+      // With it, it requires the right to do so, which only superusers have.
+      await client.query(`drop database if exists ${quote(name)}`);
+    });
+  } catch (error) {
+    throw sqlState(error) === insufficientPrivilege ? await notOurs(client, name, error) : error;
+  }
+}
+
+/** Returns the error of a drop by a login that does not own the database. */
+async function notOurs(client: pg.Client, name: string, cause: unknown): Promise<OperatorError> {
+  const { rows } = await client.query<{ owner: string }>(
+    'select pg_get_userbyid(datdba) as owner from pg_database where datname = $1',
+    [name],
+  );
+
+  return new OperatorError(
+    `Database ${name} could not be dropped: its owner is ${rows[0]?.owner ?? 'unknown'}, and login ${client.user} may ` +
+      'not drop it. Drop it as its owner or as a superuser, and run the command again: ' +
+      `drop database ${quote(name)} with (force)`,
+    { cause },
+  );
 }
 
 /**
