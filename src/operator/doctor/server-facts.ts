@@ -52,6 +52,11 @@ export interface ServerFacts {
   connectedTo: string;
   /** The databases by name. */
   databases: Map<string, DatabaseFacts>;
+  /**
+   * The owners of objects in databases of the installation whose rights the login does not have,
+   * without superusers, by the name of the database.
+   */
+  ownersIn: Map<string, string[]>;
   /** The privileges of roles on databases that they do not own, by the name of the role. */
   grantsTo: Map<string, { database: string; privilege: string }[]>;
   /** The roles by name. */
@@ -63,7 +68,7 @@ export interface ServerFacts {
   members: Map<string, string[]>;
 }
 
-/** Reads the databases and roles of a server. Takes four queries, however many there are. */
+/** Reads the databases and roles of a server. Takes five queries, however many there are. */
 export async function readServerFacts(client: pg.Client, prefix: string): Promise<ServerFacts> {
   const { rows: databases } = await client.query<
     DatabaseFacts & { isSuperuser: boolean; login: string }
@@ -112,6 +117,16 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
     [`${prefix}_`],
   );
 
+  // `reassign owned` in one database leaves the objects in others to the former login.
+  const { rows: owners } = await client.query<{ database: string; owner: string }>(
+    `select distinct datname as database, rolname as owner
+       from pg_shdepend s join pg_database d on d.oid = dbid join pg_roles r on r.oid = refobjid
+      where refclassid = 'pg_authid'::regclass and deptype = 'o' and starts_with(datname, $1)
+        and not rolsuper and not pg_has_role(r.oid, 'usage')
+      order by 1, 2`,
+    [`${prefix}_`],
+  );
+
   const dependenciesOf = Map.groupBy(dependencies, ({ role }) => role);
   const databasesOf = (role: string, owns: boolean) =>
     (dependenciesOf.get(role) ?? [])
@@ -126,6 +141,12 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
     isSuperuser: databases[0]?.isSuperuser ?? false,
     connectedTo: client.database ?? '',
     databases: new Map(databases.map(database => [database.name, database])),
+    ownersIn: new Map(
+      [...Map.groupBy(owners, ({ database }) => database)].map(([name, rows]) => [
+        name,
+        rows.map(({ owner }) => owner),
+      ]),
+    ),
     grantsTo: Map.groupBy(grants, ({ grantee }) => grantee),
     roles: new Map(
       roles.map(role => [
