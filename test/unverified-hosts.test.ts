@@ -147,8 +147,7 @@ describe('connections to other machines', () => {
       return stderr;
     };
 
-    const unreadable =
-      'The control database cannot be used: its URL names a file of certificates or keys, such as sslrootcert, that cannot be read. ';
+    const unreadable = `The control database cannot be used: its URL names ${folder}/missing.pem as sslrootcert, which cannot be read (ENOENT). `;
 
     expect(await refusal('sslmode=verify-full')).to.include(
       ': it does not support TLS, which its URL requires. ',

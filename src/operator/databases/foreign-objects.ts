@@ -7,6 +7,7 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { schemaDetails } from '../../lib/postgres/schema-details.ts';
 import { schemaObjects } from '../../lib/postgres/schema-fingerprint.ts';
 import { readOtherSessions, sessionText } from '../schema/other-sessions.ts';
+import { readSchemaState } from '../schema/schema-steps.ts';
 import {
   headFingerprint,
   type KnownObjects,
@@ -255,10 +256,9 @@ async function listDifferences(
     return isCopied(definition) ? [] : [`definition of ${name}`];
   });
 
-  const { rows } = await client.query<{ version: string }>(
-    'select name as version from migrations order by id desc limit 1',
-  );
-  const wanted = [...(versions.get(rows[0]?.version ?? '') ?? [])];
+  // A database whose provision was killed has no migrations yet.
+  const { applied } = await readSchemaState(client);
+  const wanted = [...(versions.get(applied.at(-1) ?? '') ?? [])];
   const removed = wanted.filter(name => !found.has(name)).map(name => `removal of ${name}`);
 
   return [...more, ...removed].sort();

@@ -78,7 +78,7 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
 /**
  * Returns the report of a database with the data of a tenant that is recorded on another
  * server, or in another database. It is no orphan: its server may have two names, or may be the
- * one that serves the tenant.
+ * one that serves the tenant. The tenant itself is well, so the report is of no tenant.
  */
 function copiedDatabase(
   server: string,
@@ -86,18 +86,21 @@ function copiedDatabase(
   { slug, databaseName, server: current }: CheckContext['control']['tenants'][number],
   place: CheckContext['control']['databases'][number] | undefined,
 ): Report {
+  const home = place?.server ?? current.name;
   const where = place
-    ? `which the control database records on server ${place.server}`
-    : `which ${current.name} serves from database ${databaseName}`;
+    ? `which the control database records on server ${home}`
+    : `which ${home} serves from database ${databaseName}`;
+  const otherName =
+    home === server
+      ? ''
+      : `If server ${server} is the server ${home} under another name, remove this name: bin/backoffice server remove ${server}. `;
 
   return {
     check: 'copied_database',
-    tenant: slug,
     problem: `database ${name} has the data of ${slug}, ${where}`,
     remedy:
-      `Do not drop it before you know what it is. If server ${server} is the server ${place?.server ?? current.name} ` +
-      `under another name, remove this name: bin/backoffice server remove ${server}. If it is a copy that somebody has ` +
-      'made, compare the two before you drop one',
+      `Do not drop it before you know what it is. ${otherName}If it is a copy that somebody has made, compare the two ` +
+      'before you drop one',
   };
 }
 

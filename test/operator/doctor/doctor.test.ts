@@ -397,7 +397,7 @@ describe('doctor', () => {
         },
         findings: [
           ['excess_rights', 'acme'],
-          ['copied_database', 'acme'],
+          ['copied_database', null],
           ...Array(2).fill(['orphan_database', null]),
           ...Array(3).fill(['orphan_role', null]),
         ],

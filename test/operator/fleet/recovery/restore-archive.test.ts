@@ -54,9 +54,17 @@ describe('restore of a tenant from an archive', () => {
   // Other tests have databases on this server, too.
   const findings = async (): Promise<{ problem: string; check: string; tenant: string }[]> => {
     const { stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
+    // Other worlds on this server have copies of the same two tenants.
     return JSON.parse(stdout).findings.filter(
-      ({ tenant: slug, problem }: { tenant: string | null; problem: string }) =>
-        slug !== null || problem.includes(world.acme.database),
+      ({
+        check,
+        tenant: slug,
+        problem,
+      }: {
+        check: string;
+        tenant: string | null;
+        problem: string;
+      }) => check !== 'copied_database' && (slug !== null || problem.includes(world.acme.database)),
     );
   };
 
