@@ -225,7 +225,7 @@ export interface paths {
         };
         /**
          * A page of User records
-         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         * @description The people of the tenant who log in. A caller of scope `Self` sees itself and the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
          *
          *     Needs a token with the permission `users.read`.
          */
@@ -253,14 +253,14 @@ export interface paths {
         };
         /**
          * One User record by its id
-         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         * @description The people of the tenant who log in. A caller of scope `Self` sees itself and the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
          *
          *     Needs a token with the permission `users.read`.
          */
         get: operations["getUsersById"];
         /**
          * Replace names, role, scope and entity of one User record, and the address until it is confirmed
-         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves. An `Email` that differs corrects the address of a person who was invited: links in mails to the former address are void, and the new one receives the invitation. A confirmed address stays.
+         * @description The people of the tenant who log in. A caller of scope `Self` sees itself and the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves. An `Email` that differs corrects the address of a person who was invited: links in mails to the former address are void, and the new one receives the invitation. A confirmed address stays.
          *
          *     Needs a token with the permission `users.manage`.
          */
@@ -268,7 +268,7 @@ export interface paths {
         post?: never;
         /**
          * Take the invitation of one User back
-         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves. Removes a person who has not accepted an invitation, or not confirmed a registration: links in mails are void, and the address can be invited again. Who has accepted is disabled instead.
+         * @description The people of the tenant who log in. A caller of scope `Self` sees itself and the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves. Removes a person who has not accepted an invitation, or not confirmed a registration: links in mails are void, and the address can be invited again. Who has accepted is disabled instead.
          *
          *     Needs a token with the permission `users.manage`.
          */
@@ -289,7 +289,7 @@ export interface paths {
         put?: never;
         /**
          * Refuse the logins of one User, end all sessions of the user, and make all links in mails void
-         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         * @description The people of the tenant who log in. A caller of scope `Self` sees itself and the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
          *
          *     Needs a token with the permission `users.manage`.
          */
@@ -311,7 +311,7 @@ export interface paths {
         put?: never;
         /**
          * Allow the logins of one disabled User again; links in earlier mails stay void
-         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         * @description The people of the tenant who log in. A caller of scope `Self` sees itself and the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
          *
          *     Needs a token with the permission `users.manage`.
          */
@@ -334,7 +334,7 @@ export interface paths {
         post?: never;
         /**
          * End all sessions of one User
-         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         * @description The people of the tenant who log in. A caller of scope `Self` sees itself and the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
          *
          *     Needs a token with the permission `users.manage`.
          */
@@ -713,7 +713,7 @@ export interface paths {
         };
         /**
          * All SystemOption records
-         * @description Settings of the company, grouped by type.
+         * @description Settings of the company, grouped by type. A caller of scope `Self` reads them with the permission `settings.read`.
          *
          *     Needs a token.
          */
@@ -721,7 +721,7 @@ export interface paths {
         put?: never;
         /**
          * Create one SystemOption record
-         * @description Settings of the company, grouped by type.
+         * @description Settings of the company, grouped by type. A caller of scope `Self` reads them with the permission `settings.read`.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -741,14 +741,14 @@ export interface paths {
         };
         /**
          * One SystemOption record by its id
-         * @description Settings of the company, grouped by type.
+         * @description Settings of the company, grouped by type. A caller of scope `Self` reads them with the permission `settings.read`.
          *
          *     Needs a token.
          */
         get: operations["getSystemOptionsById"];
         /**
          * Replace one SystemOption record
-         * @description Settings of the company, grouped by type.
+         * @description Settings of the company, grouped by type. A caller of scope `Self` reads them with the permission `settings.read`.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -756,7 +756,7 @@ export interface paths {
         post?: never;
         /**
          * Delete one SystemOption record
-         * @description Settings of the company, grouped by type.
+         * @description Settings of the company, grouped by type. A caller of scope `Self` reads them with the permission `settings.read`.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -801,7 +801,7 @@ export interface paths {
         };
         /**
          * All Promotion records
-         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.
+         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency. A caller of scope `Self` reads those for every entity and those for its own, with no other `Id` in `EntityIds`, and changes none.
          *
          *     Needs a token.
          */
@@ -809,7 +809,7 @@ export interface paths {
         put?: never;
         /**
          * Create one Promotion record
-         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.
+         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency. A caller of scope `Self` reads those for every entity and those for its own, with no other `Id` in `EntityIds`, and changes none.
          *
          *     Needs a token with the permission `pricing.write`.
          */
@@ -829,14 +829,14 @@ export interface paths {
         };
         /**
          * One Promotion record by its id
-         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.
+         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency. A caller of scope `Self` reads those for every entity and those for its own, with no other `Id` in `EntityIds`, and changes none.
          *
          *     Needs a token.
          */
         get: operations["getPromotionsById"];
         /**
          * Replace one Promotion record
-         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.
+         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency. A caller of scope `Self` reads those for every entity and those for its own, with no other `Id` in `EntityIds`, and changes none.
          *
          *     Needs a token with the permission `pricing.write`.
          */
@@ -844,7 +844,7 @@ export interface paths {
         post?: never;
         /**
          * Delete one Promotion record
-         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.
+         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency. A caller of scope `Self` reads those for every entity and those for its own, with no other `Id` in `EntityIds`, and changes none.
          *
          *     Needs a token with the permission `pricing.write`.
          */
@@ -853,7 +853,7 @@ export interface paths {
         head?: never;
         /**
          * Change the fields of one Promotion record that are sent
-         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.
+         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency. A caller of scope `Self` reads those for every entity and those for its own, with no other `Id` in `EntityIds`, and changes none.
          *
          *     Needs a token with the permission `pricing.write`.
          */
@@ -869,7 +869,7 @@ export interface paths {
         };
         /**
          * One Promotion record by its code
-         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.
+         * @description Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency. A caller of scope `Self` reads those for every entity and those for its own, with no other `Id` in `EntityIds`, and changes none.
          *
          *     Needs a token.
          */
@@ -6603,7 +6603,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -6730,7 +6730,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { queryStatement } from '../../control/database.ts';
 import { permissions } from '../../control/permissions.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
+import { usersVisibleTo } from '../../control/visible-users.ts';
 import { problem } from '../../lib/errors.ts';
 import { describeFields, lengths, limit, queryId, text } from '../../lib/http/fields.ts';
 import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
@@ -22,7 +23,6 @@ import {
   roleView,
   type UserView,
   userById,
-  usersVisibleTo,
   userTable,
   userView,
   viewOf,

@@ -7,7 +7,6 @@ import { storedEmail } from '../../lib/http/email.ts';
 import { describeFields, guid, longId, timestamp } from '../../lib/http/fields.ts';
 import type { Condition, RowValues, Statement } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
-import type { Caller } from '../../tenancy/caller.ts';
 
 const mailStates = ['waiting', 'sent', 'refused'] as const;
 type MailState = (typeof mailStates)[number];
@@ -111,15 +110,6 @@ export const volatileUserFields: readonly (keyof UserView)[] = [
 ];
 
 export const userTable = new TableStatements(Person, userView);
-
-/**
- * The condition for the users that a caller may see: those of the own entity for scope Self;
- * without one, nobody.
- */
-export function usersVisibleTo(tenantId: number, { scope, entityId }: Caller): Condition[] {
-  const ofTenant: Condition = ['tenant_id = ?', tenantId];
-  return scope === 'Self' ? [ofTenant, ['entity_id = ?', entityId ?? 0]] : [ofTenant];
-}
 
 /** Selects one user, as the JSON text that `viewOf` reads. */
 export function userById(conditions: readonly Condition[], id: number): Statement {

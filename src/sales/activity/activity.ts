@@ -1,7 +1,7 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import type { ControlDatabase } from '../../control/database.ts';
-import { userNamesOf } from '../../control/user-names.ts';
+import { userNamesOf } from '../../control/visible-users.ts';
 import { problem } from '../../lib/errors.ts';
 import {
   describeFields,

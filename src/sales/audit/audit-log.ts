@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { ControlDatabase } from '../../control/database.ts';
 import type { Permission } from '../../control/permissions.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
-import { userNamesOf } from '../../control/user-names.ts';
+import { userNamesOf } from '../../control/visible-users.ts';
 import {
   describeFields,
   guid,

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { problem } from '../../lib/errors.ts';
 import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
-import { type Change, changeOf } from './change.ts';
+import { type Change, changeOf, seenChange } from './change.ts';
 import { type Cursor, compareCursors, firstCursor, unproved } from './change-cursor.ts';
 import type { ChangeFilter } from './change-sources.ts';
 import {
@@ -143,7 +143,7 @@ export async function readChanges(
   const scanned = (rows as unknown as ScannedRow[]).filter(({ kind }) => kind !== null);
   const beyond = scanned.find(({ matches, fits }) => matches && !fits);
   const passed = beyond ? scanned.slice(0, scanned.indexOf(beyond)) : scanned;
-  const changes = await changesOf(passed, madeIn);
+  const changes = await changesOf(passed, madeIn, filter);
 
   const isEnd = !beyond && scanned.length < maxScanned;
   const place = passed.at(-1) ?? after;
@@ -163,14 +163,19 @@ export async function readChanges(
  * Makes changes of the rows that match. Lets the event loop run between the parts of a large
  * page.
  */
-async function changesOf(rows: readonly ScannedRow[], madeIn: number): Promise<Change[]> {
+async function changesOf(
+  rows: readonly ScannedRow[],
+  madeIn: number,
+  filter: ChangeFilter,
+): Promise<Change[]> {
   const changes: Change[] = [];
   let parsed = 0;
 
   for (const row of rows) {
     if (!row.matches) continue;
 
-    changes.push(changeOf(row, madeIn));
+    const change = seenChange(filter, changeOf(row, madeIn));
+    if (change) changes.push(change);
     parsed += (row.before?.length ?? 0) + (row.after?.length ?? 0);
 
     if (parsed > maxParsedInTurn) {

@@ -28,11 +28,15 @@ export interface ChangeSource {
   readonly name: string;
   /** The callers who may read its records, and so its changes. */
   readonly access: Permission | 'user';
+  /** The permission that a caller of scope `Self` needs in its place. */
+  readonly accessOfSelf?: Permission | undefined;
   /**
    * True if records belong to a business entity, so that a caller of scope `Self` reads only
    * those of the own entity.
    */
   readonly isOwned: boolean;
+  /** The column with the ids of business entities that a record names (`isForEntity`). */
+  readonly namedColumn?: string | undefined;
   /** The fields of its view that are columns of its table, with their columns. */
   readonly fields: readonly (readonly [field: string, column: string])[];
   /** The path of a record. */
@@ -43,13 +47,15 @@ const withColumns = (fields: readonly string[]) =>
   fields.map(field => [field, snakeCase(camelCase(field))] as const);
 
 function sourceOf(resource: ResourceDefinition): ChangeSource {
-  const { name, access, scopedBy, view, computed = [] } = resource;
+  const { name, access, scopedBy, namesEntities, view, computed = [] } = resource;
   const fields = Object.keys(view.shape).filter(field => !computed.includes(camelCase(field)));
   const href = (key: string) => hrefOf(resource, key);
   return {
     name,
     access: access.read,
+    accessOfSelf: access.readOfSelf,
     isOwned: scopedBy !== undefined,
+    namedColumn: namesEntities && snakeCase(namesEntities),
     fields: withColumns(fields),
     href,
   };
@@ -86,6 +92,13 @@ export const ownedResources = [...changeSources.values()]
   .filter(({ isOwned }) => isOwned)
   .map(({ name }) => name);
 
+/** The column of each resource whose records name business entities. */
+export const namedColumns: ReadonlyMap<string, string> = new Map(
+  [...changeSources.values()].flatMap(({ name, namedColumn }) =>
+    namedColumn === undefined ? [] : [[name, namedColumn] as const],
+  ),
+);
+
 /** The facts about a caller that decide which changes it sees. */
 export type Reader = Pick<Caller, 'permissions' | 'scope' | 'entityId'>;
 
@@ -99,19 +112,11 @@ export function visibleChanges(
   named?: readonly string[],
 ): ChangeFilter {
   const resources = (named ?? [...changeSources.keys()]).filter(name => {
-    const { access } = changeSources.get(name) as ChangeSource;
+    const source = changeSources.get(name) as ChangeSource;
+    const access = (scope === 'Self' && source.accessOfSelf) || source.access;
     if (access === 'user' || permissions.has(access)) return true;
     if (named) throw permissionMissing(access);
     return false;
   });
   return { resources, ownEntity: scope === 'Self' ? (entityId ?? 0) : undefined };
-}
-
-/** True if a filter lets a change pass. `changeStatement` decides the same in SQL. */
-export function letsPass(
-  { resources, actions, ownEntity }: ChangeFilter,
-  { Resource, Action, entityId }: { Resource: string; Action: string; entityId: number | null },
-): boolean {
-  if (!resources.includes(Resource) || actions?.includes(Action) === false) return false;
-  return ownEntity === undefined || entityId === ownEntity || !changeSources.get(Resource)?.isOwned;
 }

@@ -1,12 +1,26 @@
 import { preparedStatement, type Statement } from '../../lib/postgres/statement.ts';
 import { changeActions } from '../audit/audit-log.ts';
+import { jsonForEntity } from '../resources/rest/named-entities.ts';
 import type { Cursor } from './change-cursor.ts';
-import { type ChangeFilter, ownedResources } from './change-sources.ts';
+import { type ChangeFilter, namedColumns, ownedResources } from './change-sources.ts';
 
 /** Kinds of rows, by which changes of one transaction are ordered. */
 const kinds = { audit: 1, activity: 2 };
 /** The maximum number of changes that one query reads. */
 export const maxScanned = 1_000;
+
+/**
+ * SQL: true if a change is of no record that names entities, or if the record was or is one that
+ * the caller of scope `Self` reads (`seenChange`).
+ */
+const isForOwn = [...namedColumns]
+  .map(([resource, column]) => {
+    const [before, after] = ['before', 'after'].map(json =>
+      jsonForEntity(json, column, '$9::bigint'),
+    );
+    return `(resource <> '${resource}' or ${before} or ${after})`;
+  })
+  .join(' and ');
 
 /**
  * Columns of both tables without their contents. `matches` says whether the filter lets the row
@@ -15,7 +29,7 @@ export const maxScanned = 1_000;
 const audit = `
   select ${kinds.audit} as kind, feed_era as era, feed_xid as xid, id,
          resource = any ($7) and action = any ($8)
-           and ($9::bigint is null or entity_id = $9 or resource <> all ($10)) as matches,
+           and ($9::bigint is null or (entity_id = $9 or resource <> all ($10)) and ${isForOwn}) as matches,
          created_at, user_guid, resource, record_key, action, entity_id, before, after from audit_log`;
 const activity = `
   select ${kinds.activity}, feed_era, feed_xid, id,

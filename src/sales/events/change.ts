@@ -2,8 +2,9 @@ import { z } from 'zod';
 import { describeFields, guid, timestamp } from '../../lib/http/fields.ts';
 import { snakeCase } from '../../lib/runtime/casing.ts';
 import { changeActions, toTimestamp } from '../audit/audit-log.ts';
+import { idsShownTo, isForEntity } from '../resources/rest/named-entities.ts';
 import type { Cursor } from './change-cursor.ts';
-import { type ChangeSource, changeSources } from './change-sources.ts';
+import { type ChangeFilter, type ChangeSource, changeSources } from './change-sources.ts';
 import type { ScannedRow } from './change-statement.ts';
 import { readerCursorText } from './reader-cursor.ts';
 
@@ -50,7 +51,12 @@ export type Change = Omit<z.output<typeof changeView>, 'Id' | 'Record'> & {
   readonly cursor: Cursor;
   /** The business entity that the record belongs to. */
   readonly entityId: number | null;
+  /** The business entities that the record named before and after, if it names some at all. */
+  readonly named?: { readonly before: NamedIds; readonly after: NamedIds };
 };
+
+/** Ids of business entities; null if there is no record. */
+type NamedIds = readonly number[] | null;
 
 const pastTense: Record<string, string> = {
   create: 'created',
@@ -81,6 +87,49 @@ export function changeOf(row: ScannedRow, madeIn: number): Change {
     Record: after && recordOf(source, after),
     cursor: { madeIn, era, xid, kind, id, madeAt },
     entityId,
+    ...namedIn(source, before, after),
+  };
+}
+
+function namedIn(
+  { namedColumn }: ChangeSource,
+  before: Row | null,
+  after: Row | null,
+): Pick<Change, 'named'> {
+  if (namedColumn === undefined) return {};
+  const idsOf = (row: Row | null): NamedIds => row && (row[namedColumn] as number[]);
+
+  return { named: { before: idsOf(before), after: idsOf(after) } };
+}
+
+/**
+ * Returns a change as its reader sees it; undefined when the filter does not let it pass, as
+ * `changeStatement` decides in SQL. For a caller of scope `Self`, a record that names another
+ * entity only is gone, and of the ids that a record names the own one alone is left.
+ */
+export function seenChange(
+  { resources, actions, ownEntity }: ChangeFilter,
+  change: Change,
+): Change | undefined {
+  const { Resource, Action, entityId, named, Record, Fields } = change;
+  if (!resources.includes(Resource) || actions?.includes(Action) === false) return undefined;
+  if (ownEntity === undefined) return change;
+
+  const source = changeSources.get(Resource);
+  if (source?.isOwned) return entityId === ownEntity ? change : undefined;
+  if (!named || !source?.namedColumn) return change;
+
+  const [before, after] = [named.before, named.after].map(ids =>
+    ids && isForEntity(ids, ownEntity) ? idsShownTo(ids, ownEntity) : null,
+  );
+  if (!before && !after) return undefined;
+
+  const [field = ''] = source.fields.find(([, column]) => column === source.namedColumn) ?? [];
+  const isSame = String(before) === String(after);
+  return {
+    ...change,
+    Fields: isSame ? Fields.filter(each => each !== field) : Fields,
+    Record: Record && after ? { ...Record, [field]: after } : null,
   };
 }
 
@@ -91,7 +140,7 @@ const contentOf = (text: string | null): Row | null => (text === null ? null : J
  * @param access the mark of the reader's access (`accessMark`)
  */
 export function sentChange(change: Change, access: string, isWithRecord: boolean): object {
-  const { cursor, entityId: _, Record, ...thin } = change;
+  const { cursor, entityId: _, named: __, Record, ...thin } = change;
   const sent = { Id: readerCursorText(cursor, access), ...thin };
 
   return isWithRecord ? { ...sent, Record } : sent;

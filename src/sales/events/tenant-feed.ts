@@ -1,7 +1,8 @@
 import pLimit from 'p-limit';
+import { seenChange } from './change.ts';
 import { type Cursor, cursorText } from './change-cursor.ts';
 import { type ChangePage, type Read, readChanges } from './change-reader.ts';
-import { type ChangeFilter, changeSources, letsPass } from './change-sources.ts';
+import { type ChangeFilter, changeSources } from './change-sources.ts';
 
 /**
  * Maximum changes of a page, and bytes of their contents. A stream holds a page in memory until
@@ -66,7 +67,7 @@ export class TenantFeed {
     if (!begun) this.#shared.set(key, reading);
     try {
       const page = await reading;
-      return { ...page, changes: page.changes.filter(change => letsPass(filter, change)) };
+      return { ...page, changes: page.changes.flatMap(change => seenChange(filter, change) ?? []) };
     } finally {
       if (this.#shared.get(key) === reading) this.#shared.delete(key);
     }

@@ -21,6 +21,7 @@ import { defineRoute } from '../../tenancy/define-route.ts';
 import { Entity, requireCurrency } from './entity.ts';
 import { PromotionUse, promotionUses, promotionUseView } from './promotion-use.ts';
 import { defineResource } from './rest/define-resource.ts';
+import { isForEntity } from './rest/named-entities.ts';
 
 const discountTypes = ['Percentage', 'Amount'] as const;
 
@@ -106,7 +107,7 @@ const recordUse = defineRoute({
 
 /**
  * The promotion and the entity that a path names; 404 if one does not exist or the caller may
- * not see the entity.
+ * not see it.
  */
 async function findPair(
   params: Readonly<Record<string, string>>,
@@ -120,6 +121,9 @@ async function findPair(
     throw problem('not_found');
   }
   const promotion = await em.findOne(Promotion, { id }, { lockMode });
+  if (promotion && caller.scope === 'Self' && !isForEntity(promotion.entityIds, entityId)) {
+    throw problem('not_found');
+  }
   const entity = promotion && (await em.findOne(Entity, { id: entityId }));
   if (!promotion || !entity) throw problem('not_found');
   return { promotion, entity };
@@ -143,7 +147,9 @@ export const promotions = defineResource({
   name: tag,
   path: '/api/v1/Promotions',
   description:
-    'Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.',
+    'Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency. ' +
+    'A caller of scope `Self` reads those for every entity and those for its own, with no other `Id` in `EntityIds`, ' +
+    'and changes none.',
   entity: Promotion,
   key: { id: maxInt32 },
   lookup: { property: 'promoCode', param: 'promoCode' },
@@ -152,6 +158,7 @@ export const promotions = defineResource({
   search: ['promoCode', 'name'],
   longTexts: ['description'],
   references: ['currencyId', 'entityIds'],
+  namesEntities: 'entityIds',
   view: z.object({
     Id: int32(),
     PromoCode: storedCode(),

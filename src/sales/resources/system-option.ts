@@ -20,10 +20,11 @@ SystemOptionSchema.setClass(SystemOption);
 export const systemOptions = defineResource({
   name: 'SystemOption',
   path: '/api/v1/SystemOptions',
-  description: 'Settings of the company, grouped by type.',
+  description:
+    'Settings of the company, grouped by type. A caller of scope `Self` reads them with the permission `settings.read`.',
   entity: SystemOption,
   key: { id: maxInt32 },
-  access: { read: 'user', write: 'settings.write' },
+  access: { read: 'user', readOfSelf: 'settings.read', write: 'settings.write' },
   orderBy: { systemOptionTypeId: 'asc', id: 'asc' },
   search: ['value'],
   longTexts: ['value'],

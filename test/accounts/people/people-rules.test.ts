@@ -210,11 +210,13 @@ describe('management of people', () => {
     expect(new Set(listed.map(({ EntityId }) => EntityId))).to.deep.equal(new Set([entityId]));
     expectProblem(await limited.get(pathOf(stranger)), 404, 'not_found');
 
-    const nobody = await world.loginAs(world.acme, {
+    const alone = await world.loginAs(world.acme, {
       permissions: [...permissions],
       scope: 'Self',
     });
-    expect((await nobody.get(usersPath)).body).to.deep.equal([]);
+    const { userGuid } = (await alone.get('/api/v1/auth/me')).body;
+    const seen: { Guid: string }[] = (await alone.get(usersPath)).body;
+    expect(seen.map(({ Guid }) => Guid)).to.deep.equal([userGuid]);
 
     const own = await recordOf(colleague);
     const before = await snapshot();

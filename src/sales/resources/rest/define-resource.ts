@@ -66,7 +66,7 @@ export function defineResource<
  * database.
  */
 function createRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, path, key, access, table, view, create, example, scopedBy, validate } = resource;
+  const { name, path, key, access, table, view, create, example, validate } = resource;
 
   return defineRoute({
     ...documentation(resource),
@@ -83,8 +83,7 @@ function createRoute(resource: ResourceDefinition): TenantRoute {
     problems: changeProblems(resource, 'create'),
     location: record => hrefOf(resource, record['id' in key ? 'Id' : pascalCase(key.code)]),
     handler: async ({ body }, context) => {
-      // the scope Self refers to one of these records
-      if (scopedBy) requireScopeAll(context.caller);
+      if (isChangedByAll(resource)) requireScopeAll(context.caller);
 
       const row = toRow(body);
       const validated: Prepare = async transaction => {
@@ -101,6 +100,14 @@ function createRoute(resource: ResourceDefinition): TenantRoute {
       return created;
     },
   });
+}
+
+/**
+ * True if a caller of scope `Self` may neither create nor delete records: the scope refers to
+ * one of them, or they name entities beside the own one.
+ */
+function isChangedByAll({ scopedBy, namesEntities }: ResourceDefinition): boolean {
+  return scopedBy !== undefined || namesEntities !== undefined;
 }
 
 /**
@@ -165,8 +172,7 @@ function patchRoute(resource: ResourceDefinition): TenantRoute {
 
 /** DELETE of one record: removes the row, or marks it as deleted. */
 function deleteRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, recordPath, access, table, scopedBy, softDelete, onMissing, isReferenced } =
-    resource;
+  const { name, recordPath, access, table, softDelete, onMissing, isReferenced } = resource;
 
   return defineRoute({
     ...documentation(resource),
@@ -177,8 +183,7 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
     takesIfMatch: true,
     problems: changeProblems(resource, 'delete'),
     handler: async ({ params, precondition }, context) => {
-      // the scope Self refers to one of these records
-      if (scopedBy) requireScopeAll(context.caller);
+      if (isChangedByAll(resource)) requireScopeAll(context.caller);
 
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { problem } from '../../../lib/errors.ts';
+import { type ProblemCode, problem } from '../../../lib/errors.ts';
 import { flag, limit, queryId } from '../../../lib/http/fields.ts';
 import { listContract } from '../../../lib/http/list-parameters/list-contract.ts';
 import { Representation } from '../../../lib/http/representation.ts';
@@ -8,7 +8,14 @@ import { camelCase } from '../../../lib/runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import { readPage } from '../../../tenancy/lists/read-page.ts';
 import { codeCondition } from '../record.ts';
-import { keyCondition, type PathParams, recordsVisibleTo, respondWith } from './resource-access.ts';
+import {
+  keyCondition,
+  ownText,
+  type PathParams,
+  recordsVisibleTo,
+  requireReadable,
+  respondWith,
+} from './resource-access.ts';
 import { documentation, type ResourceDefinition } from './resource-definition.ts';
 
 /** GET of the collection: a page of records, or all of them. */
@@ -23,13 +30,21 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
     access: access.read,
     cache: 'revalidate',
     summary: paged ? `A page of ${name} records` : `All ${name} records`,
+    problems: readProblems(resource),
     query: query as z.ZodObject | undefined,
     list: listOf(resource, query),
     response: z.array(view),
     handler: async ({ query, list }, context) => {
+      requireReadable(resource, context.caller);
       if (list) {
         const conditions = recordsVisibleTo(resource, context.caller, query);
-        return readPage(list, { table, conditions, reads: context });
+        const toResponse = ownText(resource, context.caller);
+        return readPage(list, {
+          table,
+          conditions,
+          reads: context,
+          ...(toResponse && { toResponse }),
+        });
       }
 
       const page = query as { limit?: number; after?: number; includeDeleted?: boolean };
@@ -105,9 +120,11 @@ function readRoute(
     access: access.read,
     cache: 'revalidate',
     summary,
+    problems: readProblems(resource),
     query: includeDeleted(resource) as z.ZodObject | undefined,
     response: view,
     handler: async ({ params, query }, context) => {
+      requireReadable(resource, context.caller);
       const condition = find(params);
       if (!condition) throw problem('not_found');
       const select = () =>
@@ -119,6 +136,11 @@ function readRoute(
       });
     },
   });
+}
+
+/** The problems of a read that no other read has, for the documentation. */
+function readProblems({ access }: ResourceDefinition): ProblemCode[] {
+  return access.readOfSelf ? ['forbidden'] : [];
 }
 
 /**

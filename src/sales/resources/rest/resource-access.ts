@@ -7,8 +7,11 @@ import { camelCase, pascalCase, snakeCase, toRow } from '../../../lib/runtime/ca
 import type { Caller } from '../../../tenancy/caller.ts';
 import type { Prepare } from '../../../tenancy/connections/tenant-driver.ts';
 import type { TenantTransaction } from '../../../tenancy/connections/tenant-transaction.ts';
+import { permissionMissing } from '../../../tenancy/define-route.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
+import { requireScopeAll } from '../../../tenancy/require-manager.ts';
 import { codeCondition } from '../record.ts';
+import { forEntity, idsShownTo } from './named-entities.ts';
 import type { ResourceDefinition } from './resource-definition.ts';
 
 export type PathParams = RouteInput<never>['params'];
@@ -18,16 +21,46 @@ export type PathParams = RouteInput<never>['params'];
  * includes them.
  */
 export function recordsVisibleTo(
-  { softDelete, scopedBy }: ResourceDefinition,
+  { softDelete, scopedBy, namesEntities }: ResourceDefinition,
   caller: Caller,
   query: { includeDeleted?: boolean } = {},
 ): (Condition | undefined)[] {
+  const ownEntity = caller.scope === 'Self' ? (caller.entityId ?? 0) : undefined;
   return [
     softDelete && !query.includeDeleted ? ['not is_deleted'] : undefined,
-    scopedBy && caller.scope === 'Self'
-      ? [`${snakeCase(scopedBy)} = ?`, caller.entityId ?? 0]
+    scopedBy && ownEntity !== undefined ? [`${snakeCase(scopedBy)} = ?`, ownEntity] : undefined,
+    namesEntities && ownEntity !== undefined
+      ? forEntity(snakeCase(namesEntities), ownEntity)
       : undefined,
   ];
+}
+
+/** @throws {Problem} `forbidden` when a caller of scope `Self` lacks `access.readOfSelf` */
+export function requireReadable({ access }: ResourceDefinition, caller: Caller): void {
+  const { readOfSelf } = access;
+  if (readOfSelf && caller.scope === 'Self' && !caller.permissions.has(readOfSelf)) {
+    throw permissionMissing(readOfSelf);
+  }
+}
+
+/**
+ * Returns a function that makes the JSON text of a record what the caller may read of it;
+ * undefined when that is the whole record.
+ */
+export function ownText(
+  { namesEntities }: ResourceDefinition,
+  { scope, entityId }: Caller,
+): ((json: string) => string) | undefined {
+  if (namesEntities === undefined || scope === 'All') return undefined;
+  const field = pascalCase(namesEntities);
+
+  return json => {
+    const record = JSON.parse(json) as Record<string, unknown>;
+    return JSON.stringify({
+      ...record,
+      [field]: idsShownTo(record[field] as number[], entityId ?? 0),
+    });
+  };
 }
 
 /**
@@ -50,17 +83,22 @@ export function keyCondition(
  * view.
  *
  * @param cacheKey names the response among those of the resource
+ * @param select selects a row for each record, if the resource names entities
  */
 export async function respondWith(
-  { name, isCached }: ResourceDefinition,
+  resource: ResourceDefinition,
   context: RequestContext,
   cacheKey: string,
   select: () => Statement,
   toResponse: (rows: RowValues[]) => Representation | Promise<Representation>,
 ): Promise<Representation> {
-  if (isCached) return context.cached(name, cacheKey, select, toResponse);
+  const toOwn = ownText(resource, context.caller);
+  if (resource.isCached && !toOwn) {
+    return context.cached(resource.name, cacheKey, select, toResponse);
+  }
 
-  return toResponse(await context.read(select()));
+  const rows = await context.read(select());
+  return toResponse(toOwn ? rows.map(row => ({ ...row, json: toOwn(row.json as string) })) : rows);
 }
 
 /**
@@ -142,7 +180,9 @@ export async function updateRecord(
   }: Pick<RouteInput<Record<string, unknown>>, 'body' | 'params' | 'precondition'>,
   context: RequestContext,
 ): Promise<RowValues | undefined> {
-  const { key, table, create, update, onMissing, validate } = resource;
+  const { key, table, create, update, onMissing, validate, namesEntities } = resource;
+  if (namesEntities) requireScopeAll(context.caller);
+
   const properties = Object.keys((update ?? create).shape).map(camelCase);
   const changes = toRow(body);
   if ('code' in key) delete changes[key.code]; // the stored spelling stays

@@ -26,6 +26,7 @@ export interface ResourceDefinition extends CommonOptions {
   readonly replacement?: Record<string, unknown>;
   readonly references?: readonly string[];
   readonly scopedBy?: string;
+  readonly namesEntities?: string;
   readonly search: readonly string[];
   readonly computed?: readonly string[];
   readonly longTexts?: readonly string[];
@@ -34,8 +35,9 @@ export interface ResourceDefinition extends CommonOptions {
   /** The path of one record. */
   readonly recordPath: string;
   /**
-   * True when responses are the same for every caller, and may come from the cache. The view
-   * then must read no other table: only writes of this resource drop its responses.
+   * True when responses are the same for every caller of scope `All`, and of every scope without
+   * `namesEntities`, and may come from the cache. The view then must read no other table: only
+   * writes of this resource drop its responses.
    */
   readonly isCached: boolean;
 }

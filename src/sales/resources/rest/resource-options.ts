@@ -11,7 +11,15 @@ export interface CommonOptions {
   name: string;
   path: string;
   description: string;
-  access: { read: Permission | 'user'; write: Permission };
+  access: {
+    read: Permission | 'user';
+    /**
+     * The permission that a caller of scope `Self` needs to read, where `read` is `user`: the
+     * records concern the whole company.
+     */
+    readOfSelf?: Permission;
+    write: Permission;
+  };
   /**
    * The list is served in pages and may be empty. Other lists are complete, and an empty one is
    * a 404.
@@ -93,6 +101,12 @@ export interface ResourceOptions<
    * only its own records.
    */
   scopedBy?: keyof Row & string;
+  /**
+   * The property with the ids of business entities that a record names: a caller of scope `Self`
+   * reads what `isForEntity` says, and changes no record, because a full PUT of what it sees
+   * would remove the other ids.
+   */
+  namesEntities?: keyof Row & string;
   /**
    * Checks references and rules across fields against the database, before a record is written.
    * Throws a problem. `before` is the stored record, empty on POST. A reference that does not
