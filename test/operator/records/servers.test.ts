@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { readServerIdentity } from '../../../src/lib/postgres/server-address.ts';
 import { copyServer } from '../../support/copied-server.ts';
@@ -169,6 +170,50 @@ describe('servers', () => {
         expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
         await copy.close();
       }
+    });
+
+    it('is another server when it has the databases of some of its tenants only, and the refusal names a missing one', async () => {
+      await provision('absent', '--server', 'second');
+      const [{ missing } = { missing: '' }] = await controlSql<{ missing: string }>(
+        world,
+        `select database_name as missing from tenants where slug = 'absent'`,
+      );
+      const copy = await copyServer(second.url);
+      await withConnection(copy.url, client => client.query(`drop database "${missing}"`));
+      await forget();
+
+      const { code, stderr } = await run(['server', 'add', 'second'], copy.url);
+
+      expect(code).to.equal(1);
+      expect(stderr).to.include(`no database ${missing}`);
+      await copy.close();
+      expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
+    });
+
+    it('gets no second name when a database of its tenants has been restored into another server of the installation', async () => {
+      const third = await startOwnServer('third', [...quickSettings], { isNew: true });
+      expect((await run(['server', 'add', 'third'], third.url)).code).to.equal(0);
+      const copied = await controlSql<{ database: string; guid: string }>(
+        world,
+        `select d.database_name as database, t.guid from tenant_databases d join tenants t on t.id = d.tenant_id
+           join servers s on s.id = d.server_id where s.name = 'second' and d.state <> 'gone'`,
+      );
+      for (const { database, guid } of copied) {
+        await withConnection(third.url, client => client.query(`create database "${database}"`));
+        await withConnection(databaseUrl(third.url, database), client =>
+          client.query(`create table tenant_identity as select '${guid}' as guid;
+                        create table migrations (id integer, name text, digest text)`),
+        );
+      }
+      const before = await identityOf('second');
+
+      const { code, stderr } = await run(['server', 'add', 'second'], third.url);
+
+      expect(code).to.equal(1);
+      expect(stderr).to.include('The URL leads to the server third');
+      expect(await identityOf('second')).to.equal(before);
+      expect((await run(['server', 'remove', 'third', '--yes'])).code).to.equal(0);
+      await third.close();
     });
 
     it('is another server when it has none of these, and the refusal says what to do', async () => {

@@ -18,9 +18,9 @@ import { readSchemaState } from '../../schema/schema-steps.ts';
  * its password. Its capacity then stays, unless one is given.
  *
  * A server is known by what is in it, because its system identifier changes with `pg_upgrade`
- * and with a restore of a dump: it is the same one if its identifier is the stored one, if the
- * URL has the stored address, or if it has a database of a tenant that the control database
- * places there. The identifier is stored anew each time.
+ * and with a restore of a dump: it is the same one if its identifier is the stored one, if it
+ * has the databases of all tenants that the control database places there, or if the URL has
+ * the stored address. The identifier is stored anew each time.
  * @param urlText URL of any database on the server, with a login that may create databases and
  *   roles
  * @param capacity maximum number of tenants that are placed there automatically; null for no
@@ -67,14 +67,16 @@ export async function addServer(
 
   const existing = await em.findOne(Server, { name });
   const known = await findKnown(installation, url, identity);
+  const same = known.find(each => each.name === name);
   const other = known.find(each => each.name !== name);
 
   if (existing) {
-    const isSame = known.some(each => each.name === name);
-    if (!existing.adminUrl || (!isSame && other)) throw isAnother(name, other);
-    if (!isSame) {
+    const isOther = other && (!same || other.missing === null);
+    if (!existing.adminUrl || isOther) throw isAnother(name, other);
+    if (!same) {
       throw isNotThis(name, existing.address ?? null, await countDatabases(installation, name));
     }
+    if (same.missing !== null) throw isPart(name, same.missing);
 
     if (isDryRun) return true;
     em.assign(existing, {
@@ -105,11 +107,17 @@ interface KnownServer {
   readonly name: string;
   /** True for the server of the control database. */
   readonly isDefault: boolean;
+  /**
+   * The database of a tenant of the server that the URL does not lead to, if only some others
+   * show that it is the server; else null.
+   */
+  readonly missing: string | null;
 }
 
 /**
  * Returns the servers of the installation that a URL leads to: those with the identifier of its
- * cluster (also of a copy of it), with its address, or with tenants whose databases it has.
+ * cluster, also of a copy of it; else those whose tenants' databases it has; else those with its
+ * address, and those of which it has some databases, as after the restore of one.
  */
 async function findKnown(
   { statements }: Installation,
@@ -119,18 +127,25 @@ async function findKnown(
   const servers = await statements.execute<
     (KnownServer & { address: string | null; cluster: string | null })[]
   >(
-    `select name, on_control_server as "isDefault", address, split_part(${storedIdentity('s')}, ':', 1) as cluster
+    `select name, on_control_server as "isDefault", null as missing, address,
+            split_part(${storedIdentity('s')}, ':', 1) as cluster
        from servers s order by id`,
   );
-  const contents = await findPlacedServers(statements, url);
   const cluster = identity?.split(':')[0];
+  const ofCluster = servers.filter(each => cluster !== undefined && each.cluster === cluster);
+  if (ofCluster.length > 0) return ofCluster;
 
-  return servers.filter(
-    each =>
-      contents.has(each.name) ||
-      (cluster !== undefined && each.cluster === cluster) ||
-      (each.address !== null && serverAddress(each.address) === serverAddress(url)),
-  );
+  const contents = await findPlacedServers(statements, url);
+  const whole = servers.filter(({ name }) => contents.get(name) === null);
+  if (whole.length > 0) return whole;
+
+  return servers.flatMap(each => {
+    const isThere = each.address !== null && serverAddress(each.address) === serverAddress(url);
+    if (isThere) return [each];
+
+    const missing = contents.get(each.name);
+    return missing === undefined ? [] : [{ ...each, missing }];
+  });
 }
 
 /** Maximum databases that are opened to recognise a server, for each of its names. */
@@ -138,14 +153,17 @@ const maxOpened = 5;
 
 /**
  * Returns the names of the servers on which the control database places tenants' databases that
- * the server of a URL has: by the random name of a database, and its stamp.
+ * the server of a URL has, by the random name of a database and its stamp; for each the name of
+ * a database that serves a tenant and is not there, or null if all are.
  */
 async function findPlacedServers(
   statements: Installation['statements'],
   url: string,
-): Promise<Set<string>> {
-  const placed = await statements.execute<{ server: string; database: string; guid: string }[]>(
-    `select s.name as server, d.database_name as database, t.guid
+): Promise<Map<string, string | null>> {
+  const placed = await statements.execute<
+    { server: string; database: string; guid: string; isCurrent: boolean }[]
+  >(
+    `select s.name as server, d.database_name as database, t.guid, d.state = 'current' as "isCurrent"
        from tenant_databases d join servers s on s.id = d.server_id join tenants t on t.id = d.tenant_id
       where d.state in ('current', 'filled', 'kept') order by d.state, d.id`,
   );
@@ -156,18 +174,21 @@ async function findPlacedServers(
     return new Set(rows.map(({ name }) => name));
   });
 
-  const found = new Set<string>();
-  const candidates = Map.groupBy(
-    placed.filter(({ database }) => present.has(database)),
-    ({ server }) => server,
-  );
-  for (const [server, databases] of candidates) {
-    for (const { database, guid } of databases.slice(0, maxOpened)) {
+  const found = new Map<string, string | null>();
+  for (const [server, databases] of Map.groupBy(placed, each => each.server)) {
+    const there = databases.filter(({ database }) => present.has(database));
+    const missing = databases.find(
+      ({ database, isCurrent }) => isCurrent && !present.has(database),
+    );
+
+    for (const { database, guid } of there.slice(0, maxOpened)) {
       const state = await withConnection(databaseUrl(url, database), readSchemaState).catch(
         () => undefined,
       );
-      if (state?.guid === guid || state?.guid === closedStamp(guid)) found.add(server);
-      if (found.has(server)) break;
+      if (state?.guid !== guid && state?.guid !== closedStamp(guid)) continue;
+
+      found.set(server, missing?.database ?? null);
+      break;
     }
   }
 
@@ -214,6 +235,14 @@ function isNotThis(name: string, address: string | null, databases: number): Ope
   return new OperatorError(
     `${what}: its address is not ${address === null ? 'known' : serverAddress(address)}, and it has none of the ` +
       `${databases} databases of tenants of ${name}. Give another name, or a URL of the server that has these databases`,
+  );
+}
+
+/** Returns the error of a URL that leads to a server with some databases of another one. */
+function isPart(name: string, missing: string): OperatorError {
+  return new OperatorError(
+    `The URL leads to a server with some of the databases of tenants of ${name}, but it has no database ${missing}, ` +
+      `whose tenant would get 503. Give a URL of the server that has all of them`,
   );
 }
 
