@@ -10,6 +10,7 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { loadMigrations, runMigrations } from '../../lib/postgres/migration-steps.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
 import { scramVerifier } from '../../lib/postgres/scram.ts';
+import { newDatabaseOptions } from '../records/text-order.ts';
 import { createPrivate } from '../schema/owned-databases.ts';
 import { ensureTemplate, migrationSettings, tenantGroup } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
@@ -136,7 +137,7 @@ export async function createAtVersion(
   const isAtHead = version === undefined || version === (await tenantHead());
 
   if (isAtHead) await copyTemplate(admin, server, adminUrl, name);
-  else await createNew(admin, { server, database: name }, "template template0 encoding 'UTF8'");
+  else await createNew(admin, { server, database: name }, await newDatabaseOptions(admin));
   if (isAtHead) return;
 
   const migrations = await loadMigrations('tenant');

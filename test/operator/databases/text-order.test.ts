@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import { backupSettings } from '../../support/backup-settings.ts';
 import type { Client } from '../../support/client.ts';
 import {
   type DefaultLocale,
@@ -8,8 +9,10 @@ import {
   localeC,
   setDefaultLocale,
 } from '../../support/default-locale.ts';
+import { makeNextBuild } from '../../support/next-build.ts';
 import { createPlainServer } from '../../support/plain-server.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder, removeServerFolder } from '../../support/server-folder.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { use } from '../../support/use.ts';
 
@@ -109,6 +112,12 @@ describe('a server whose default orders texts as a language does', () => {
 
   const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, environment);
 
+  /** Runs a command of a build, which must succeed. */
+  async function runWell(script: string, ...args: string[]): Promise<void> {
+    const { code, stdout, stderr } = await runCommand(script, args, environment);
+    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
+  }
+
   /** Returns the databases of the product in which texts have another order or lower case. */
   async function disordered(): Promise<string[]> {
     const rows = await server.sql<{ name: string }>(
@@ -205,5 +214,22 @@ describe('a server whose default orders texts as a language does', () => {
         where datname in ('${row?.name}', 'office')`,
     );
     expect((await run('doctor')).code).to.equal(0);
+  });
+
+  it('a database that the next build restores from an archive of this build orders texts by code point, too', async () => {
+    const [folder, next] = [await makeServerFolder('archives'), await makeNextBuild()];
+    const former = environment;
+    environment = { ...former, ...(await backupSettings(folder)) };
+    const script = next.file('scripts/backoffice.ts');
+
+    await runWell('scripts/backoffice.ts', 'backup', 'init');
+    await runWell('scripts/backoffice.ts', 'backup', 'run', 'acme');
+    await runWell(script, 'migrate', '--all');
+    await runWell(script, 'restore', 'acme', '--archive', 'latest');
+
+    expect(await disordered()).to.deep.equal([]);
+    environment = former;
+    await next.remove();
+    await removeServerFolder(folder);
   });
 });
