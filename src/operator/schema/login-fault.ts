@@ -38,12 +38,16 @@ interface LoginFacts {
 /** SQL: the end of the password of a role, or null if it has none. */
 export const passwordEnd = 'case when isfinite(rolvaliduntil) then rolvaliduntil end';
 
+/** SQL: true for a client's session, whose kind only superusers and `pg_read_all_stats` see. */
+const ofClient =
+  "usesysid is not null and coalesce(backend_type, 'client backend') = 'client backend'";
+
 const factsQuery = `
   select rolcanlogin as "mayLogIn", coalesce(rolvaliduntil < now(), false) as "hasEnded",
          ${isoTime(passwordEnd)} as "endsAt", rolconnlimit as "roleLimit",
-         (select count(*) from pg_stat_activity where usesysid = r.oid and backend_type = 'client backend')::int as "roleSessions",
+         (select count(*) from pg_stat_activity where usesysid = r.oid and ${ofClient})::int as "roleSessions",
          datconnlimit as "databaseLimit",
-         (select count(*) from pg_stat_activity a where a.datid = d.oid and backend_type = 'client backend')::int as "databaseSessions",
+         (select count(*) from pg_stat_activity a where a.datid = d.oid and ${ofClient})::int as "databaseSessions",
          has_database_privilege(r.oid, d.oid, 'connect') as "mayConnect"
     from pg_roles r join pg_database d on datname = $2
    where rolname = $1`;

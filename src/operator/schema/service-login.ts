@@ -4,9 +4,10 @@ import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
 import { parsePostgresUrl } from '../../lib/config/postgres-url.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockSpaces, withLock } from '../../lib/postgres/advisory-locks.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
 import { scramVerifier } from '../../lib/postgres/scram.ts';
-import { refusedLoginError, requireLogin } from './login-fault.ts';
+import { findLoginFault, type Login, refusedLoginError, requireLogin } from './login-fault.ts';
 
 /** The default of PostgreSQL, and the minimum that RFC 7677 §4 recommends. */
 const scramIterations = 4_096;
@@ -99,24 +100,25 @@ export async function findServiceLogin(
     database: string;
     exists: boolean;
     operator: boolean;
-    lasts: boolean;
   }>(
     `select ${loginName} as name, current_database() as database, rolname is not null as exists,
-            coalesce(${isOperator}, false) as operator,
-            coalesce(rolvaliduntil > now(), true) and rolconnlimit is distinct from 0 as lasts
+            coalesce(${isOperator}, false) as operator
        from (values (1)) as one left join pg_roles on rolname = ${loginName}`,
   );
 
   const [found] = rows;
   if (!found) throw new Error('the login of the service has no name');
-  const { name, database, exists, operator, lasts } = found;
+  const { name, database, exists, operator } = found;
   if (operator) {
     throw new OperatorError(
       `The login ${name} exists and has rights of an operator: drop or rename it`,
     );
   }
   // Before the password is changed: the service works as long as the former one.
-  if (!lasts) throw await refusedLoginError(client, { role: name, database });
+  const fault = await findLoginFault(client, { role: name, database });
+  if (fault?.kind === 'ended' || fault?.kind === 'limit') {
+    throw await refusedLoginError(client, { role: name, database });
+  }
 
   return { name, exists };
 }
@@ -132,15 +134,32 @@ export async function findServiceLogin(
 export async function createServiceLogin(controlUrl: string, password: string): Promise<string> {
   return withLock(controlUrl, lockSpaces.control, 0, async client => {
     const { name: user, exists } = await findServiceLogin(client);
+    const database = databaseNameOf(controlUrl);
+    const login = { role: user, database, password };
+    if (exists) await requireAdmitted(client, controlUrl, login);
+
     // A new role has no other attributes. Only a superuser may name them, even to deny them.
     const change = exists ? 'alter' : 'create';
     const verifier = quoteLiteral(scramVerifier(password, scramIterations));
     await client.query(`${change} role ${quoteIdentifier(user)} login password ${verifier}`);
     await grantServicePrivileges(client);
 
-    const database = databaseNameOf(controlUrl);
-    await requireLogin(controlUrl, { role: user, database, password });
+    await requireLogin(controlUrl, login);
     return databaseUrl(controlUrl, database, { user, password });
+  });
+}
+
+/**
+ * Requires that `pg_hba.conf` admits a login from this machine, before its password is changed:
+ * nobody would be told the new one. With a password that it does not have yet, PostgreSQL says
+ * so only after it has looked there.
+ * @throws {OperatorError} when the server does not admit the login
+ */
+async function requireAdmitted(client: pg.Client, controlUrl: string, login: Login): Promise<void> {
+  if (await findLoginFault(client, login)) return; // the change gives it LOGIN and CONNECT
+
+  await requireLogin(controlUrl, login).catch(error => {
+    if (sqlState(error.cause) === '28000') throw error;
   });
 }
 

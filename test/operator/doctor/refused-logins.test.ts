@@ -1,7 +1,11 @@
+import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
+import { createPlainServer } from '../../support/plain-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { succeed } from '../../support/succeed.ts';
 import { use } from '../../support/use.ts';
@@ -96,11 +100,12 @@ describe('logins that PostgreSQL refuses', () => {
     expect(await doctor()).to.deep.equal([]);
   });
 
+  const readVerifier = () =>
+    server.sql<{ verifier: string }>(
+      `select rolpassword as verifier from pg_authid where rolname = '${service}'`,
+    );
+
   it('control service-login refuses a login that has ended before it changes its password, and doctor repairs it', async () => {
-    const readVerifier = () =>
-      server.sql<{ verifier: string }>(
-        `select rolpassword as verifier from pg_authid where rolname = '${service}'`,
-      );
     await server.sql(`alter role ${service} valid until 'yesterday'`);
     const before = await readVerifier();
 
@@ -122,8 +127,41 @@ describe('logins that PostgreSQL refuses', () => {
     await succeed(server.environment, 'control', ['service-login', '--yes']);
   });
 
+  it('control service-login changes no password of a login whose connections are all used, or that pg_hba.conf does not admit', async () => {
+    const password = 'of-the-service';
+    await server.sql(`alter role ${service} connection limit 1 password '${password}'`);
+    const url = databaseUrl(server.url, 'office', { user: service, password });
+    const before = await readVerifier();
+    const change = () =>
+      runCommand(script, ['control', 'service-login', '--yes'], server.environment);
+
+    const [full, admitted] = await withConnection(url, async () => {
+      const refused = await change();
+      await server.sql(`alter role ${service} connection limit -1`);
+      const hba = await refuseLoginsOf(service);
+      const notAdmitted = await change();
+      await hba.restore();
+      return [refused, notAdmitted];
+    });
+
+    expect(full?.code).to.equal(1);
+    expect(full?.stderr).to.include(`role ${service} may have 1 connections at a time`);
+    expect(admitted?.code).to.equal(1);
+    expect(admitted?.stderr).to.include('Let pg_hba.conf of the server admit it');
+    expect(await readVerifier()).to.deep.equal(before);
+    await succeed(server.environment, 'control', ['service-login', '--yes']);
+  });
+
+  it('control service-login lets a login log in again that somebody has locked', async () => {
+    await server.sql(`alter role ${service} nologin`);
+
+    await succeed(server.environment, 'control', ['service-login', '--yes']);
+
+    expect(await doctor()).to.deep.equal([]);
+  });
+
   it('provision reports no success for a tenant whose login the server refuses, and says how it is admitted', async () => {
-    const hba = await refuseLoginsOfTenants();
+    const hba = await refuseLoginsOf('+office_tenant');
     const args = ['provision', 'initech', '--name', 'Initech', '--admin-email', 'a@initech.test'];
 
     const { code, stderr } = await runCommand(script, args, server.environment);
@@ -144,8 +182,8 @@ describe('logins that PostgreSQL refuses', () => {
     return rows[0]?.at;
   }
 
-  /** Lets `pg_hba.conf` admit the logins of operators and of the service only. */
-  async function refuseLoginsOfTenants(): Promise<{ restore: () => Promise<void> }> {
+  /** Lets `pg_hba.conf` refuse a login, or the members of a role with a plus sign before it. */
+  async function refuseLoginsOf(logins: string): Promise<{ restore: () => Promise<void> }> {
     const [row] = await server.sql<{ path: string; text: string }>(
       `select setting as path, pg_read_file(setting) as text from pg_settings where name = 'hba_file'`,
     );
@@ -157,7 +195,42 @@ describe('logins that PostgreSQL refuses', () => {
       await eventually(async () => (await loadTime()) !== before);
     };
 
-    await write(`host all +office_tenant all reject\n${text}`);
+    await write(`host all ${logins} all reject\n${text}`);
     return { restore: () => write(text) };
   }
+});
+
+describe('logins that PostgreSQL refuses, for an operator who is no superuser', () => {
+  const server = use(() => createPlainServer('createdb createrole'));
+
+  it('doctor names the limit of connections of a login that is reached by other sessions, and its repair takes it away', async () => {
+    const environment = {
+      DATABASE_URL: server.url('office'),
+      MASTER_KEY: randomBytes(32).toString('base64'),
+    };
+    await succeed(environment, 'control', ['migrate']);
+    const provision = ['provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test'];
+    expect((await runCommand(script, provision, environment)).code).to.equal(0);
+    const [tenant] = await server.sql<{ role: string; verifier: string }>(
+      `select rolname as role, rolpassword as verifier from pg_authid
+        where rolname like 'office_tenant_%' and rolcanlogin`,
+    );
+    const { role, verifier } = tenant as { role: string; verifier: string };
+    const password = 'of-the-tenant';
+    await server.sql(`alter role "${role}" connection limit 1 password '${password}'`);
+    const doctor = (...args: string[]) =>
+      runCommand(script, ['doctor', '--json', ...args], environment);
+
+    const url = databaseUrl(server.superuserUrl(role), role, { user: role, password });
+    const { stdout } = await withConnection(url, async () => {
+      await server.sql(`alter role "${role}" password '${verifier}'`);
+      return doctor('--fix');
+    });
+
+    const [found, ...others]: PrintedFinding[] = JSON.parse(stdout).findings;
+    expect(others).to.deep.equal([]);
+    expect(found).to.include({ check: 'login_fails', tenant: 'acme', fixed: true });
+    expect(found?.problem).to.include(`role ${role} may have 1 connections at a time`);
+    expect((await doctor()).code).to.equal(0);
+  });
 });
