@@ -35,7 +35,13 @@ export const serverCauses: readonly ErrorCause[] = [
     step: 'Start the server, or correct the host and the port in its URL',
   },
   {
-    codes: ['SOCKET_ENOENT', 'SOCKET_ECONNREFUSED', 'SOCKET_ENOTDIR'],
+    codes: [
+      'SOCKET_ENOENT',
+      'SOCKET_ECONNREFUSED',
+      'SOCKET_ENOTDIR',
+      'SOCKET_ELOOP',
+      'SOCKET_EPROTOTYPE',
+    ],
     cause: 'nothing listens at its Unix socket',
     step: 'Start the server, or correct the folder of the socket (host) and the port in its URL',
   },
@@ -43,6 +49,11 @@ export const serverCauses: readonly ErrorCause[] = [
     codes: ['SOCKET_EACCES', 'SOCKET_EPERM'],
     cause: 'this login may not use its Unix socket',
     step: 'Let this login of the machine enter the folder of the socket and write to it, or use a host and port in its URL',
+  },
+  {
+    codes: ['SOCKET_EINVAL', 'SOCKET_ENAMETOOLONG'],
+    cause: 'the path of its Unix socket is too long',
+    step: 'Let the server have its socket in a folder with a shorter path (unix_socket_directories), or use a host and port in its URL',
   },
   {
     codes: ['SOCKET_EAGAIN'],

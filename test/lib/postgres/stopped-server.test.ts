@@ -1,4 +1,4 @@
-import { rm } from 'node:fs/promises';
+import { mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
@@ -79,6 +79,27 @@ describe('a PostgreSQL server that has stopped', () => {
       }
     });
   }
+
+  it('is named with the next step for operators when the folder of its Unix socket has too long a path, leads to itself, or has something else in its place', async () => {
+    const loop = join(folder, 'loop');
+    const busy = join(folder, 'busy');
+    await symlink(loop, loop);
+    await mkdir(join(busy, '.s.PGSQL.5432'), { recursive: true });
+    const steps = {
+      [join(folder, 'x'.repeat(108))]: 'a folder with a shorter path',
+      [loop]: 'Start the server',
+      [busy]: 'Start the server',
+    };
+
+    for (const [host, step] of Object.entries(steps)) {
+      const url = `postgresql://a:b@/backoffice?host=${host}`;
+      for (const args of [['list'], ['doctor'], ['control', 'migrate']]) {
+        const { code, stderr } = await runCommand(script, args, { ...settings, DATABASE_URL: url });
+        expect(code).to.equal(1);
+        expect(stderr).to.include(step).and.not.include('Unexpected error');
+      }
+    }
+  });
 
   function socketOf({ url }: OwnServer): string {
     return join(folder, `.s.PGSQL.${new URL(url).port}`);
