@@ -28,6 +28,8 @@ export interface ChangeRequest {
 
 export interface ChangePage {
   readonly changes: Change[];
+  /** The number of changes that were read, also of those that are not visible. */
+  readonly readCount: number;
   /** The place after which reading began, as a cursor that is made now. */
   readonly from: Cursor;
   /** The last place that was read, also when the filter let nothing pass. */
@@ -136,7 +138,9 @@ export async function readChanges(
   const [state] = rows as unknown as [FeedState];
   const madeIn = state.stateEra;
   const end = endOf(state);
-  if (isNow) return { changes: [], from: end, last: end, isEnd: true, isHeld: state.isHeld };
+  if (isNow) {
+    return { changes: [], readCount: 0, from: end, last: end, isEnd: true, isHeld: state.isHeld };
+  }
 
   requireValid(after, state);
 
@@ -152,6 +156,7 @@ export async function readChanges(
 
   return {
     changes,
+    readCount: passed.filter(({ matches }) => matches).length,
     from,
     last: { madeIn, era, xid, kind, id, madeAt },
     isEnd,
@@ -160,8 +165,8 @@ export async function readChanges(
 }
 
 /**
- * Makes changes of the rows that match. Lets the event loop run between the parts of a large
- * page.
+ * Makes the visible changes of the rows that match. Lets the event loop run between the parts of
+ * a large page.
  */
 async function changesOf(
   rows: readonly ScannedRow[],

@@ -104,7 +104,7 @@ function namedIn(
 
 /**
  * Returns a change as its reader sees it; undefined when the filter does not let it pass, as
- * `changeStatement` decides in SQL. For a caller of scope `Self`, a record that names another
+ * `changeStatement` decides in SQL, and when no field that the reader sees has changed. For a caller of scope `Self`, a record that names another
  * entity only is gone, and of the ids that a record names the own one alone is left.
  */
 export function seenChange(
@@ -113,6 +113,7 @@ export function seenChange(
 ): Change | undefined {
   const { Resource, Action, entityId, named, Record, Fields } = change;
   if (!resources.includes(Resource) || actions?.includes(Action) === false) return undefined;
+  if (!isVisible(change)) return undefined;
   if (ownEntity === undefined) return change;
 
   const source = changeSources.get(Resource);
@@ -126,11 +127,20 @@ export function seenChange(
 
   const [field = ''] = source.fields.find(([, column]) => column === source.namedColumn) ?? [];
   const isSame = String(before) === String(after);
-  return {
+  const seen = {
     ...change,
     Fields: isSame ? Fields.filter(each => each !== field) : Fields,
     Record: Record && after ? { ...Record, [field]: after } : null,
   };
+  return isVisible(seen) ? seen : undefined;
+}
+
+/**
+ * True unless a change is an update of columns that no response has: nobody receives that, as
+ * nothing has changed for a reader. The audit log has it.
+ */
+function isVisible({ Action, Fields }: Pick<Change, 'Action' | 'Fields'>): boolean {
+  return Action !== 'update' || Fields.length > 0;
 }
 
 const contentOf = (text: string | null): Row | null => (text === null ? null : JSON.parse(text));

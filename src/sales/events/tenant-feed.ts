@@ -83,9 +83,9 @@ export class TenantFeed {
     });
 
     this.#onPage(page);
-    const { length } = page.changes;
+    const { readCount } = page;
     this.#limit =
-      page.isEnd || length === limit ? Math.min(2 * limit, maxChanges) : Math.max(1, length);
+      page.isEnd || readCount === limit ? Math.min(2 * limit, maxChanges) : Math.max(1, readCount);
     if (!page.isHeld) this.#pauseMs = minPauseMs;
     else if (page.isEnd) this.#lookAgain();
 

@@ -48,6 +48,7 @@ export async function readNext(
 
   return {
     changes: [],
+    readCount: 0,
     from: last,
     last,
     isEnd: false,
