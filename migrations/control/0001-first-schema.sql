@@ -667,7 +667,8 @@ begin
     end if;
   end if;
 
-  raise exception '% is append-only', tg_table_name using errcode = 'insufficient_privilege';
+  raise exception '% is append-only', tg_table_name
+    using errcode = 'SB003', table = tg_table_name;
 end $$;
 
 create trigger append_only before update or delete on audit_log

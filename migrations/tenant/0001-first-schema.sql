@@ -579,7 +579,7 @@ create function require_actor() returns trigger language plpgsql
 begin
   if not pg_has_role(
     session_user, (select relowner from pg_class where oid = tg_relid), 'member') then
-    raise exception 'a change without an actor' using errcode = 'insufficient_privilege';
+    raise exception 'a change without an actor' using errcode = 'SB004', table = tg_table_name;
   end if;
 
   return new;
@@ -619,7 +619,8 @@ begin
     return null;
   end if;
 
-  raise exception '% is append-only', tg_table_name using errcode = 'insufficient_privilege';
+  raise exception '% is append-only', tg_table_name
+    using errcode = 'SB003', table = tg_table_name;
 end $$;
 
 create trigger append_only before update or delete or truncate on activities
@@ -635,8 +636,7 @@ create function remove_old_activities(first_id bigint, last_id bigint, cutoff ti
   set search_path = pg_catalog, public, pg_temp as $$
 begin
   if cutoff > now() - interval '28 days' then
-    raise exception 'rows of the last 28 days are not removed'
-      using errcode = 'insufficient_privilege';
+    raise exception 'rows of the last 28 days are not removed' using errcode = 'SB003';
   end if;
 
   perform set_config('app.removal', 'activities', true);
@@ -666,8 +666,7 @@ create function remove_old_audit_entries(first_id bigint, last_id bigint, cutoff
   set search_path = pg_catalog, public, pg_temp as $$
 begin
   if cutoff > now() - interval '28 days' then
-    raise exception 'rows of the last 28 days are not removed'
-      using errcode = 'insufficient_privilege';
+    raise exception 'rows of the last 28 days are not removed' using errcode = 'SB003';
   end if;
 
   perform set_config('app.removal', 'audit_log', true);

@@ -237,6 +237,20 @@ export const statementCauses: readonly ErrorCause[] = [
     step: 'Run bin/backoffice status, then migrate what is out of date, and doctor for other differences',
   },
   {
+    codes: ['SB003'],
+    cause:
+      'it would change or remove rows of activities or audit_log, which only grow: a trigger of the schema refuses that',
+    step:
+      'Leave the rows as they are; a migration fills a new column of theirs by backfill (migrations/README.md), and ' +
+      'bin/backoffice retention apply removes old rows',
+  },
+  {
+    codes: ['SB004'],
+    cause:
+      'it is a change by the login of a tenant that names no request, as when the begin of its transaction was cancelled',
+    step: 'Send the request again, because nothing was stored; with psql, connect as the owner of the tables',
+  },
+  {
     codes: ['53200', '53400'],
     cause: 'the server has no memory left, or is at a limit of its configuration',
     step: 'Raise what its log names, such as max_locks_per_transaction, and restart it',

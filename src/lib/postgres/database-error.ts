@@ -134,6 +134,12 @@ const limitReachedState = 'SB001';
  */
 const otherKeyState = 'SB002';
 
+/** The SQLSTATE of the triggers `append_only`: rows of a log are not changed. */
+const appendOnlyState = 'SB003';
+
+/** The SQLSTATE of `require_actor` in tenant databases: a change has no request. */
+const actorMissingState = 'SB004';
+
 /**
  * The failures of a database for which a client does not get a 500. The first match decides.
  */
@@ -154,6 +160,8 @@ const problemByCode = [
       'DEADLINE',
       'MASTER_KEY',
       otherKeyState,
+      appendOnlyState,
+      actorMissingState,
       notifyFullState,
       ...serverStates,
       ...network,

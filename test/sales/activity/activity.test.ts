@@ -442,7 +442,7 @@ describe('activities', () => {
           const before = await sql<{ count: number }>(world.acme, rows);
           expect(before[0]?.count).to.be.above(0);
           expect(await sqlState(await serviceUrl(world), statement)).to.equal('42501');
-          expect(await sqlState(world.acme.adminUrl, statement)).to.equal('42501');
+          expect(await sqlState(world.acme.adminUrl, statement)).to.equal('SB003');
           expect(await sql(world.acme, rows)).to.deep.equal(before);
         });
       }

@@ -13,6 +13,9 @@ import { tenantRecord } from '../records.ts';
 
 const path = '/api/v1/EntityStatus';
 const insufficientPrivilege = '42501';
+/** SQLSTATEs of the triggers `append_only` and `require_actor`. */
+const appendOnly = 'SB003';
+const actorMissing = 'SB004';
 
 describe('tenant identity', () => {
   const world = useWorld();
@@ -147,8 +150,6 @@ describe('tenant identity', () => {
       `delete from audit_log`,
       `truncate audit_log`,
       `insert into audit_log (action, resource, record_key, database_user) values ('create', 'EntityStatus', '1', 'x')`,
-      `insert into entity_statuses (title, weighting) values ('nobody’s', 1)`, // without an actor
-      `update entity_statuses set title = 'nobody’s'`,
       `update tenant_identity set guid = gen_random_uuid()`,
       `update tenant_identity set schema_version = '0000-before'`,
       `delete from tenant_identity`,
@@ -168,6 +169,15 @@ describe('tenant identity', () => {
     ]) {
       it(`a login role cannot ${statement.replace(/ \(.*| as '.*/, '')}`, async () => {
         await expectRefusal(record.databaseUrl, statement);
+      });
+    }
+
+    for (const statement of [
+      `insert into entity_statuses (title, weighting) values ('nobody’s', 1)`,
+      `update entity_statuses set title = 'nobody’s'`,
+    ]) {
+      it(`a login role cannot ${statement.replace(/ \(.*| as '.*/, '')} without an actor`, async () => {
+        await expectRefusal(record.databaseUrl, statement, actorMissing);
       });
     }
 
@@ -208,7 +218,7 @@ describe('tenant identity', () => {
         const before = await entries();
         expect(before).to.have.length.greaterThan(1);
         const error = await errorOf(sql(world.acme, statement));
-        expect(error).to.include({ code: insufficientPrivilege });
+        expect(error).to.include({ code: appendOnly });
         expect(error.message).to.equal('audit_log is append-only');
         expect(await entries()).to.deep.equal(before);
       });
@@ -365,10 +375,14 @@ function operatorQuery(statement: string): Promise<pg.QueryResult> {
   return withConnection(postgresUrl(), client => client.query(statement));
 }
 
-async function expectRefusal(url: string, statement: string): Promise<void> {
+async function expectRefusal(
+  url: string,
+  statement: string,
+  code = insufficientPrivilege,
+): Promise<void> {
   const error = await errorOf(queryAs(url, statement));
   expect(error).to.be.instanceOf(pg.DatabaseError);
-  expect(error.code).to.equal(insufficientPrivilege);
+  expect(error.code).to.equal(code);
 }
 
 /** Terminates the service's connections to a database, and waits until they have ended. */
