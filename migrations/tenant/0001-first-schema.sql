@@ -278,6 +278,18 @@ comment on column migrations.compatible is
 comment on column migrations.digest is
   'SHA-256 of its page of SQL, in hexadecimal; null: it has no page';
 
+-- Returns the system identifier of the PostgreSQL cluster, which `initdb` chooses; null where the
+-- caller may not read it.
+create function system_identifier() returns bigint language plpgsql stable
+  set search_path = pg_catalog, pg_temp as $$
+begin
+  if has_function_privilege('pg_control_system()', 'execute') then
+    return (select s.system_identifier from pg_control_system() s);
+  end if;
+
+  return null;
+end $$;
+
 create table tenant_identity (
   singleton boolean primary key default true
     constraint tenant_identity_singleton_check check (singleton),
@@ -287,6 +299,7 @@ create table tenant_identity (
   epoch bigint not null default 0,
   feed_era bigint not null default 0,
   feed_since bigint not null default 0,
+  system_identifier bigint default system_identifier(),
   removed_era bigint not null default 0,
   removed_xid xid8 not null default '0',
   replaced_by text
@@ -303,9 +316,12 @@ comment on column tenant_identity.compatible_from is
 comment on column tenant_identity.epoch is
   'epoch of the last run that has claimed the database: earlier runs can change nothing here';
 comment on column tenant_identity.feed_era is
-  'era of the changes that are made now; it changes only while no session is connected';
+  'era of the changes that are made now; it changes only while no transaction can write changes';
 comment on column tenant_identity.feed_since is
   'first era of the present data: a cursor of an earlier era belongs to data that were replaced';
+comment on column tenant_identity.system_identifier is
+  'the PostgreSQL cluster whose counter the transaction ids of the era come from; null: not known. '
+  'In another cluster, record_cluster() compares the two before anything is served';
 comment on column tenant_identity.removed_era is
   'era of the last change in the feed that the retention has removed';
 comment on column tenant_identity.removed_xid is
@@ -346,8 +362,10 @@ create trigger stamp_schema_version after insert or update or delete or truncate
 --
 -- The feed orders rows by the era of the database, the id of their transaction, and their own
 -- id; src/sales/events/change-reader.ts has the proof that a cursor skips nothing. Ids of
--- transactions can be compared on one server only. So a database that becomes the current one
--- of its tenant first gets a later *era* than all that were current before.
+-- transactions can be compared in one PostgreSQL cluster only. So a database that becomes the
+-- current one of its tenant first gets a later *era* than all that were current before, and one
+-- that has come to another cluster gets a later era if its ids are ahead of the counter there
+-- (section 8.1).
 
 -- The default of the columns feed_era: a default cannot contain a query. It is null in a
 -- template, which has no era yet: rows that migrations write there are not in the feed.
@@ -921,6 +939,121 @@ comment on column webhook_deliveries.response is 'the beginning of the body of t
 create index webhook_deliveries_webhook_id_index on webhook_deliveries (webhook_id, id desc);
 
 
+-- 8.1  A database that has come from another cluster
+--
+-- A dump and its restore, logical replication and pg_upgrade bring rows, cursors and positions
+-- with the transaction ids of another cluster. If the counter of this cluster is behind one of
+-- them, new changes would get places before those of the former cluster: clients and webhooks
+-- would skip them, and get earlier changes as new when the counter reaches their ids. So a new
+-- era begins before the service serves the first request.
+
+-- Returns the eras and transaction ids of the positions of webhooks, which are numbers of base 36
+-- (src/sales/events/change-cursor.ts).
+create function webhook_places(out era bigint, out xid bigint) returns setof record
+  language sql stable set search_path = pg_catalog, public, pg_temp as $$
+  select n.numbers[2]::bigint, n.numbers[3]::bigint
+    from public.webhooks w
+   cross join lateral (
+     select array_agg(number order by nth) as numbers
+       from string_to_table(w.position, '-') with ordinality as part (digits, nth)
+      cross join lateral (
+        select sum((strpos('0123456789abcdefghijklmnopqrstuvwxyz', digit) - 1)
+                   * 36::numeric ^ (length(digits) - place)) as number
+          from string_to_table(digits, null) with ordinality as d (digit, place)) as parsed) as n
+   where w.position ~ '^[0-9a-z]{1,11}(-[0-9a-z]{1,11}){5}$'
+     and greatest(n.numbers[2], n.numbers[3]) < 2::numeric ^ 53 - 1;
+$$;
+
+-- Returns an era above every era that the database has.
+create function next_feed_era() returns bigint language plpgsql
+  set search_path = pg_catalog, public, pg_temp set enable_seqscan = off as $$
+begin
+  return greatest(
+    (extract(epoch from clock_timestamp()) * 1000)::bigint,
+    1 + (select max(greatest(i.feed_era, i.feed_since, i.removed_era)) from public.tenant_identity i),
+    1 + (select max(t.feed_era) from public.audit_log t),
+    1 + (select max(t.feed_era) from public.activities t),
+    1 + (select max(w.era) from public.webhook_places() w));
+end $$;
+
+-- Returns true if an id of the present era is at or above an id of a transaction. Ids of earlier
+-- eras may be of other clusters.
+create function has_ids_from(next_xid xid8) returns boolean language plpgsql stable
+  set search_path = pg_catalog, public, pg_temp set enable_seqscan = off as $$
+declare
+  present bigint := (select i.feed_era from public.tenant_identity i);
+begin
+  return exists (
+      select from public.audit_log t
+       where t.feed_era is not null and (t.feed_era, t.feed_xid) >= (present, next_xid))
+    or exists (
+      select from public.activities t
+       where t.feed_era is not null and (t.feed_era, t.feed_xid) >= (present, next_xid))
+    or exists (
+      select from public.tenant_identity i
+       where (i.removed_era, i.removed_xid) >= (present, next_xid))
+    or exists (
+      select from public.webhook_places() w
+       where (w.era, w.xid) >= (present, next_xid::text::bigint));
+end $$;
+
+-- Stores the cluster of the database, and begins a new era if an id of the present era is not
+-- below the next one of this cluster. Returns true if an era began. The service calls
+-- enter_cluster(), which calls this with the rights of the owner.
+--
+-- The lock is the first half of the invariant *era* of src/sales/events/change-reader.ts: each
+-- transaction that has written a change has read tenant_identity (feed_era()), so none is under
+-- way.
+create function record_cluster() returns boolean language plpgsql security definer
+  set search_path = pg_catalog, public, pg_temp set lock_timeout = '5s' as $$
+declare
+  present bigint := public.system_identifier();
+  is_ahead boolean;
+  next_era bigint;
+begin
+  lock table public.tenant_identity in access exclusive mode;
+
+  is_ahead := public.has_ids_from(pg_current_xact_id());
+  if is_ahead then
+    next_era := public.next_feed_era();
+  end if;
+
+  update public.tenant_identity i
+     set system_identifier = present,
+         feed_era = coalesce(next_era, i.feed_era),
+         feed_since = coalesce(next_era, i.feed_since)
+   where is_ahead or i.system_identifier is distinct from present;
+
+  return is_ahead and found;
+end $$;
+
+-- Runs record_cluster() with the login of the tenant. If an era began, ends the transactions of
+-- this login before the commit: one of them may wait for the lock with a snapshot in which the
+-- former era is the present one. Connections that are being verified read tenant_identity after
+-- the commit, and go on: their statements name this function.
+create function enter_cluster() returns void language plpgsql
+  set search_path = pg_catalog, public, pg_temp as $$
+declare
+  others constant text := $others$
+    from pg_stat_activity
+   where datname = current_database() and usename = session_user and pid <> pg_backend_pid()
+     and xact_start is not null and query not like '%enter_cluster%'$others$;
+  is_left boolean;
+begin
+  if not public.record_cluster() then
+    return;
+  end if;
+
+  execute 'select count(pg_terminate_backend(pid, 5000))' || others;
+  perform pg_stat_clear_snapshot();
+  execute 'select exists (select' || others || ')' into is_left;
+  if is_left then
+    raise exception 'a session of % could not be ended', session_user
+      using errcode = 'object_in_use';
+  end if;
+end $$;
+
+
 -- 9  Limits -----------------------------------------------------------------------------------
 -- A list that is served whole must stay small. The size of a table is measured with a change of
 -- it, and not counted: a counter would be a row that all changes of the table update in turn,
@@ -1164,13 +1297,13 @@ begin
 
     -- written by triggers, operators and migrations alone
     'select on audit_log, default_entity_status, tenant_identity, migrations, table_sizes',
-    'execute on function exceeded_limits(regclass)'
+    'execute on function exceeded_limits(regclass), record_cluster()'
   ] loop
     execute format('grant %s to %I', privilege, current_setting('app.tenant_group'));
   end loop;
 end $$;
 
-revoke execute on function measure_table, exceeded_limits from public;
+revoke execute on function measure_table, exceeded_limits, record_cluster from public;
 
 -- By default, every login may create large objects, which no limit and no archive of the tenant
 -- covers. Only a superuser can revoke that: if another role migrates, the database keeps the

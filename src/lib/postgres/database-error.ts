@@ -152,6 +152,7 @@ const problemByCode = [
   [
     codes(
       'TENANT_IDENTITY',
+      'TENANT_REPLICATED',
       'POOL_CLOSED',
       'POOL_FENCED',
       'NO_BEAT',

@@ -10,8 +10,10 @@ import {
   beginFeedEra,
   claimDatabase,
   closeDatabase,
+  type Feed,
   nameSuccessor,
   openDatabase,
+  readFeed,
   requireLastRun,
   requireReserved,
   stampNew,
@@ -132,8 +134,8 @@ export class DatabaseRun implements Steps {
     if (fill) await fill(target);
     else await recordFacts(this.#control, target.id, await this.#copyCurrent());
 
-    const source = fill ? undefined : await this.#connect(this.#present());
-    await beginFeedEra(await this.#connect(target), this.#run, source);
+    const feed = fill ? undefined : await this.#presentFeed();
+    await beginFeedEra(await this.#connect(target), this.#run, { data: feed });
   }
 
   async complete(): Promise<void> {
@@ -162,7 +164,10 @@ export class DatabaseRun implements Steps {
 
     const { epoch } = this.#run;
     await upgradeDatabase(this.#installation, this.#control, client, { target, epoch });
-    await beginFeedEra(client, this.#run);
+    // A current database that is away, or lost, has an era below the time and the epoch, unless
+    // the clock of its server is ahead.
+    const current = await this.#presentFeed().catch(() => undefined);
+    await beginFeedEra(client, this.#run, { current });
   }
 
   async 'announce fence'(): Promise<void> {
@@ -287,6 +292,10 @@ export class DatabaseRun implements Steps {
       endSessions,
     });
     return this.#copy.copyAll();
+  }
+
+  async #presentFeed(): Promise<Feed> {
+    return readFeed(await this.#connect(this.#present()));
   }
 
   async #claim(database: TenantDatabase): Promise<void> {

@@ -194,30 +194,60 @@ export async function stampNew(client: pg.Client, guid: string): Promise<void> {
 
 /**
  * Gives the connected database an era of the feed of changes of its own, above those of all
- * databases that were current before: the epoch of the run. The database is closed, and no
- * session is connected, so that each transaction writes changes of one era: the invariant *era*
- * of `readChanges` depends on that.
- * @param source the current database, if this one has the same data: cursors of clients then
- *   stay valid
+ * databases that were current before: the time, the epoch of the run, or the number after the
+ * largest era in its data and after that of the current database. A database can have an era
+ * above the time when the clock of its server is ahead.
+ *
+ * The database is closed, and no session is connected, so that each transaction writes changes
+ * of one era: the invariant *era* of `readChanges` depends on that. From now on its transaction
+ * ids are those of its present cluster.
+ * @param data the feed of the current database, if this one has the same data: cursors of
+ *   clients then stay valid
+ * @param current the feed of the current database, if this one has other data
  */
 export async function beginFeedEra(
   client: pg.Client,
   run: RunEpoch,
-  source?: pg.Client,
+  { data, current = data }: { data?: Feed | undefined; current?: Feed | undefined },
 ): Promise<void> {
-  const { rows } = (await source?.query(feedFacts)) ?? {
-    rows: [{ since: run.epoch, era: 0, xid: '0' }],
-  };
-  const [facts] = rows;
   await changeInEpoch(client, run, async () => {
     const { rowCount } = await client.query(
-      `update tenant_identity set feed_era = $1, feed_since = $2, removed_era = greatest(removed_era, $3),
-              removed_xid = case when removed_era < $3 then $4 else removed_xid end
-        where guid = $5`,
-      [run.epoch, facts.since, facts.era, facts.xid, closedStamp(run.guid)],
+      `update tenant_identity set feed_era = next.era, feed_since = coalesce($3::bigint, next.era),
+              system_identifier = system_identifier(),
+              removed_era = greatest(removed_era, $4),
+              removed_xid = case when removed_era < $4 then $5 else removed_xid end
+         from (select greatest(next_feed_era(), $1::bigint, $2::bigint + 1) as era) as next
+        where guid = $6`,
+      [
+        run.epoch,
+        current?.era ?? 0,
+        data?.since ?? null,
+        data?.removedEra ?? 0,
+        data?.removedXid ?? '0',
+        closedStamp(run.guid),
+      ],
     );
     if (!rowCount) throw foreignDatabase();
   });
+}
+
+/** The state of the feed of a database that matters to the database after it. */
+export interface Feed {
+  readonly era: string;
+  readonly since: string;
+  readonly removedEra: string;
+  readonly removedXid: string;
+}
+
+/** Reads the state of the feed of the connected database. */
+export async function readFeed(client: pg.Client): Promise<Feed> {
+  const { rows } = await client.query<Feed>(
+    `select feed_era as era, feed_since as since, removed_era as "removedEra", removed_xid as "removedXid"
+       from tenant_identity`,
+  );
+  const [feed] = rows;
+  if (!feed) throw foreignDatabase();
+  return feed;
 }
 
 /**
@@ -227,15 +257,9 @@ export async function beginFeedEra(
 export async function beginOwnFeed(client: pg.Client): Promise<void> {
   await client.query(
     `update tenant_identity set (feed_era, feed_since) = (
-       select era, era
-         from (select greatest(feed_era,
-                               (select max(feed_era) from audit_log),
-                               (select max(feed_era) from activities)) + 1 as era) next)`,
+       select era, era from (select next_feed_era() as era) next)`,
   );
 }
-
-const feedFacts =
-  'select since, removed_era as era, removed_xid as xid from current_feed(pg_current_snapshot())';
 
 async function stamp(client: pg.Client, guid: string, value: string): Promise<void> {
   const { rowCount } = await client.query(

@@ -245,9 +245,7 @@ function lostIdentity({ slug, guid }: CheckedTenant, found: string | null): Repo
       found === null
         ? // Its changes begin a new era, because the last era is not known.
           `insert into tenant_identity (guid, feed_era, feed_since)
-           select ${quoteLiteral(guid)}, era, era
-             from (select 1 + greatest((select max(feed_era) from audit_log), (select max(feed_era) from activities), 0)
-                  ) as last (era)`
+           select ${quoteLiteral(guid)}, era, era from (select next_feed_era()) as next (era)`
         : `update tenant_identity set guid = ${quoteLiteral(guid)}`,
     ],
     kind: 'named',

@@ -57,28 +57,59 @@ const maxParsedInTurn = 32 * 1024;
  * later. Invariants, each with the assumption that it depends on:
  *
  *   I1 (position) A row has the era of its database and the top-level transaction id of its
- *      transaction. Assumes: the defaults of the columns say so, and no login of a tenant
- *      changes rows or their defaults (section 6 of the tenant schema). Savepoints have ids of
- *      their own, which `pg_current_xact_id` does not return.
+ *      transaction. Each row of the present era either has an id that the counter of this
+ *      PostgreSQL cluster gave, or came to the cluster before the database was compared with
+ *      the counter, and has an id below the next one at that moment. Assumes:
+ *        1. The defaults of the columns say so, and no login of a tenant changes rows or their
+ *           defaults (section 6 of the tenant schema). Savepoints have ids of their own, which
+ *           `pg_current_xact_id` does not return.
+ *        2. `tenant_identity` names the cluster that the ids come from: `beginFeedEra` and
+ *           `record_cluster` (section 8.1) store it. A new connection compares it with its
+ *           own cluster before it serves a request (`verifyTenant`). If they differ, or
+ *           nothing is stored, `record_cluster` begins a new era unless all ids of the
+ *           present one are below the next. So `pg_upgrade`, which keeps the counter, begins
+ *           none.
+ *        3. A cluster that has the identifier of another one is a physical copy of it: a
+ *           snapshot, or a standby. It has the counter of the copied moment too, which is
+ *           above the ids of its rows. What it lacks is the subject of I4.
+ *        4. Nobody writes rows of another cluster into a database that is served: while an
+ *           enabled subscription writes to it, no connection is verified, and triggers of the
+ *           tables refuse changes of the rows that are there.
  *
  *   I2 (era) While a transaction can still write to a database, its era does not change, and
  *      each database that becomes the current one has an era above those of all earlier ones.
- *      Assumes: `beginFeedEra` sets the epoch of the run as the era of a new database after it
- *      was filled, and of an earlier database before it becomes current again. Both are closed,
- *      and the earlier one has no session since `end sessions` of the run that closed it (the
- *      invariant *one open* of `databaseProtocol`). A retreat opens the database that was
- *      current, and changes no era.
+ *      Assumes, where `beginFeedEra` sets the era:
+ *        1. It does so for a new database after it was filled, and for an earlier database
+ *           before it becomes current again. Both are closed, and the earlier one has no
+ *           session since `end sessions` of the run that closed it (the invariant *one open*
+ *           of `databaseProtocol`). A retreat opens the database that was current, and
+ *           changes no era.
+ *        2. The era is at least the epoch of the run and the time, and above that of the
+ *           current database. So it is above all earlier ones, unless the clock of a server
+ *           that is away or lost was ahead.
+ *      Where `record_cluster` sets it, the database is open, and the function holds
+ *      `tenant_identity` in ACCESS EXCLUSIVE mode from before it reads the rows until its
+ *      commit. The new era is above the time, and above each era that a row, a position of a
+ *      webhook or `tenant_identity` has. Let T be a transaction of this database that writes
+ *      a row:
+ *        3. T reads `tenant_identity` for the row, and holds ACCESS SHARE on it from then on,
+ *           also once it is prepared. So no T that has written a row is under way while the
+ *           lock is held.
+ *        4. A T that reads in a snapshot from after the commit gets the new era.
+ *        5. A T of the login of the tenant with an earlier snapshot is ended before the commit
+ *           (`enter_cluster`), or it only verifies its connection.
+ *        6. Assumes that no other login changes data at that moment.
  *
  *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of
- *      this database with an id below H had ended before S. Assumes: `current_feed` gets S, and
- *      returns the smallest id that S calls in progress, but for those that it proves to be of
- *      another database; or, without any, the first id that S calls not yet assigned. A
- *      transaction is proved to be of another database if a session with its process id was
- *      connected there (query 1), and afterwards a session with this process id had its id
- *      (query 2). Suppose that it were of this database: its session had the id since before S,
- *      hence before query 1, and until query 2. So it was connected to this database at query
- *      1, and had that process id alone: a contradiction. A prepared transaction has no process
- *      id, and is never proved to be elsewhere.
+ *      this database that has an id of this cluster below H had ended before S. Assumes:
+ *      `current_feed` gets S, and returns the smallest id that S calls in progress, but for
+ *      those that it proves to be of another database; or, without any, the first id that S
+ *      calls not yet assigned. A transaction is proved to be of another database if a session
+ *      with its process id was connected there (query 1), and afterwards a session with this
+ *      process id had its id (query 2). Suppose that it were of this database: its session had
+ *      the id since before S, hence before query 1, and until query 2. So it was connected to
+ *      this database at query 1, and had that process id alone: a contradiction. A prepared
+ *      transaction has no process id, and is never proved to be elsewhere.
  *
  * Proof that a row R of a transaction T, which commits at any time, is read once by a reader
  * that goes on from `last`:
@@ -86,8 +117,9 @@ const maxParsedInTurn = 32 * 1024;
  *   1. Suppose that a statement passes R without reading it: its `last` is at or after R, and S
  *      does not see R. Let E be the era at S. The statement reads rows below (E, H) only, so R
  *      is below (E, H).
- *   2. If R has the era E, T has an id below H by I1, so by I3 T had ended before S: S sees R,
- *      if T committed.
+ *   2. If R has the era E, T has an id below H by I1. If the id is of this cluster, T had ended
+ *      before S by I3: S sees R, if T committed. If R came from another cluster, it was there
+ *      before the first request, hence before S: S sees R.
  *   3. If R has an earlier era, T wrote it while that was the era. By I2 every such transaction
  *      had ended before the era became E, hence before S: S sees R. By 2 and 3, R is never
  *      passed unread.

@@ -1,5 +1,5 @@
 import type { SessionConfig } from '../../lib/postgres/session-client.ts';
-import type { ExpectedTenant } from './tenant-identity.ts';
+import type { EnteredCluster, ExpectedTenant } from './tenant-identity.ts';
 
 /** The settings of a tenant's connections. */
 export interface TenantClientOptions extends SessionConfig {
@@ -29,6 +29,7 @@ export interface Waiter<Client> {
  */
 export interface PoolState<Client> {
   readonly options: TenantClientOptions;
+  readonly cluster: EnteredCluster;
   /** Idle connections; the last one was used most recently. */
   readonly idle: Client[];
   /** Waiting requests, in the order of their arrival. */

@@ -102,7 +102,7 @@ export class TenantClient extends SessionClient {
       await this.logIn();
       const [, { isStandby }] = await Promise.all([
         this.setSession(),
-        verifyTenant(this, expected),
+        verifyTenant(this, expected, this.pool.cluster),
       ]);
       this.isStandby = isStandby;
     } finally {

@@ -24,26 +24,99 @@ class TenantVersionError extends Error {
   readonly code = 'TENANT_VERSION';
 }
 
+/** The database gets its rows from another one, which is the one that serves the tenant. */
+class TenantReplicatedError extends Error {
+  override name = 'TenantReplicatedError';
+  readonly code = 'TENANT_REPLICATED';
+}
+
 interface Identity extends SchemaVersion {
   guid: string;
   isStandby: boolean;
+  isReadOnly: boolean;
+  /** True if an enabled subscription writes to a database of the cluster. */
+  hasSubscriptions: boolean;
+  /**
+   * True if the transaction ids in the database come from the cluster of the connection; null:
+   * the login may not read which one that is.
+   */
+  isOfCluster: boolean | null;
+}
+
+/** Selects the enabled subscriptions that write to the connected database. */
+const enabledSubscriptions = `
+  select subname::text as name from pg_subscription join pg_database d on d.oid = subdbid
+   where subenabled and datname = current_database() order by subname`;
+
+/** The part of a pool that outlives its connections. */
+export interface EnteredCluster {
+  /** True once the transaction ids in the database were compared with the counter. */
+  isEntered: boolean;
 }
 
 /**
+ * Selects the identity of the database. The statement names `enter_cluster`, which ends other
+ * transactions of the login.
+ * @param isOfCluster SQL
+ */
+const identityText = (isOfCluster: string): string =>
+  `select guid, schema_version as "schemaVersion", compatible_from as "compatibleFrom",
+          pg_is_in_recovery() as "isStandby", current_setting('transaction_read_only')::boolean as "isReadOnly",
+          exists (select from pg_subscription where subenabled) as "hasSubscriptions",
+          ${isOfCluster} as "isOfCluster" -- else enter_cluster()
+     from tenant_identity`;
+
+const identityOf = identityText(
+  'system_identifier is not distinct from (select c.system_identifier from pg_control_system() c)',
+);
+const identityAlone = identityText('null::boolean');
+
+/**
  * Verifies that a connection leads to the database of the expected tenant, whose schema this
- * build can serve.
+ * build can serve. If the database has come to another cluster of PostgreSQL, the transaction
+ * ids in it are compared with the counter there: see I1 of `readChanges`. Nothing is changed on
+ * a standby, and on a server that is read-only for the login.
  * @returns whether its server is a standby
- * @throws {TenantIdentityError | TenantVersionError}
+ * @throws {TenantIdentityError | TenantVersionError | TenantReplicatedError}
  */
 export async function verifyTenant(
   client: pg.Client,
   expected: ExpectedTenant,
+  cluster: EnteredCluster,
 ): Promise<{ isStandby: boolean }> {
-  const identity = client.query<Identity>(
-    `select guid, schema_version as "schemaVersion", compatible_from as "compatibleFrom",
-            pg_is_in_recovery() as "isStandby" from tenant_identity`,
-  );
-  const { rows } = await identity.catch(error => {
+  const found = await readIdentity(client);
+  if (found?.guid !== expected.guid) {
+    throw new TenantIdentityError('the database belongs to another tenant');
+  }
+  if (!canServe(expected.head, found)) {
+    throw new TenantVersionError(`the database is at ${found.schemaVersion}`);
+  }
+  if (found.hasSubscriptions) await requireNoSubscription(client);
+
+  const { isStandby, isReadOnly, isOfCluster } = found;
+  if ((isOfCluster ?? cluster.isEntered) || isStandby || isReadOnly) return { isStandby };
+
+  await client.query('select enter_cluster()');
+  cluster.isEntered = true;
+  return { isStandby };
+}
+
+/** @throws {TenantReplicatedError} when an enabled subscription writes to the database */
+async function requireNoSubscription(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(enabledSubscriptions);
+  const [found] = rows;
+  if (found) throw new TenantReplicatedError(`subscription ${found.name} writes to the database`);
+}
+
+async function readIdentity(client: pg.Client): Promise<Identity | undefined> {
+  const query = async (text: string) => (await client.query<Identity>(text)).rows[0];
+
+  try {
+    return await query(identityOf).catch(error => {
+      if (sqlState(error) === insufficientPrivilege) return query(identityAlone);
+      throw error;
+    });
+  } catch (error) {
     const state = sqlState(error);
     if (state === '42P01') {
       throw new TenantIdentityError('the database has no identity', { cause: error });
@@ -52,15 +125,7 @@ export async function verifyTenant(
       throw new TenantVersionError('the database has no version', { cause: error });
     }
     throw error;
-  });
-
-  const [found] = rows;
-  if (found?.guid !== expected.guid) {
-    throw new TenantIdentityError('the database belongs to another tenant');
   }
-  if (!canServe(expected.head, found)) {
-    throw new TenantVersionError(`the database is at ${found.schemaVersion}`);
-  }
-
-  return found;
 }
+
+const insufficientPrivilege = '42501';

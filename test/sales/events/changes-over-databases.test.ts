@@ -1,12 +1,13 @@
 import { expect } from 'chai';
-import { serverAddressUrl } from '../../../src/control/server-urls.ts';
+import { databaseUrl, serverAddressUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { type OwnServer, startOwnServer } from '../../support/own-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { controlSql, createWorld, type World } from '../../support/world.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { controlSql, createWorld, sql, type World } from '../../support/world.ts';
 import { type Receiver, startReceiver } from '../webhooks/receiver.ts';
 import { follow } from './follow.ts';
 
@@ -21,7 +22,7 @@ describe('the feed of changes over databases', () => {
     receiver = await startReceiver();
     [world, primary] = await Promise.all([
       createWorld({ ACQUIRE_TIMEOUT_MS: '9000', WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }),
-      startOwnServer('primary', ['fsync=off', 'max_connections=50']),
+      startOwnServer('primary', ['fsync=off', 'max_connections=50'], { isNew: true }),
     ]);
     admin = await world.login(world.acme);
     await tenant(['server', 'add', 'second'], primary.url);
@@ -44,6 +45,11 @@ describe('the feed of changes over databases', () => {
     );
     expect(status, JSON.stringify(body)).to.equal(200);
     return body.map(({ Record }: { Record: { Name: string } }) => Record.Name);
+  }
+  async function databaseOf(): Promise<string> {
+    const text = `select database_name as name from tenants where slug = 'acme'`;
+    const [row] = await controlSql<{ name: string }>(world, text);
+    return row?.name ?? '';
   }
   /** A transaction of another test may hold changes back for a moment. */
   const expectNames = (cursor: string, names: string[]) =>
@@ -73,6 +79,25 @@ describe('the feed of changes over databases', () => {
     while (streamed.length < 3) streamed.push((await following.next())?.data?.Record?.Name);
     expect(streamed).to.deep.equal(['before', 'there', 'back']);
     following.close();
+  });
+
+  it('a cursor continues over moves when the clock of the former server is ahead, and the database names its cluster', async () => {
+    const adminUrl = databaseUrl(postgresUrl(), await databaseOf());
+    await sql({ adminUrl }, 'update tenant_identity set feed_era = feed_era + 86400000');
+    const cursor = await now();
+
+    await create('ahead');
+    await tenant(['move', 'acme', '--to', 'second', '--pause', '60']);
+    await create('ahead, there');
+    const [identity] = await sql<{ isOfCluster: boolean }>(
+      { adminUrl: databaseUrl(primary.url, await databaseOf()) },
+      'select system_identifier = system_identifier() as "isOfCluster" from tenant_identity',
+    );
+    expect(identity).to.deep.equal({ isOfCluster: true });
+    await tenant(['move', 'acme', '--back', '--pause', '60']);
+    await create('ahead, back');
+
+    await expectNames(cursor, ['ahead', 'ahead, there', 'ahead, back']);
   });
 
   it('when the standby lacks the last commits, cursors get 410, and an endpoint gets webhook.gap and every later change', async () => {
