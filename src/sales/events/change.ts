@@ -104,8 +104,9 @@ function namedIn(
 
 /**
  * Returns a change as its reader sees it; undefined when the filter does not let it pass, as
- * `changeStatement` decides in SQL, and when no field that the reader sees has changed. For a caller of scope `Self`, a record that names another
- * entity only is gone, and of the ids that a record names the own one alone is left.
+ * `changeStatement` decides in SQL, and when no field that the reader sees has changed. For a
+ * caller of scope `Self`, a record that names another entity only is gone, and of the ids that
+ * a record names the own one alone is left.
  */
 export function seenChange(
   { resources, actions, ownEntity }: ChangeFilter,
