@@ -445,9 +445,12 @@ comment on column audit_log.entity_id is
   'the entity that the row belongs to, for readers of scope Self; null: none';
 comment on column audit_log.action is 'create, update or delete';
 comment on column audit_log.resource is 'the resource of the API, such as Country';
-comment on column audit_log.record_key is 'the key of the row, as text';
-comment on column audit_log.before is 'the row before; null when it was created';
-comment on column audit_log.after is 'the row afterwards; null when it was deleted';
+comment on column audit_log.record_key is
+  'the key of the row, as text; *: columns of many rows were filled by a migration';
+comment on column audit_log.before is
+  'the row before; null when it was created, and with the key *';
+comment on column audit_log.after is
+  'the row afterwards; null when it was deleted, and with the key *';
 comment on column audit_log.ip_address is 'the address that the request came from';
 comment on column audit_log.trace_id is 'the request, as its response and the logs name it';
 comment on column audit_log.database_user is 'the login that made it';
@@ -624,7 +627,8 @@ create trigger require_actor before insert on activities
 --      such a parameter an option of a function.
 --   3. The functions refuse to remove a row of the last 28 days, whatever their arguments.
 --
--- The owner can also disable the triggers: they guard against the service and against mistakes.
+-- The owner can also disable the triggers, as `backfill` of sql.ts does for one statement of a
+-- migration: they guard against the service and against mistakes.
 --
 -- The function of the trigger qualifies every name, because it has no `search_path` of its own.
 create function refuse_change() returns trigger language plpgsql as $$

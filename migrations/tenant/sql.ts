@@ -32,6 +32,51 @@ export function audit(
 }
 
 /**
+ * Fills columns of an existing table by one `update`, without a change of the feed and a message
+ * for each row: for columns that no released build shows to clients. Writes one audit entry for
+ * the table, with the key `*` and outside of the feed; none in a template. No other statement
+ * can change rows of `activities` and `audit_log`.
+ *
+ * The triggers that write entries and those that refuse changes are off for this statement.
+ * Until the transaction ends, nobody else can write to the table.
+ */
+export function backfill(table: string, sql: string): string {
+  if (!new RegExp(`^\\s*update ${table}\\s`, 'i').test(sql)) {
+    throw new Error(`a back-fill of ${table} is one statement: update ${table} set …`);
+  }
+
+  const turn = (state: 'disable' | 'enable'): string => `do $$
+    declare
+      name text;
+    begin
+      for name in
+        select tgname from pg_trigger
+         where tgrelid = '${table}'::regclass
+           and tgfoid in ('audit_change'::regproc, 'refuse_change'::regproc)
+      loop
+        execute format('alter table ${table} ${state} trigger %I', name);
+      end loop;
+    end $$`;
+
+  return `${turn('disable')};
+    ${sql};
+    ${turn('enable')};
+    insert into audit_log (action, resource, record_key, database_user, feed_era)
+    select 'update', coalesce(
+             (select split_part(encode(tgargs, 'escape'), '\\000', 1) from pg_trigger
+               where tgrelid = '${table}'::regclass and tgfoid = 'audit_change'::regproc limit 1),
+             '${unauditedResources[table] ?? table}'),
+           '*', session_user, null
+      from tenant_identity`;
+}
+
+/** The resources of the tables whose changes have no entries: their rows do not change. */
+const unauditedResources: Readonly<Record<string, string>> = {
+  activities: 'Activity',
+  audit_log: 'AuditEntry',
+};
+
+/**
  * Limits the rows of a new table whose list is served whole, and the text in them, as section 9
  * of the first schema explains. The limits stay in `table_sizes`, as an operator may have
  * raised them, when the migration is reverted.

@@ -1427,7 +1427,7 @@ export interface paths {
         };
         /**
          * The newest audit entries, of a resource, a record, a user, or all
-         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` names one of them, and need the permission `users.read` too. Those of `Webhook` need `settings.write`.
+         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` names one of them, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
          *
          *     Needs a token with the permission `full.read`.
          */

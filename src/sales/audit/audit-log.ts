@@ -139,7 +139,9 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
       description:
         'Every change of a record has one entry, written in the same transaction. `resource` is a name such as ' +
         '`Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` ' +
-        'names one of them, and need the permission `users.read` too. Those of `Webhook` need `settings.write`.',
+        'names one of them, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade ' +
+        'that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and ' +
+        '`Before` and `After` are null.',
       query,
       list,
       response: z.array(view),
