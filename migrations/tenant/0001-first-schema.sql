@@ -1031,16 +1031,16 @@ begin
   return is_ahead and found;
 end $$;
 
--- Runs record_cluster() with the login of the tenant. If an era began, ends the transactions of
--- this login before the commit: one of them may wait for the lock with a snapshot in which the
--- former era is the present one. Connections that are being verified read tenant_identity after
--- the commit, and go on: their statements name this function.
-create function enter_cluster() returns void language plpgsql
+-- Runs record_cluster(). If an era began, ends the transactions of the login of the tenant before
+-- the commit: one of them may wait for the lock with a snapshot in which the former era is the
+-- present one. Connections that are being verified read tenant_identity after the commit, and go
+-- on: their statements name this function. An operator calls it with the name of the login.
+create function enter_cluster(login name default session_user) returns void language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 declare
   others constant text := $others$
     from pg_stat_activity
-   where datname = current_database() and usename = session_user and pid <> pg_backend_pid()
+   where datname = current_database() and usename = $1 and pid <> pg_backend_pid()
      and xact_start is not null and query not like '%enter_cluster%'$others$;
   is_left boolean;
 begin
@@ -1048,13 +1048,40 @@ begin
     return;
   end if;
 
-  execute 'select count(pg_terminate_backend(pid, 5000))' || others;
+  execute 'select count(pg_terminate_backend(pid, 5000))' || others using login;
   perform pg_stat_clear_snapshot();
-  execute 'select exists (select' || others || ')' into is_left;
+  execute 'select exists (select' || others || ')' into is_left using login;
   if is_left then
-    raise exception 'a session of % could not be ended', session_user
+    raise exception 'a session of % could not be ended', login
       using errcode = 'object_in_use';
   end if;
+end $$;
+
+-- Returns the sequences whose next value a row has already, as logical replication leaves them:
+-- the next insert would fail. `value` is the last one that rows have.
+create function late_sequences(out name text, out value bigint) returns setof record
+  language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+declare
+  owned record;
+  last bigint;
+begin
+  for owned in
+    select s.oid, d.refobjid::regclass as relation, a.attname, format('public.%I', s.relname) as name
+      from pg_class s
+      join pg_depend d on d.classid = 'pg_class'::regclass and d.objid = s.oid
+                      and d.refclassid = 'pg_class'::regclass and d.deptype in ('a', 'i')
+      join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+     where s.relkind = 'S' and s.relnamespace = 'public'::regnamespace
+     order by s.relname
+  loop
+    execute format('select max(%I) from %s', owned.attname, owned.relation) into value;
+    execute format('select case when is_called then last_value else last_value - 1 end from %s', owned.name)
+      into last;
+    if value > last then
+      name := owned.name;
+      return next;
+    end if;
+  end loop;
 end $$;
 
 
@@ -1301,13 +1328,15 @@ begin
 
     -- written by triggers, operators and migrations alone
     'select on audit_log, default_entity_status, tenant_identity, migrations, table_sizes',
-    'execute on function exceeded_limits(regclass), record_cluster()'
+    'execute on function exceeded_limits(regclass), record_cluster(), late_sequences()'
   ] loop
     execute format('grant %s to %I', privilege, current_setting('app.tenant_group'));
   end loop;
 end $$;
 
-revoke execute on function measure_table, exceeded_limits, record_cluster from public;
+revoke execute on function
+  measure_table, exceeded_limits, record_cluster, late_sequences
+from public;
 
 -- By default, every login may create large objects, which no limit and no archive of the tenant
 -- covers. Only a superuser can revoke that: if another role migrates, the database keeps the

@@ -362,6 +362,40 @@ describe('drill: errors of doctor', () => {
       cleanUp: async () => dropDatabase(`${await databaseOf('acme')}_aside`),
     },
     {
+      title: 'a subscription that writes to a database',
+      check: 'replicated_database',
+      make: async () => {
+        const name = await databaseOf('acme');
+        await server.sql(
+          `create subscription elsewhere connection 'host=127.0.0.1 port=1 dbname=none' publication p
+             with (connect = false, slot_name = none)`,
+          name,
+        );
+        await server.sql('update pg_subscription set subenabled = true', name);
+      },
+      cleanUp: async () => server.sql('drop subscription elsewhere', await databaseOf('acme')),
+    },
+    {
+      title: 'rows from the future of a server',
+      check: 'rows_from_future',
+      make: async () =>
+        server.sql(
+          `insert into activities (activity_code, recorded_by, recorded_from, feed_xid)
+           values (1, 0, '', '1000000000')`,
+          await databaseOf('acme'),
+        ),
+    },
+    {
+      title: 'a sequence behind its rows',
+      check: 'sequence_behind',
+      make: async () =>
+        server.sql(
+          `insert into entity_statuses (title) values ('behind');
+           select setval('entity_statuses_id_seq', 1, false)`,
+          await databaseOf('acme'),
+        ),
+    },
+    {
       title: 'a version in the control database that the database does not have',
       check: 'version_differs',
       make: () =>

@@ -2,6 +2,7 @@ import pLimit from 'p-limit';
 import type pg from 'pg';
 import type { Installation } from '../../control/installation.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
+import { parsePostgresUrl } from '../../lib/config/postgres-url.ts';
 import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
 import { isServerFull, sqlState } from '../../lib/postgres/database-error.ts';
@@ -17,6 +18,7 @@ import { readTextOrder, textOrderFault } from '../records/text-order.ts';
 import { findLoginFault, isRefusedLogin, type LoginFault } from '../schema/login-fault.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { tenantGroup } from '../schema/template.ts';
+import { checkCluster } from './check-cluster.ts';
 import {
   checkAppendOnlyTables,
   checkIdentityVersion,
@@ -27,6 +29,7 @@ import {
 import { openPassword } from './check-tenant-role.ts';
 import type { CheckedTenant } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
+import { psqlCommand } from './psql-command.ts';
 
 /** Tenant databases that are checked at the same time, and so connections to each server. */
 const maxTenants = 4;
@@ -103,7 +106,7 @@ async function checkTenant(
   const check = (login?: { user: string; password: string }): Promise<Finding[]> =>
     withConnection(
       databaseUrl(adminUrl, databaseName, login),
-      client => checkInside(client, tenant, expected),
+      client => checkInside(client, tenant, expected, parsePostgresUrl(adminUrl).user ?? ''),
       {
         kind: 'doctor',
         settings: catalogQuerySettings,
@@ -166,11 +169,15 @@ function setPassword(roleName: string, password: string): string {
   return `alter role ${quote(roleName)} password ${quoteLiteral(tenantVerifier(password))}`;
 }
 
-/** @param client on the tenant's database */
+/**
+ * @param client on the tenant's database
+ * @param operator the login of the command
+ */
 async function checkInside(
   client: pg.Client,
   tenant: CheckedTenant,
   { head, guids }: Expected,
+  operator: string,
 ): Promise<Finding[]> {
   const findings: Finding[] = [];
   const report = (finding: Omit<Report, 'tenant'>): void => {
@@ -203,7 +210,7 @@ async function checkInside(
   await checkTextOrder(client, tenant, report);
   await checkLock(client, tenant, report);
   const version = applied.at(-1) ?? null;
-  await checkFeed(client, version, head, report);
+  if (version === head.version) await checkFeed(client, operator, report);
   await checkAppendOnlyTables(client, tenant.roleName, report);
 
   const schema = { slug: tenant.slug, group: tenantGroup(tenant.server), version: version ?? '' };
@@ -212,6 +219,7 @@ async function checkInside(
   if (version !== head.version) return findings;
 
   await checkIdentityVersion(client, head, report);
+  await checkCluster(client, tenant.roleName, report);
   await checkLargeObjects(client, report);
   return findings;
 }
@@ -305,33 +313,52 @@ async function checkLock(
 /**
  * Reports a transaction that has held back changes of the tenant for 30 s: its feed and its
  * webhooks stand still until the transaction ends.
+ * @param operator the login of the command
  */
 async function checkFeed(
   client: pg.Client,
-  version: string | null,
-  head: Head,
+  operator: string,
   report: (report: Report) => void,
 ): Promise<void> {
-  if (version !== head.version) return;
-
   const holder = await readFeedHolder(
     async ({ text, values }) => (await client.query(text, values)).rows,
   );
   if (!holder) return;
 
-  const { pid, application, since } = holder;
+  const { pid, application, login, since, database } = holder;
+  const statement =
+    pid === null
+      ? `rollback prepared ${quoteLiteral(application)}`
+      : `select pg_terminate_backend(${pid})`;
+  const { rows } = await client.query<{ mayEnd: boolean }>(mayEnd, [operator, login, pid === null]);
+
   report({
     check: 'feed_held',
     problem: `changes wait for a transaction that is open since ${since}, of ${holderName(holder)}: the feed and the webhooks stand still`,
-    remedy: 'Let its owner end it. Or end it yourself, which undoes what it has changed',
-    statements: [
-      pid === null
-        ? `rollback prepared ${quoteLiteral(application)}`
-        : `select pg_terminate_backend(${pid})`,
-    ],
-    kind: 'named',
+    ...(rows[0]?.mayEnd
+      ? {
+          remedy: 'Let its owner end it. Or end it yourself, which undoes what it has changed',
+          statements: [statement],
+          database,
+          kind: 'named',
+        }
+      : {
+          remedy: `Let its owner end it. Or end it, which undoes what it has changed, as a superuser of the server: ${psqlCommand(statement, database)}`,
+        }),
   });
 }
+
+/**
+ * SQL: true if the login of the command, $1, may end a transaction of the login $2, which is
+ * prepared if $3: only its owner or a superuser may roll back a prepared one.
+ */
+const mayEnd = `
+  select rolsuper or rolname = $2::text
+         or not $3::boolean and (pg_has_role(rolname, 'pg_signal_backend', 'usage') or pg_has_role(rolname, o.oid, 'usage'))
+            and not coalesce(o.is_superuser, false) as "mayEnd"
+    from pg_roles
+    left join (select oid, rolname as owner, rolsuper as is_superuser from pg_roles) o on o.owner = $2::text
+   where rolname = $1::text`;
 
 /**
  * The functions of PostgreSQL that create or change large objects and that PUBLIC may execute

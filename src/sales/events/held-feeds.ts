@@ -12,6 +12,8 @@ export interface FeedHolder {
   /** The `application_name` of the session, or the identifier of a prepared transaction. */
   readonly application: string;
   readonly login: string;
+  /** The database of a prepared transaction, which can be another one of the server. */
+  readonly database: string;
   /**
    * The age of the transaction, or the wait of the first change, if that is longer or the only
    * time that is known.
@@ -25,7 +27,8 @@ export interface FeedHolder {
 const maxHeldSeconds = 30;
 
 /**
- * Selects the holder of the feed; no row while nothing is held back. The login of a tenant does
+ * Selects the holder of the feed; no row while nothing is held back, or while neither a session
+ * nor a prepared transaction has the id at which the feed stands. The login of a tenant does
  * not see when transactions of other logins began, so the time of the first waiting change,
  * which has the lowest place, stands in for it.
  */
@@ -41,18 +44,20 @@ const holderText = `
         order by t.feed_era, t.feed_xid, t.id limit 1)) as since
       from feed where is_held
   ), holder as (
-    select l.pid, a.application_name, a.usesysid, a.xact_start, held.since
+    select l.pid, a.application_name, a.usesysid, a.xact_start, held.since, feed.horizon::xid as xid
       from feed cross join held
-      left join pg_locks l on l.locktype = 'transactionid' and l.mode = 'ExclusiveLock' and l.granted
-                          and l.transactionid = feed.horizon::xid
-      left join pg_stat_get_activity(l.pid) a on true
+      join pg_locks l on feed.horizon < feed.next_xid and l.locktype = 'transactionid'
+                     and l.mode = 'ExclusiveLock' and l.granted and l.transactionid = feed.horizon::xid
+      left join lateral pg_stat_get_activity(l.pid) a on l.pid is not null
   ), dated as (
     select h.pid, coalesce(nullif(h.application_name, ''), p.gid, 'a session') as application,
            coalesce(pg_get_userbyid(h.usesysid)::text, p.owner::text, '') as login,
+           coalesce(p.database, current_database())::text as database,
            least(h.xact_start, p.prepared, h.since) as since
-      from holder h left join pg_prepared_xacts p on h.pid is null and p.transaction = (select horizon::xid from feed)
+      from holder h left join pg_prepared_xacts p on h.pid is null and p.transaction = h.xid
+     where h.pid is not null or p.gid is not null
   )
-  select pid::int, application, login, extract(epoch from clock_timestamp() - since)::float8 as seconds,
+  select pid::int, application, login, database, extract(epoch from clock_timestamp() - since)::float8 as seconds,
          to_char(since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as since
     from dated order by pid nulls first limit 1`;
 

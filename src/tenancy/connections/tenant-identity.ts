@@ -44,7 +44,7 @@ interface Identity extends SchemaVersion {
 }
 
 /** Selects the enabled subscriptions that write to the connected database. */
-const enabledSubscriptions = `
+export const enabledSubscriptions = `
   select subname::text as name from pg_subscription join pg_database d on d.oid = subdbid
    where subenabled and datname = current_database() order by subname`;
 
