@@ -229,6 +229,45 @@ ${settings}`,
       await server.close();
     }
   });
+
+  it('doctor names why the server behind a pooler refuses the login of a tenant, and its repair ends it', async () => {
+    const server = await createPlainServer('createdb createrole');
+    const sql = `create database backoffice owner operator template template0 encoding 'UTF8' locale_provider builtin`;
+    await server.sql(`${sql} builtin_locale 'C.UTF-8' locale 'C'`);
+    const through = await startPooler('session', 'server_login_retry = 0', [
+      server.superuserUrl('postgres'),
+      server.url('postgres'),
+    ]);
+    const environment = {
+      DATABASE_URL: through(server.url('backoffice')),
+      MASTER_KEY: randomBytes(32).toString('hex'),
+    };
+    const run = (...args: string[]) => runScript('scripts/backoffice.ts', args, environment);
+    expect((await run('control', 'migrate')).code).to.equal(0);
+    const provision = ['provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test'];
+    expect((await run(...provision)).code).to.equal(0);
+    const [row] = await server.sql<{ role: string }>(
+      `select rolname as role from pg_roles where rolname like 'backoffice_tenant_%' and rolcanlogin`,
+    );
+
+    for (const [attribute, problem] of [
+      [`valid until 'yesterday'`, /the password of role \S+ was valid until/],
+      [`password 'another'`, /the service cannot log in to database/],
+    ] as const) {
+      await server.sql(`alter role "${row?.role}" ${attribute}`);
+      await server.sql(
+        `select pg_terminate_backend(pid, 5000) from pg_stat_activity where usename = '${row?.role}'`,
+      );
+
+      const { stdout } = await run('doctor', '--fix', '--json');
+      const [found] = JSON.parse(stdout).findings;
+
+      expect(found, stdout).to.include({ check: 'login_fails', tenant: 'acme', fixed: true });
+      expect(found.problem).to.match(problem);
+    }
+    pooler?.kill('SIGKILL');
+    await server.close();
+  });
 });
 
 function isError({ severity }: { severity: string }): boolean {

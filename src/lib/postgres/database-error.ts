@@ -36,6 +36,9 @@ export function sqlState(error: unknown): string | undefined {
   if (code === '08P01' && /^(database ".*" does not exist|no such database)/.test(error.message)) {
     return '3D000';
   }
+  if (code === '08P01' && /^(SASL|password) authentication failed/.test(error.message)) {
+    return '28P01';
+  }
   // PostgreSQL has one code for this and for a value that is too long for an index.
   if (code === '54000' && routine === 'PreCommit_Notify') return notifyFullState;
   if (typeof code === 'string') return isOfUnixSocket(error) ? `SOCKET_${code}` : code;

@@ -5,7 +5,7 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import { parsePostgresUrl } from '../../lib/config/postgres-url.ts';
 import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
-import { isServerFull, sqlState } from '../../lib/postgres/database-error.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
 import { statementsOf } from '../../lib/postgres/statements.ts';
 import { holderName, readFeedHolder } from '../../sales/events/held-feeds.ts';
@@ -127,7 +127,7 @@ async function checkTenant(
       client => findLoginFault(client, { role: roleName, database: databaseName }),
       { kind: 'doctor', settings: catalogQuerySettings },
     );
-    if (isServerFull(error) && !fault) throw error;
+    if (!fault && !isOfLogin(error)) throw error;
 
     const refused = {
       check: 'login_fails',
@@ -164,6 +164,11 @@ function loginRemedy(
 }
 
 const insufficientPrivilege = '42501';
+
+/** True for an error that is about the login, whatever the catalog says of it. */
+function isOfLogin(error: unknown): boolean {
+  return /^(28|42501)/.test(sqlState(error) ?? '');
+}
 
 function setPassword(roleName: string, password: string): string {
   return `alter role ${quote(roleName)} password ${quoteLiteral(tenantVerifier(password))}`;

@@ -52,10 +52,13 @@ const factsQuery = `
     from pg_roles r join pg_database d on datname = $2
    where rolname = $1`;
 
-/** SQLSTATEs of a refused login, a limit of connections and a missing CONNECT. */
-const refusals = /^(28|42501|53300)/;
+/**
+ * SQLSTATEs of a refused login, a limit of connections and a missing CONNECT, and the one that a
+ * pooler has for all refusals of its server.
+ */
+const refusals = /^(28|42501|53300|08P01)/;
 
-/** True for the error of a server that has refused a login. */
+/** True for the error of a server that has, or whose pooler may have, refused a login. */
 export function isRefusedLogin(error: unknown): boolean {
   return refusals.test(sqlState(error) ?? '');
 }
