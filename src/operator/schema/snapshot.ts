@@ -4,8 +4,8 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 import { readOtherSessions, sessionsText } from './other-sessions.ts';
 
-/** Maximum wait for each lock, in ms, unless the session has a limit of its own. */
-const maxLockWaitMs = 10_000;
+/** Maximum wait for each lock, unless the session has a limit of its own. */
+const maxLockWait = '10s';
 const maxAttempts = 5;
 
 /**
@@ -34,11 +34,12 @@ const maxAttempts = 5;
  *   are made or dropped each time
  */
 export async function beginSnapshot(client: pg.Client): Promise<void> {
+  const own = await readLockTimeout(client);
   let listed = await listTables(client);
 
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     try {
-      await client.query(beginLocked(listed));
+      await client.query(beginLocked(listed, own));
       const found = await listTables(client);
       if (found.identity === listed.identity) return;
 
@@ -46,7 +47,8 @@ export async function beginSnapshot(client: pg.Client): Promise<void> {
     } catch (error) {
       await client.query('rollback').catch(() => {});
       const state = sqlState(error) ?? '';
-      if (state === lockNotAvailable) throw await lockedError(client, listed, error);
+      if (state === lockNotAvailable)
+        throw await lockedError(client, listed, { own, cause: error });
       if (!triedAgain.includes(state)) throw error;
     }
 
@@ -54,7 +56,7 @@ export async function beginSnapshot(client: pg.Client): Promise<void> {
   }
 
   throw new OperatorError(
-    `Tables of database ${listed.database} were made, dropped or renamed each time that the command began to ` +
+    `Tables of database ${client.database} were made, dropped or renamed each time that the command began to ` +
       'read it. Run the command again when nobody changes the schema',
   );
 }
@@ -79,55 +81,53 @@ const triedAgain = ['42P01', '3F000', '42501', '40P01'];
 
 /** The tables of a database, as one statement sees them. */
 interface ListedTables {
-  readonly database: string;
   /** The tables to lock. */
   readonly locked: readonly { readonly oid: string; readonly name: string }[];
   /** The OIDs and names of all tables and partitions, and which of them are locked. */
   readonly identity: string;
-  /** The limit of the session for the wait for a lock, in ms; 0: none. */
-  readonly lockTimeoutMs: number;
 }
 
 async function listTables(client: pg.Client): Promise<ListedTables> {
   const { rows } = await client.query<{
-    database: string;
-    lockTimeoutMs: number;
-    tables: { oid: string; schema: string; name: string; isLocked: boolean }[];
+    oid: string;
+    schema: string;
+    name: string;
+    isLocked: boolean;
   }>(
-    `select current_database() as database,
-            (select setting::int from pg_settings where name = 'lock_timeout') as "lockTimeoutMs",
-            (select coalesce(json_agg(t order by oid::bigint), '[]') from (
-               select c.oid::text as oid, nspname as schema, relname as name,
-                      not relispartition and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
-                        as "isLocked"
-                 from pg_class c join pg_namespace n on n.oid = relnamespace
-                where relkind in ('r', 'p') and nspname !~ '^pg_' and nspname <> 'information_schema'
-                  and not exists (select from pg_depend
-                                   where classid = 'pg_class'::regclass and objid = c.oid and deptype = 'e')) as t) as tables`,
+    `select c.oid::text as oid, nspname as schema, relname as name,
+            not relispartition and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select') as "isLocked"
+       from pg_class c join pg_namespace n on n.oid = relnamespace
+      where c.oid >= 16384 and relkind in ('r', 'p') and nspname !~ '^pg_'
+        and not exists (select from pg_depend where classid = 'pg_class'::regclass and objid = c.oid and deptype = 'e')
+      order by c.oid`,
   );
-  const [found] = rows;
-  if (!found) throw new Error('the database has no list of tables');
-  const { database, lockTimeoutMs, tables } = found;
 
   return {
-    database,
-    locked: tables.flatMap(({ oid, schema, name, isLocked }) =>
+    locked: rows.flatMap(({ oid, schema, name, isLocked }) =>
       isLocked ? [{ oid, name: `${quoteIdentifier(schema)}.${quoteIdentifier(name)}` }] : [],
     ),
-    identity: JSON.stringify(tables),
-    lockTimeoutMs,
+    identity: JSON.stringify(rows),
   };
+}
+
+/** Returns the limit of the session for the wait for a lock, such as `5s`; `0`: there is none. */
+async function readLockTimeout(client: pg.Client): Promise<string> {
+  const { rows } = await client.query<{ limit: string }>(
+    `select current_setting('lock_timeout') as limit`,
+  );
+  return rows[0]?.limit ?? '0';
 }
 
 /**
  * Returns the statements that begin the transaction and lock the tables. They are sent as one
  * text without parameters.
+ * @param own the limit of the session for the wait for a lock
  */
-function beginLocked({ locked, lockTimeoutMs }: ListedTables): string {
+function beginLocked({ locked }: ListedTables, own: string): string {
   const lock = [
-    `set local lock_timeout = ${lockTimeoutMs || maxLockWaitMs}`,
+    `set local lock_timeout = '${waitOf(own)}'`,
     `lock table ${locked.map(({ name }) => name).join(', ')} in access share mode`,
-    `set local lock_timeout = ${lockTimeoutMs}`,
+    `set local lock_timeout = '${own}'`,
   ];
 
   return [
@@ -136,12 +136,18 @@ function beginLocked({ locked, lockTimeoutMs }: ListedTables): string {
   ].join(';\n');
 }
 
+/** Returns the maximum wait for each lock. */
+function waitOf(own: string): string {
+  return own === '0' ? maxLockWait : own;
+}
+
 /** Returns the error of a copy that could not lock a table, with the sessions that hold it. */
 async function lockedError(
   client: pg.Client,
-  { database, locked, lockTimeoutMs }: ListedTables,
-  cause: unknown,
+  { locked }: ListedTables,
+  { own, cause }: { own: string; cause: unknown },
 ): Promise<OperatorError> {
+  const database = client.database ?? '';
   const { rows } = await client.query<{ pid: number; name: string }>(
     `select pid, n.nspname || '.' || c.relname as name
        from pg_locks join pg_class c on c.oid = relation join pg_namespace n on n.oid = relnamespace
@@ -156,7 +162,7 @@ async function lockedError(
 
   return new OperatorError(
     `Database ${database} cannot be read as it is at one moment: ${tables} has been locked for more than ` +
-      `${(lockTimeoutMs || maxLockWaitMs) / 1_000} s by ${sessionsText(holders) || 'another session'}. ` +
+      `${waitOf(own).replace(/(?<=\d)(?=[a-z])/, ' ')} by ${sessionsText(holders) || 'another session'}. ` +
       'Wait until its transaction has ended, or end it, and run the command again',
     { cause },
   );

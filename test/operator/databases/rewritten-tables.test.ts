@@ -408,7 +408,7 @@ describe('a snapshot of a database', () => {
 
     expect(failed).to.be.instanceOf(OperatorError);
     expect(failed.message).to.match(
-      /public\.currencies has been locked for more than 0\.1 s by a long change of login .*\(pid \d+/,
+      /public\.currencies has been locked for more than 100 ms by a long change of login .*\(pid \d+/,
     );
   });
 
