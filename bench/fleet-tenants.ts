@@ -38,8 +38,7 @@ export async function makeFleet(
     );
 
     const { tenant } = await provision(installation, passwords, manifest, {
-      logins: [],
-      populate: async () => {},
+      first: { logins: [], populate: async () => {} },
     });
     return { slug, url: databaseUrl(serverUrl, tenant.databaseName) };
   });

@@ -5,9 +5,9 @@ import { fieldOf } from '../../src/operator/cli/command-fields.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';
 import {
   groups,
-  needsConfirmation,
   type Operation,
   operationsOf,
+  takesYes,
 } from '../../src/operator/command/operation.ts';
 import { metricDefinitions } from '../grafana/metric-definitions.ts';
 import { type Row, withTable } from './with-table.ts';
@@ -68,7 +68,7 @@ function commandRow(program: Command, operation: Operation): Row {
   const others = own.filter(({ mandatory }) => !mandatory).map(({ long }) => long ?? '');
   return [
     code([name, ...given, ...needed].join(' ')),
-    [...others, ...(needsConfirmation(operation) ? ['--yes'] : []), ...(plan ? ['--dry-run'] : [])]
+    [...others, ...(takesYes(operation) ? ['--yes'] : []), ...(plan ? ['--dry-run'] : [])]
       .map(code)
       .join(' '),
     `${help.description[0]?.toUpperCase()}${help.description.slice(1)}`,

@@ -98,7 +98,9 @@ create table tenants (
 );
 comment on table tenants is 'One customer organisation, with a database of its own.';
 comment on column tenants.guid is 'names the tenant in its database, in tokens and in logs';
-comment on column tenants.slug is 'names the tenant in commands of operators';
+comment on column tenants.slug is
+  'names the tenant in commands of operators, and in X-Tenant of a login; tenant_slugs has the '
+  'former ones';
 comment on column tenants.app_id is
   'the id of the client program that the tenant uses, as an operator has set it';
 comment on column tenants.app_url is
@@ -145,6 +147,72 @@ comment on column purged_tenants.archives_left is
   'not be listed';
 comment on column purged_tenants.archives_target is 'the BACKUP_TARGET that has them';
 comment on column purged_tenants.archives_error is 'why they are left, as the target has said';
+
+create table tenant_slugs (
+  slug text primary key,
+  tenant_guid uuid not null,
+  alias_until timestamptz,
+  is_served boolean not null default false
+);
+comment on table tenant_slugs is
+  'One slug that a tenant has or had. The primary key keeps present slugs, aliases and reserved '
+  'ones unique together.';
+comment on column tenant_slugs.tenant_guid is
+  'the tenant; no reference, because the slugs of a purged tenant stay reserved';
+comment on column tenant_slugs.alias_until is
+  'null: the present slug; later than now: an alias, which leads to the tenant, too; else '
+  'reserved';
+comment on column tenant_slugs.is_served is
+  'true: a tenant was served by it that was not isolated, so that its programs know it; false: '
+  'it is free when the tenant does not have it any more';
+-- the slugs of a tenant
+create index tenant_slugs_tenant_guid_index on tenant_slugs (tenant_guid);
+
+-- Records the slugs of tenants, whoever changes them. A former slug is reserved at once; `edit`
+-- makes it an alias in the same transaction.
+create function keep_tenant_slugs() returns trigger language plpgsql as $$
+begin
+  if tg_op = 'DELETE' then
+    delete from tenant_slugs where tenant_guid = old.guid and not is_served;
+    update tenant_slugs set alias_until = now()
+     where tenant_guid = old.guid and (alias_until is null or alias_until > now());
+
+    return null;
+  end if;
+
+  if tg_op = 'UPDATE' and old.slug <> new.slug then
+    update tenant_slugs set alias_until = now() where slug = old.slug;
+  end if;
+
+  if tg_op = 'INSERT' or old.slug <> new.slug then
+    insert into tenant_slugs as known (slug, tenant_guid) values (new.slug, new.guid)
+    on conflict (slug) do update
+       set tenant_guid = excluded.tenant_guid, alias_until = null
+     where known.tenant_guid = excluded.tenant_guid
+        or not known.is_served and known.alias_until <= now();
+
+    if not found then
+      raise unique_violation using
+        message = format('the slug %s is, or was, that of another tenant', new.slug),
+        constraint = 'tenant_slugs_pkey';
+    end if;
+  end if;
+
+  if new.status = 'active' and not new.isolated then
+    update tenant_slugs set is_served = true where slug = new.slug and not is_served;
+  end if;
+
+  return null;
+end $$;
+
+create trigger keep_tenant_slugs after insert or update or delete on tenants
+  for each row execute function keep_tenant_slugs();
+
+-- The guid of the tenant that a slug or an alias names; null: none.
+create function tenant_named(name text) returns uuid language sql stable as $$
+  select tenant_guid from tenant_slugs
+   where slug = name and (alias_until is null or alias_until > now())
+$$;
 
 create table signing_keys (
   kid text primary key,
@@ -952,10 +1020,10 @@ comment on column operator_actions.reason is 'why, as the operator gave it';
 comment on column operator_actions.state is
   'refused: wrong usage, nothing was changed; running and old: the command was killed';
 
--- the actions on a tenant
+-- the actions on a slug that no tenant has had
 create index operator_actions_slug_index on operator_actions (slug, id desc);
--- the purge of a tenant
-create index operator_actions_tenant_guid_index on operator_actions (tenant_guid);
+-- the actions on a tenant, and its purge
+create index operator_actions_tenant_guid_index on operator_actions (tenant_guid, id desc);
 -- the last action of a command
 create index operator_actions_command_index on operator_actions (command, id desc);
 

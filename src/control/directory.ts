@@ -20,7 +20,8 @@ interface DirectoryOptions extends TenantLoaderOptions {
   feed: ChangeFeed;
 }
 
-const guidBySlug = 'select guid from tenants where slug = $1';
+/** The tenant of a slug, or of an alias while it lasts. */
+const guidBySlug = 'select tenant_named($1) as guid';
 
 export function createDirectory(options: DirectoryOptions) {
   const { control, feed } = options;
@@ -31,10 +32,13 @@ export function createDirectory(options: DirectoryOptions) {
     tenant: (guid: string) => tenants.get(guid),
     /** Queries the slug each time: only requests without a token have one, such as a login. */
     tenantBySlug: async (slug: string) => {
-      const [found] = await queryControl<{ guid: string }>(control, 'tenant_by_slug', guidBySlug, [
-        slug,
-      ]);
-      return found && tenants.get(found.guid);
+      const [found] = await queryControl<{ guid: string | null }>(
+        control,
+        'tenant_by_slug',
+        guidBySlug,
+        [slug],
+      );
+      return found?.guid ? tenants.get(found.guid) : undefined;
     },
 
     /**

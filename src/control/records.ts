@@ -11,6 +11,8 @@ export interface TenantRecord extends SchemaVersion {
   readonly id: number;
   readonly guid: string;
   readonly slug: string;
+  /** Slugs that it had before, also those that lead nowhere any more. */
+  readonly formerSlugs: readonly string[];
   readonly name: string;
   readonly appId: string;
   /**

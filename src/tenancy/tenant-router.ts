@@ -29,10 +29,10 @@ interface TenantRouterOptions extends ContextServices {
  *   legacy token                   the tenant of the token's record in the control database. No
  *                                  record: 401
  *   no token, valid X-Tenant       the active tenant with that guid; on an anonymous route also
- *                                  the one with that slug. No slug looks like a guid: it is
- *                                  shorter. How many unknown ones a client may name there is
- *                                  limited (`limitSlugs`): the response tells which names are
- *                                  tenants. Elsewhere a slug is invalid
+ *                                  the one with that slug or alias. No slug looks like a guid:
+ *                                  it is shorter. How many unknown ones a client may name there
+ *                                  is limited (`limitSlugs`): the response tells which names
+ *                                  are tenants. Elsewhere a slug is invalid
  *   no token, invalid X-Tenant     403, the same whether it is missing, malformed, unknown or
  *                                  inactive
  *   anonymous route                X-Tenant alone decides; a token is ignored
@@ -118,8 +118,9 @@ async function namedTenant(
  */
 function noteOtherTenant(ctx: Context): void {
   const named = String(ctx.req.headers['x-tenant'] ?? '').toLowerCase();
-  const { guid, slug } = ctx.state.tenant as TenantRecord;
-  if (named && ctx.state.token && named !== guid && named !== slug) {
+  const { guid, slug, formerSlugs } = ctx.state.tenant as TenantRecord;
+  const isOwn = [guid, slug, ...formerSlugs].includes(named);
+  if (named && ctx.state.token && !isOwn) {
     ctx.state.otherTenantNamed = true;
   }
 }

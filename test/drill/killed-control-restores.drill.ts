@@ -119,6 +119,7 @@ describe('drill: killed restores of the control database', () => {
       clientsRevoked: 1,
       tenantsStopped: [],
       tenantsPurged: [],
+      tenantsRenamed: [],
     });
     expect((await server.control<object>(revived(keys)))[0]).to.deep.equal(nothing);
     expect(await list()).to.have.members(names);

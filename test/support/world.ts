@@ -168,6 +168,7 @@ export async function createWorld(
       installation,
       passwords,
       checkManifest(manifest, slug),
+      { reusesSlug: true }, // also that of a tenant that a test has purged
     );
     const [admin] = logins;
     if (!admin) throw new Error(`${slug} exists already`);

@@ -60,7 +60,8 @@ async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<un
   const needsData = call.dryRun || (control !== 'made' && !beginsData);
   const { openInstallation } = await import('../../control/installation.ts');
   const installation = await openInstallation(await readSettings(), 'command', { needsData });
-  const work: Work = recordBirth => performOn(call, frontEnd, installation, recordBirth);
+  const work: Work = (resolved, recordBirth) =>
+    performOn(resolved, frontEnd, installation, recordBirth);
   try {
     return await (control === 'made' ? makingControl : onControlHead)(installation, call, work);
   } finally {
@@ -70,9 +71,10 @@ async function performInInstallation(call: Call, frontEnd: FrontEnd): Promise<un
 
 /**
  * The work of a command.
+ * @param call with the present slugs of tenants in place of aliases
  * @param recordBirth absent: nothing is recorded
  */
-type Work = (recordBirth?: RecordBirth) => Promise<unknown>;
+type Work = (call: Call, recordBirth?: RecordBirth) => Promise<unknown>;
 
 /** Runs the work of a command on a control database at head, as a process that beats. */
 async function onControlHead(installation: Installation, call: Call, work: Work): Promise<unknown> {
@@ -83,7 +85,12 @@ async function onControlHead(installation: Installation, call: Call, work: Work)
   await requireControlHead(installation, {
     isOperator: effect !== 'reads' && handling.control !== 'rows',
   });
-  return beating(installation, () => recorded(installation, call, work));
+
+  const { resolveSlugs } = await import('../records/tenant-slugs.ts');
+  const { fields } = call.operation;
+  const given = await resolveSlugs(installation, fields, call.given, printWarning);
+
+  return beating(installation, () => recorded(installation, { ...call, given }, work));
 }
 
 /**
@@ -91,7 +98,7 @@ async function onControlHead(installation: Installation, call: Call, work: Work)
  * end.
  */
 async function makingControl(installation: Installation, call: Call, work: Work): Promise<unknown> {
-  const running = work();
+  const running = work(call);
   await running.catch(() => {});
   // without a schema there is no table for it
   await recorded(installation, call, () => running).catch(() => {});
@@ -108,13 +115,14 @@ async function readSettings() {
 /** Runs the work of a command, and records it if it changes something, or a timer runs it. */
 async function recorded(
   { statements }: ControlStatements,
-  { operation, given, dryRun, reason }: Call,
+  call: Call,
   work: Work,
 ): Promise<unknown> {
+  const { operation, given, dryRun, reason } = call;
   const action = dryRun ? undefined : actionOf(operation, given, reason);
-  if (!action) return work();
+  if (!action) return work(call);
   const { recordAction } = await import('../records/record-action.ts');
-  return recordAction(statements, action, work);
+  return recordAction(statements, action, recordBirth => work(call, recordBirth));
 }
 
 /** Shows the plan of an operation, or has it confirmed where it hurts somebody, and runs it. */
@@ -144,7 +152,8 @@ async function performOn(
   try {
     const values = withDefaults(operation.fields, await withSecrets(operation.fields, call.given));
 
-    if (operation.plan && (dryRun || frontEnd.isPlanned || needsConfirmation(operation))) {
+    const isPlanned = dryRun || frontEnd.isPlanned || needsConfirmation(operation);
+    if (operation.plan && (isPlanned || operation.handling.confirms?.(values))) {
       const plan = await operation.plan(values, untraced);
       if (dryRun) {
         frontEnd.showPlan(plan, untraced.output);

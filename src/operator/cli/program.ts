@@ -2,11 +2,11 @@ import { Command, Help, Option } from 'commander';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import {
   groups,
-  needsConfirmation,
   type Operation,
   operationsOf,
   type Topic,
   takesReason,
+  takesYes,
 } from '../command/operation.ts';
 import { wrap } from '../command/text-table.ts';
 import { unwrapped } from '../command/texts.ts';
@@ -66,7 +66,9 @@ function addOperation(
   if (plan) {
     command.option('--dry-run', help.dryRun ?? 'show what would be changed, and change nothing');
   }
-  if (needsConfirmation(operation)) command.option('--yes', 'do not ask for confirmation');
+  if (takesYes(operation)) {
+    command.option('--yes', 'do not ask for confirmation');
+  }
   if (handling.repeats === 'sometimes') {
     command.option('--watch', 'show it again every 2 seconds, until Ctrl-C');
   }

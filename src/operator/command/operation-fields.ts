@@ -62,6 +62,8 @@ export interface Field<Value = unknown> {
   readonly neededUnless?: string | undefined;
   /** The name of a secret, in a question for it. */
   readonly prompt?: string | undefined;
+  /** The flag of an option that has another name than its field, as beside an argument. */
+  readonly flag?: string | undefined;
   /** The kind of a secret. */
   readonly secretKind?: SecretKind | undefined;
   /** The option with which the command line reads an optional secret from stdin. */
@@ -92,6 +94,7 @@ interface More<Value> extends Appearance {
   readonly choices?: readonly Value[];
   readonly parse?: (text: string) => Value;
   readonly neededUnless?: string;
+  readonly flag?: string;
 }
 
 /**
@@ -275,8 +278,8 @@ export function storedKindOf({ kind }: Field): StoredValue | undefined {
  * Returns the flag of an option; undefined for a secret that is always needed, which is read
  * from stdin.
  */
-export function optionFlag(name: string, { kind, secretFlag }: Field): string | undefined {
-  return secretFlag ?? (kind === 'secret' ? undefined : `--${kebabCase(name)}`);
+export function optionFlag(name: string, { kind, flag, secretFlag }: Field): string | undefined {
+  return flag ?? secretFlag ?? (kind === 'secret' ? undefined : `--${kebabCase(name)}`);
 }
 
 /** `newSlug` → `new-slug` */
@@ -288,6 +291,11 @@ export function kebabCase(name: string): string {
 export function parsePositive(value: string): number {
   if (!/^[1-9]\d{0,8}$/.test(value)) throw new OperatorError('Give a whole number above 0.');
   return Number(value);
+}
+
+/** Parses the value of a field that must be a whole number, or 0. */
+export function parseCount(value: string): number {
+  return value === '0' ? 0 : parsePositive(value);
 }
 
 /** Parses the value of a field that is the number of a record. */

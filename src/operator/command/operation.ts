@@ -85,6 +85,11 @@ export interface Handling<F extends Fields = Fields> {
    * each day and outcome.
    */
   readonly isRoutine?: boolean;
+  /**
+   * Returns whether an operator confirms an operation with these values, which needs no
+   * confirmation otherwise.
+   */
+  readonly confirms?: (fields: Values<F>) => boolean;
   /** True if its run is traced, when the settings name a collector of OpenTelemetry. */
   readonly isTraced?: boolean;
   /**
@@ -160,6 +165,11 @@ export async function operationsOf({ name, load }: Topic): Promise<readonly Oper
  */
 export function needsConfirmation({ effect }: Pick<Operation, 'effect'>): boolean {
   return effect === 'locks out' || effect === 'destroys';
+}
+
+/** True if an operation takes `--yes`: an operator confirms it, or some of its values. */
+export function takesYes(operation: Operation): boolean {
+  return needsConfirmation(operation) || operation.handling.confirms !== undefined;
 }
 
 /** Returns the names of the fields that make a change of an operation that reads. */

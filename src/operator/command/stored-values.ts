@@ -23,7 +23,7 @@ const maxValues = 200;
  * one is not offered.
  */
 const controlCharacters = /\p{Cc}+/gu;
-const ofTenant = 'tenant_id = (select id from tenants where slug = given.slug)';
+const ofTenant = 'tenant_id = (select id from tenants where guid = tenant_named(given.slug))';
 
 /**
  * The values that an argument or option can have, by its name. `given.slug` is the slug before

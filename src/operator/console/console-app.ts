@@ -5,6 +5,7 @@ import Koa, { type Context, type Middleware } from 'koa';
 import { assets, type Content, mediaTypes } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
 import { explain, OperatorError } from '../../lib/log/operator-error.ts';
+import { findSlugHolder } from '../records/tenant-slugs.ts';
 import { linkCommands } from './command-line.ts';
 import {
   type Answer,
@@ -80,6 +81,9 @@ export function createConsoleApp(
       const { visitor, given, tokenOf, isStale } = ctx.state;
       const query = (name: string) => given.get(name)?.trim() || undefined;
       const { params } = ctx;
+      const present = await presentSlugOf(services, params.slug);
+      if (present !== undefined) return send(ctx, { to: ctx.path.replace(params.slug, present) });
+
       send(ctx, await handle({ ...services, visitor, params, given, query, tokenOf, isStale }));
     };
 
@@ -97,6 +101,15 @@ export function createConsoleApp(
       throw new OperatorError('There is no such page');
     })
     .callback();
+}
+
+/** Returns the present slug of the tenant of an alias; undefined for another text. */
+async function presentSlugOf(
+  { control }: ConsoleServices,
+  slug: string | undefined,
+): Promise<string | undefined> {
+  const holder = slug === undefined ? undefined : await findSlugHolder(control, slug);
+  return holder?.state === 'alias' ? (holder.present ?? undefined) : undefined;
 }
 
 function send(ctx: Context, answer: Answer): void {

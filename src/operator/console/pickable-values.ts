@@ -40,11 +40,11 @@ async function archivesOf(
   control: PageRequest['control'],
   slug: string,
 ): Promise<readonly Candidate[]> {
-  const [tenant] = await control.statements.execute<{ guid: string }[]>(
-    'select guid from tenants where slug = ?',
+  const [tenant] = await control.statements.execute<{ guid: string | null }[]>(
+    'select tenant_named(?) as guid',
     [slug],
   );
-  const { archives } = tenant ? await listInTarget(control, tenant.guid) : { archives: [] };
+  const { archives } = tenant?.guid ? await listInTarget(control, tenant.guid) : { archives: [] };
   if (archives.length === 0) return [];
 
   return [

@@ -60,11 +60,11 @@ export async function readFindings(
        found as materialized (
          select finding, at, finding ->> 'severity' as severity, fixed, is_done
            from last, jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
-           left join tenants t on t.slug = finding ->> 'tenant',
+           left join tenant_slugs n on n.slug = finding ->> 'tenant' left join tenants t on t.guid = n.tenant_guid,
                 lateral (select (finding ->> 'fixed')::boolean or finding ->> 'tenant' is not null and t.id is null
                              or finding ->> 'check' = 'behind' and coalesce(schema_version = ?, false) as fixed) f,
                 lateral (select not fixed and ${isDoneSql('finding')} as is_done) d
-          where (?::jsonb is null or finding -> 'tenant' = ?::jsonb) and (?::text is null or finding ->> 'server' = ?)
+          where (?::jsonb is null or coalesce(to_jsonb(t.slug), finding -> 'tenant') = ?::jsonb) and (?::text is null or finding ->> 'server' = ?)
             and (?::jsonb is null or ?::jsonb @> (finding -> 'id'))),
        shown as (select * from found order by fixed, is_done, severity, at limit ? offset ?)
      select report - 'findings' as report, ${isoTime('made_at')} as "madeAt", made_by as "madeBy",

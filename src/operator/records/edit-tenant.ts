@@ -1,13 +1,28 @@
+import type pg from 'pg';
 import { z } from 'zod';
-import type { ControlStatements } from '../../control/installation.ts';
+import type { ControlStatements, Installation } from '../../control/installation.ts';
 import { mustBeFeature, tenantFeatures } from '../../control/tenant-features.ts';
 import { pageAddress } from '../../lib/config/config-values.ts';
 import { lengths, text } from '../../lib/http/fields.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
+import { lockSpaces } from '../../lib/postgres/advisory-locks.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
+import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import { kebabCase } from '../command/operation-fields.ts';
-import { noSuchTenant } from './read-tenants.ts';
+import { aliasesText, noSuchTenant, textOfAliases } from './read-tenants.ts';
+import { slugField } from './slug-field.ts';
+import { requireFreeSlug } from './tenant-slugs.ts';
+
+const uniqueViolation = '23505';
+
+/** The days for which a former slug leads to its tenant by default. */
+const defaultAliasDays = 30;
 
 const tenantEdit = z.strictObject({
+  slug: slugField.optional(),
+  /** How long the former slug, or all that there are, lead to the tenant; 0: they end. */
+  aliasDays: z.int().min(0).max(36_500).optional(),
   name: text({ max: lengths.name }).optional(),
   appId: text({ max: lengths.code }).optional(),
   /** The address of the pages of this tenant; `none`: that of all tenants. */
@@ -25,13 +40,18 @@ export type TenantEdit = z.input<typeof tenantEdit>;
 
 /** A field of a tenant that an edit changes. */
 interface FieldChange {
-  field: 'name' | 'appId' | 'appUrl' | 'features';
+  field: 'slug' | 'aliases' | 'name' | 'appId' | 'appUrl' | 'features';
   from: string;
   to: string;
 }
 
 interface Editable {
+  id: number;
   guid: string;
+  status: string;
+  slug: string;
+  /** The aliases and the days on which they end. */
+  aliases: string;
   name: string;
   appId: string;
   appUrl: string;
@@ -39,24 +59,22 @@ interface Editable {
 }
 
 /**
- * Changes a tenant. Every process applies it within a second, as a rule (SECURITY.md). Slug,
- * guid and the name of the database stay as they are.
+ * Changes a tenant. Every process applies it within a second, as a rule (SECURITY.md). Guid and
+ * the name of the database stay as they are. A former slug leads to the tenant for a time, and
+ * is given to no other tenant by itself afterwards.
+ * @param slug the present one
  * @param isDryRun true to return what would change, and to change nothing
- * @throws {OperatorError} when there is no such tenant, or a value is not acceptable
+ * @throws {OperatorError} when there is no such tenant, a value is not acceptable, or the new
+ *   slug is that of another tenant, or was
  */
 export async function editTenant(
-  { statements }: ControlStatements,
+  installation: Installation,
   slug: string,
   edit: TenantEdit,
   isDryRun: boolean,
-): Promise<{ guid: string; changes: FieldChange[] }> {
-  const { name, appId, appUrl, enable, disable } = parseEdit(edit);
-
-  const [tenant] = await statements.execute<Editable[]>(
-    `select guid, name, app_id as "appId", coalesce(app_url, 'none') as "appUrl", features from tenants where slug = ?`,
-    [slug],
-  );
-  if (!tenant) throw noSuchTenant(slug);
+): Promise<{ guid: string; slug: string; changes: FieldChange[] }> {
+  const { name, appId, appUrl, enable, disable, ...ofSlug } = parseEdit(edit);
+  const tenant = await readEditable(installation, slug);
 
   const known: readonly string[] = [...tenantFeatures, ...tenant.features];
   if (disable.some(each => !known.includes(each))) {
@@ -67,7 +85,10 @@ export async function editTenant(
     each => !disable.includes(each),
   );
 
+  const slugs = await planSlugs(installation, tenant, ofSlug);
   const after = {
+    slug: slugs.slug,
+    aliases: slugs.aliases,
     name: name ?? tenant.name,
     appId: appId ?? tenant.appId,
     appUrl: appUrl ?? tenant.appUrl,
@@ -75,33 +96,129 @@ export async function editTenant(
   };
   const before = { ...tenant, features: tenant.features.join(', ') };
 
-  const fields = ['name', 'appId', 'appUrl', 'features'] as const;
+  const fields = ['slug', 'aliases', 'name', 'appId', 'appUrl', 'features'] as const;
   const changes = fields
     .map(field => ({ field, from: before[field], to: after[field] }))
     .filter(({ from, to }) => from !== to);
 
   if (!isDryRun) {
-    await statements.execute(
-      `update tenants
-          set name = coalesce(?::text, name), app_id = coalesce(?::text, app_id),
-              app_url = nullif(coalesce(?::text, app_url), 'none'), updated_at = now(),
-              features = array(
-                select f from unnest(features || array(
-                         select e from jsonb_array_elements_text(?::jsonb) e where e <> all (features))) f
-                 where f not in (select jsonb_array_elements_text(?::jsonb)))
-        where slug = ?`,
-      [
-        name ?? null,
-        appId ?? null,
-        appUrl ?? null,
-        JSON.stringify([...new Set(enable)]),
-        JSON.stringify(disable),
-        slug,
-      ],
+    await withConnection(installation.controlUrl, control =>
+      inTransaction(control, async () => {
+        if (ofSlug.slug !== undefined || ofSlug.aliasDays !== undefined) {
+          await changeSlugs(control, tenant, ofSlug);
+        }
+
+        await control.query(
+          `update tenants
+              set name = coalesce($2::text, name), app_id = coalesce($3::text, app_id),
+                  app_url = nullif(coalesce($4::text, app_url), 'none'), updated_at = now(),
+                  features = array(
+                    select f from unnest(features || array(
+                             select e from unnest($5::text[]) e where e <> all (features))) f
+                     where f <> all ($6::text[]))
+            where guid = $1`,
+          [tenant.guid, name ?? null, appId ?? null, appUrl ?? null, [...new Set(enable)], disable],
+        );
+      }),
     );
   }
 
-  return { guid: tenant.guid, changes };
+  return { guid: tenant.guid, slug: after.slug, changes };
+}
+
+/** @throws {OperatorError} when there is no such tenant */
+async function readEditable({ statements }: ControlStatements, slug: string): Promise<Editable> {
+  const [tenant] = await statements.execute<Editable[]>(
+    `select id::float8, guid, status, slug, name, app_id as "appId", coalesce(app_url, 'none') as "appUrl", features,
+            ${aliasesText('tenants.guid')} as aliases
+       from tenants where slug = ?`,
+    [slug],
+  );
+  if (!tenant) throw noSuchTenant(slug);
+
+  return tenant;
+}
+
+type SlugEdit = Pick<z.output<typeof tenantEdit>, 'slug' | 'aliasDays'>;
+
+/**
+ * Returns the slug and the aliases that a tenant would have.
+ * @throws {OperatorError} when it cannot have the slug
+ */
+async function planSlugs(
+  control: ControlStatements,
+  { guid, status, slug: present, aliases }: Editable,
+  { slug = present, aliasDays }: SlugEdit,
+): Promise<{ slug: string; aliases: string }> {
+  if (slug === present && aliasDays === undefined) return { slug, aliases };
+
+  if (slug !== present && status === 'provisioning') {
+    throw new OperatorError(
+      `${present} is not ready yet. Complete it first: bin/backoffice provision`,
+    );
+  }
+  if (slug !== present) await requireFreeSlug(control, slug, guid);
+
+  const [planned] = await control.statements.execute<{ aliases: string }[]>(
+    `with planned as (
+       select slug, case when slug = ? or ?::boolean then now() + make_interval(days => ?) else alias_until end as alias_until
+         from tenant_slugs where tenant_guid = ? and slug <> ?)
+     select ${textOfAliases} as aliases from planned where alias_until > now()`,
+    [present, String(slug === present), aliasDays ?? defaultAliasDays, guid, slug],
+  );
+
+  return { slug, aliases: planned?.aliases ?? '' };
+}
+
+/**
+ * Changes the slug of a tenant, while no other command works on it: commands find it by its
+ * slug.
+ * @throws {OperatorError} when another command works on it, or the slug was taken meanwhile
+ */
+async function changeSlugs(
+  control: pg.Client,
+  { id, guid, slug: present }: Editable,
+  { slug = present, aliasDays = defaultAliasDays }: SlugEdit,
+): Promise<void> {
+  if (slug === present) {
+    await control.query(
+      `update tenant_slugs set alias_until = now() + make_interval(days => $2)
+        where tenant_guid = $1 and alias_until is not null`,
+      [guid, aliasDays],
+    );
+    return;
+  }
+
+  const { rowCount } = await control.query(
+    `select from tenants
+      where id = $2 and slug = $3 and pg_try_advisory_xact_lock($1::int, id::int)
+        and purging_at is null and not exists (select from tenant_fences where tenant_guid = guid)
+        for update`,
+    [lockSpaces.tenant, id, present],
+  );
+  if (!rowCount) {
+    throw new OperatorError(
+      `Another command works on ${present} at the moment, or was killed: nothing was changed. Wait until it has ended, ` +
+        `or put the tenant back into service: bin/backoffice databases prune ${present}`,
+    );
+  }
+
+  try {
+    await control.query('update tenants set slug = $2, updated_at = now() where id = $1', [
+      id,
+      slug,
+    ]);
+  } catch (error) {
+    if (sqlState(error) !== uniqueViolation) throw error;
+    throw new OperatorError(`${slug} was given to another tenant meanwhile: nothing was changed`, {
+      cause: error,
+    });
+  }
+
+  await control.query(
+    `update tenant_slugs set alias_until = now() + make_interval(days => $2) where slug = $1`,
+    [present, aliasDays],
+  );
 }
 
 function parseEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
@@ -113,13 +230,13 @@ function parseEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
     throw new OperatorError([...new Set(faults)].join('; '), { usage: true });
   }
 
-  const { name, appId, appUrl, enable, disable } = parsed.data;
+  const { slug, aliasDays, name, appId, appUrl, enable, disable } = parsed.data;
   if (
-    [name, appId, appUrl].every(value => value === undefined) &&
+    [slug, aliasDays, name, appId, appUrl].every(value => value === undefined) &&
     enable.length + disable.length === 0
   ) {
     throw new OperatorError(
-      'Name what to change: --name, --app-id, --app-url, --enable or --disable',
+      'Name what to change: --slug, --alias-days, --name, --app-id, --app-url, --enable or --disable',
       { usage: true },
     );
   }

@@ -1,4 +1,5 @@
 import type { ControlStatements } from '../../control/installation.ts';
+import { isUuid } from '../../lib/http/uuid.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 import { pageOfList } from '../command/list-parts.ts';
 import type { ListPage } from '../command/operation.ts';
@@ -19,6 +20,7 @@ export interface ActionSummary extends Action {
 
 /** The choice of actions for a list; a field that is undefined does not limit it. */
 interface ActionFilter {
+  /** A slug or a guid. */
   slug?: string | undefined;
   /** A part of login and host. */
   operator?: string | undefined;
@@ -39,7 +41,7 @@ export async function listActions(
   { statements }: ControlStatements,
   { before, limit, ...filter }: ActionFilter,
 ): Promise<ActionSummary[]> {
-  const { where, values } = conditionsOf(filter);
+  const { where, values } = await conditionsOf({ statements }, filter);
   return statements.execute(
     `select id::float8, operator, build, command, slug, tenant_guid as tenant, arguments, reason, state, error,
             ${isoTime('started_at')} as "startedAt", ${isoTime('finished_at')} as "finishedAt"
@@ -56,7 +58,7 @@ export async function pageActions(
   filter: ActionFilter,
 ): Promise<ListPage<ActionSummary>> {
   const { before, limit } = filter;
-  const { where, values } = conditionsOf(filter);
+  const { where, values } = await conditionsOf(control, filter);
   const rows = await listActions(control, { ...filter, limit: limit + 1 });
   const [counts = { total: 0, newer: 0 }] = await control.statements.execute<
     { total: number; newer: number }[]
@@ -70,16 +72,13 @@ export async function pageActions(
 }
 
 /** Returns the condition of a filter in SQL, with its values. */
-function conditionsOf({
-  slug,
-  operator,
-  command,
-  since,
-  until,
-  all,
-}: Omit<ActionFilter, 'limit' | 'before'>) {
+async function conditionsOf(
+  control: ControlStatements,
+  { slug, operator, command, since, until, all }: Omit<ActionFilter, 'limit' | 'before'>,
+) {
+  const guid = slug && (await guidOf(control, slug));
   const conditions: [string, string | undefined][] = [
-    ['slug = ?', slug],
+    [guid === undefined ? 'slug = ?' : 'tenant_guid = ?::uuid', guid ?? slug],
     ['strpos(lower(operator), lower(?)) > 0', operator],
     [`starts_with(command || ' ', ?)`, command && `${command} `],
     ['started_at >= ?::timestamptz', since],
@@ -92,6 +91,25 @@ function conditionsOf({
     where: ['true', ...given.map(({ sql }) => sql)].join(' and '),
     values: given.map(({ value }) => value),
   };
+}
+
+/**
+ * Returns the guid of the tenant that has a slug, or had it last: a tenant with another slug
+ * than before keeps its log, and one with the slug of another tenant begins an empty log.
+ * Returns undefined for a slug that no tenant has had.
+ * @param name a slug, or the guid itself
+ */
+async function guidOf(
+  { statements }: ControlStatements,
+  name: string,
+): Promise<string | undefined> {
+  if (isUuid(name)) return name;
+  const [found] = await statements.execute<{ guid: string }[]>(
+    'select tenant_guid as guid from tenant_slugs where slug = ?',
+    [name],
+  );
+
+  return found?.guid;
 }
 
 /** The last run of a command that timers run. */

@@ -22,7 +22,9 @@ stay, as all changes do.`,
       'ones begin',
   },
   fields: {
-    slug: optionalArgument('slug', { description: 'only those of one tenant' }),
+    slug: optionalArgument('slug', {
+      description: 'only those of one tenant; its guid, if another tenant has its slug now',
+    }),
     operator: option('<text>', 'only those of this login or host', { kind: 'operator' }),
     command: option(
       '<words>',

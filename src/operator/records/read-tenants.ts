@@ -12,11 +12,25 @@ import {
   toReasons,
 } from './tenant-health.ts';
 
+/** SQL of the aliases among rows of `tenant_slugs`, each with the day on which it ends. */
+export const textOfAliases = `coalesce(string_agg(
+  slug || ' until ' || to_char(alias_until at time zone 'UTC', 'YYYY-MM-DD'), ', ' order by slug), '')`;
+
+/**
+ * SQL of the aliases of a tenant.
+ * @param guid SQL of its guid
+ */
+export function aliasesText(guid: string): string {
+  return `(select ${textOfAliases} from tenant_slugs where tenant_guid = ${guid} and alias_until > now())`;
+}
+
 /** A tenant as the command line shows it. */
 export interface TenantSummary {
   id: number;
   guid: string;
   slug: string;
+  /** Its former slugs that lead to it, and the days on which that ends. */
+  aliases: string | null;
   name: string;
   appId: string;
   /** The address that links in its mails lead to; null: that of all tenants. */
@@ -40,7 +54,7 @@ export interface TenantWithHealth extends TenantSummary {
 }
 
 const columns = `
-  t.id::float8, t.guid, t.slug, t.name, t.app_id as "appId", t.app_url as "appUrl",
+  t.id::float8, t.guid, t.slug, nullif(${aliasesText('t.guid')}, '') as aliases, t.name, t.app_id as "appId", t.app_url as "appUrl",
   t.database_name as database, s.name as server, t.status, t.isolated, t.schema_version as "schemaVersion",
   ${isoTime('t.created_at')} as "createdAt"`;
 
@@ -72,7 +86,7 @@ const sortColumns: Record<(typeof tenantSorts)[number], string> = {
 
 /** The choice and the order of tenants for a list; an undefined field does not limit it. */
 export interface TenantFilter {
-  /** A part of the slug, the name or the guid, in any case. */
+  /** A part of the slug, of a former one, of the name or the guid, in any case. */
   search?: string | undefined;
   status?: string | undefined;
   health?: string | undefined;
@@ -259,7 +273,7 @@ function conditionsOf({ search, status, server, version }: TenantFilter): {
 } {
   const conditions: [string, string | undefined][] = [
     [
-      `concat_ws(' ', t.slug, t.name, t.guid) ilike ?`,
+      `concat_ws(' ', t.slug, t.name, t.guid, (select string_agg(slug, ' ') from tenant_slugs where tenant_guid = t.guid)) ilike ?`,
       search && `%${search.replace(/[\\%_]/g, '\\$&')}%`,
     ],
     ['t.status = ?', status],
@@ -273,14 +287,15 @@ function conditionsOf({ search, status, server, version }: TenantFilter): {
   return { where, values: given.map(({ value }) => value) };
 }
 
-/** @throws {OperatorError} when there is no tenant with this slug */
+/** @throws {OperatorError} when this is neither the slug nor an alias of a tenant */
 export async function readTenant(
   { statements }: ControlStatements,
   slug: string,
 ): Promise<TenantSummary> {
-  const [tenant] = await statements.execute<TenantSummary[]>(`${summaries} where t.slug = ?`, [
-    slug,
-  ]);
+  const [tenant] = await statements.execute<TenantSummary[]>(
+    `${summaries} where t.guid = tenant_named(?)`,
+    [slug],
+  );
   if (!tenant) throw noSuchTenant(slug);
   return tenant;
 }

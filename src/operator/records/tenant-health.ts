@@ -87,7 +87,8 @@ export async function healthSql(picked: string): Promise<string> {
      where is_active and t.status = 'active' and not isolated),
   reasons as (
     select t.id, severity, check_name, finding as detail, null::timestamptz as since, at
-      from found join picked t on t.slug = found.slug where check_name not in ${knownBetter}
+      from found join tenant_slugs n on n.slug = found.slug join picked t on t.guid = n.tenant_guid
+     where check_name not in ${knownBetter}
     union all
     select t.id, severity, check_name, finding, null, at
       from found join servers s on s.name = found.server join picked t on t.server_id = s.id

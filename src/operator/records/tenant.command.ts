@@ -2,11 +2,13 @@ import { defineChange } from '../command/define-change.ts';
 import { defineList } from '../command/define-list.ts';
 import { defineOperation } from '../command/operation.ts';
 import {
+  amount,
   argument,
   flag,
   option,
   optionalArgument,
   optionList,
+  parseCount,
 } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
 import { tenantSorts, tenantStates } from './read-tenants.ts';
@@ -60,15 +62,31 @@ function countStates(databases: readonly { readonly state: string }[]): string {
 const edit = defineChange({
   name: 'edit',
   help: {
-    description: 'change the name, the application or the features of a tenant',
+    description: 'change the slug, the name, the application or the features of a tenant',
     examples: [
-      'edit acme --name "Acme International Ltd" --reason "renamed"',
+      'edit acme --slug acme-world --name "Acme World Ltd" --reason "renamed"',
+      'edit acme-world --alias-days 60 # its former slugs lead to it for longer',
       "edit acme --app-url 'https://acme.example.com/{action}#token={token}'",
       'edit acme --enable legacyTokens --dry-run',
     ],
   },
   fields: {
     slug: argument('slug'),
+    newSlug: option('<slug>', 'another slug; the former one leads to the tenant for a time', {
+      kind: 'text',
+      label: 'New slug',
+      flag: '--slug',
+    }),
+    aliasDays: amount(
+      'days',
+      'days for which former slugs lead to the tenant, from now on; 0: none',
+      {
+        label: 'Former slugs lead to it for',
+        parse: parseCount,
+        otherwise: '30 for the one that --slug replaces',
+        isAdvanced: true,
+      },
+    ),
     name: option('<name>', 'name of the company', { kind: 'text' }),
     appId: option('<id>', 'application identifier', { kind: 'text', isAdvanced: true }),
     appUrl: option(
@@ -88,11 +106,12 @@ const edit = defineChange({
   },
   effect: 'changes',
   handling: { control: 'rows' },
-  async change({ slug, ...values }, { installation }, isDryRun) {
+  async change({ slug, newSlug, ...values }, { installation }, isDryRun) {
     const { editTenant } = await import('./edit-tenant.ts');
-    const { guid, changes } = await editTenant(installation, slug, values, isDryRun);
+    const edit = { ...values, slug: newSlug };
+    const { changes, ...tenant } = await editTenant(installation, slug, edit, isDryRun);
     const text = tableText(changes, `${slug} has these values already.`);
-    return { document: { slug, guid, state: 'changed', changes }, plan: text, done: text };
+    return { document: { ...tenant, state: 'changed', changes }, plan: text, done: text };
   },
 });
 

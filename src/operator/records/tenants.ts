@@ -7,13 +7,25 @@ import { noSuchTenant } from './read-tenants.ts';
 
 /**
  * Returns a tenant with its server loaded.
- * @throws {OperatorError} when there is none with this slug
+ * @throws {OperatorError} when this is neither a slug nor an alias of one
  */
 export async function findTenant({ control }: Installation, slug: string): Promise<Tenant> {
-  const { em } = await control();
-  const tenant = await em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
+  const tenant = await findNamedTenant({ control }, slug);
   if (!tenant) throw noSuchTenant(slug);
   return tenant;
+}
+
+/** Returns the tenant that a slug or an alias names, with its server loaded; null: none. */
+export async function findNamedTenant(
+  { control }: Pick<Installation, 'control'>,
+  slug: string,
+): Promise<Tenant | null> {
+  const em = (await control()).em.fork();
+  const [named] = await em.execute<{ guid: string | null }[]>('select tenant_named(?) as guid', [
+    slug,
+  ]);
+
+  return named?.guid ? em.findOne(Tenant, { guid: named.guid }, { populate: ['server'] }) : null;
 }
 
 /**

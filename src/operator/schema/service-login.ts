@@ -25,6 +25,7 @@ const privileges: Record<string, string> = {
   installation: 'select',
   servers: 'select (id, name, prefix, address, on_control_server, identity, capacity, created_at)',
   tenants: 'select',
+  tenant_slugs: 'select',
   // for the metrics
   migration_runs: 'select',
   migration_outcomes: 'select (run_id, state)',

@@ -56,7 +56,7 @@ describe('restore of the control database from an archive sealed with age', () =
       BACKUP_IDENTITY_FILE: identityFile,
     };
 
-    for (const slug of ['acme', 'globex', 'initech', 'hooli']) {
+    for (const slug of ['acme', 'globex', 'initech', 'hooli', 'umbra']) {
       const provisioned = await server.provision(slug);
       if (slug !== 'acme') continue;
       for (const name of ['leaver', 'returner', 'replaced', 'removed']) {
@@ -82,7 +82,7 @@ describe('restore of the control database from an archive sealed with age', () =
 
   after(() => recovered?.close());
 
-  it('a restore from an older archive repeats each disabling, suspension, deletion and purge of the newest archive, disables the users that the newest lacks, and enables nobody', async () => {
+  it('a restore from an older archive repeats each new slug, disabling, suspension, deletion and purge of the newest archive, disables the users that the newest lacks, and enables nobody', async () => {
     await server.control(`update users set disabled_at = now() where email = 'leaver@acme.test'`);
     await server.control(`update users set disabled_at = null where email = 'returner@acme.test'`);
     await tenant('user', 'remove', 'acme', 'removed@acme.test', '--yes');
@@ -94,13 +94,34 @@ describe('restore of the control database from an archive sealed with age', () =
     await tenant('delete', 'initech', '--yes');
     await tenant('delete', 'hooli', '--yes');
     await tenant('purge', 'hooli', '--yes');
+    await tenant('edit', 'umbra', '--slug', 'umbra-two');
+    await tenant('edit', 'umbra-two', '--slug', 'umbra-three', '--alias-days', '0');
+    await server.control(
+      `insert into tenant_slugs (slug, tenant_guid) values ('later', gen_random_uuid())`,
+    );
     await tenant('backup', 'run', '--all');
     await dropControl();
 
     const { code, stdout, stderr } = await restore('--archive', first);
 
     expect(code, stderr + stdout).to.equal(0);
-    expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
+    expect(await states()).to.deep.equal([
+      'acme active',
+      'globex suspended',
+      'initech deleted',
+      'umbra-three active',
+    ]);
+    expect(
+      await server.control(
+        `select slug, round(extract(epoch from alias_until - now()) / 86400)::int > 0 as alias
+           from tenant_slugs where alias_until is not null order by slug`,
+      ),
+    ).to.deep.equal([
+      { slug: 'hooli', alias: false },
+      { slug: 'later', alias: false },
+      { slug: 'umbra', alias: true },
+      { slug: 'umbra-two', alias: false },
+    ]);
     expect(await disabled()).to.deep.equal(['leaver', 'removed', 'returner']);
     expect(await server.control('select slug from purged_tenants')).to.deep.equal([
       { slug: 'hooli' },
@@ -113,12 +134,16 @@ describe('restore of the control database from an archive sealed with age', () =
       'Taken away later, and so again: 2 users disabled, 0 API clients revoked.',
       'Suspended or deleted later, and so again: globex, initech.',
       'Purged later, and removed again: hooli.',
+      'Renamed later, and so again: umbra-three (was umbra).',
       'acme: replaced@acme.test: password was replaced later, and the former one is valid again',
     ]) {
       expect(stdout).to.include(line);
     }
     expect(stdout).to.match(/acme: role Member: permissions were {2}later, are \w/);
     expect(stdout).to.match(/Nobody knows what was changed from \S+Z to \S+Z/);
+
+    await tenant('delete', 'umbra-three', '--yes');
+    await tenant('purge', 'umbra-three', '--keep-archives', '--yes');
   });
 
   it('the newest archive that this master key has signed is restored, and newer ones that it has not signed are named before', async () => {

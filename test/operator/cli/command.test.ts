@@ -161,6 +161,7 @@ describe('command line', () => {
         'id',
         'guid',
         'slug',
+        'aliases',
         'name',
         'appId',
         'appUrl',

@@ -90,6 +90,10 @@ export function testCompletedValues(isDrill: boolean): void {
               : `tenant_id = (select id from tenants where slug = 'globex')`
           } limit 1`;
         await client.query(copy('tenants'), [names]);
+        await client.query('insert into tenant_slugs (slug, tenant_guid) values ($1, $2)', [
+          names.slug,
+          names.guid,
+        ]);
         await client.query(copy('users'), [{ id, guid: names.guid, tenant_id: id, email }]);
       }
     });

@@ -72,7 +72,7 @@ describe('states of a tenant', () => {
     );
   });
 
-  it('purge leaves one row in purged_tenants, and frees the slug but never the database name', async () => {
+  it('purge leaves one row in purged_tenants, and another tenant with the slug gets another database', async () => {
     await run('delete', 'acme', '--yes');
     const purged = await run('purge', 'acme', '--yes', '--json');
 

@@ -8,6 +8,7 @@ import {
   checkForm,
   type FormError,
   formId,
+  formValues,
   outsideLabels,
   readFilledForm,
 } from '../form-values.ts';
@@ -85,8 +86,9 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
     return formPage(request, found, form, [{ id: formId, text: recoveryHostText }], true);
   }
 
-  const isPlan =
-    operation.plan !== undefined && (step !== 'run' || needsConfirmation(operation) || isElsewhere);
+  const isConfirmed =
+    needsConfirmation(operation) || operation.handling.confirms?.(formValues(form)) === true;
+  const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed || isElsewhere);
 
   try {
     // Two clicks send the same; a page that is loaded again has another `form`.

@@ -12,6 +12,8 @@ export interface LaterState {
   readonly deleted: readonly string[];
   /** The rows of `purged_tenants`, as JSON. */
   readonly purged: string;
+  /** The rows of `tenant_slugs`, as JSON. */
+  readonly slugs: string;
   /** Permissions of roles; all users with roles, entities and digests of passwords; as JSON. */
   readonly roles: string;
   readonly people: string;
@@ -28,6 +30,8 @@ export interface Replayed {
   tenantsStopped: string[];
   /** Slugs of the tenants that stay purged. */
   tenantsPurged: string[];
+  /** Tenants that have their later slugs again, each with the one that was restored. */
+  tenantsRenamed: { slug: string; from: string }[];
   /** Roles and passwords that differ, in the words of the operator. */
   differences: string[];
 }
@@ -43,6 +47,7 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
             array(select guid::text from tenants where status = 'suspended') as suspended,
             array(select guid::text from tenants where status = 'deleted') as deleted,
             (select coalesce(json_agg(p), '[]') from purged_tenants p)::text as purged,
+            (select coalesce(json_agg(s), '[]') from tenant_slugs s)::text as slugs,
             (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions)), '[]')
                from roles r join tenants t on t.id = r.tenant_id)::text as roles,
             (select coalesce(json_agg(json_build_object('guid', u.guid, 'role', r.name, 'scope', u.scope,
@@ -56,9 +61,10 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
 }
 
 /**
- * Revokes, in a restored control database, the access that a later state has revoked, by four
- * statements. A user who was removed is disabled. Nobody is enabled, and no database is
- * dropped. Roles, entities and passwords that differ are returned and left as they are.
+ * Revokes, in a restored control database, the access that a later state has revoked. A user who
+ * was removed is disabled. Nobody is enabled, and no database is dropped. Tenants get the slugs
+ * that they had later, and no slug that was used later is free. Roles, entities and passwords
+ * that differ are returned and left as they are.
  * @param client in the transaction that makes the restored database safe
  */
 export async function replay(client: pg.Client, later: LaterState): Promise<Replayed> {
@@ -83,6 +89,7 @@ export async function replay(client: pg.Client, later: LaterState): Promise<Repl
      delete from tenants where id in (select id from gone) returning slug`,
     [later.purged],
   );
+  const tenantsRenamed = await replaySlugs(client, later);
   const users = await client.query(
     `update users set disabled_at = now()
       where disabled_at is null
@@ -96,8 +103,45 @@ export async function replay(client: pg.Client, later: LaterState): Promise<Repl
     clientsRevoked: clients.rowCount ?? 0,
     tenantsStopped: stopped.rows.map(({ slug }) => slug),
     tenantsPurged: purged.rows.map(({ slug }) => slug),
+    tenantsRenamed,
     differences,
   };
+}
+
+/**
+ * Gives tenants the slugs and aliases that they had later. Each slug that was used later is
+ * reserved at least, also one of a tenant that the restored state does not know.
+ */
+async function replaySlugs(
+  client: pg.Client,
+  { slugs }: LaterState,
+): Promise<Replayed['tenantsRenamed']> {
+  const later = 'json_populate_recordset(null::tenant_slugs, $1::json) l';
+
+  await client.query(
+    `insert into tenant_slugs as known (slug, tenant_guid, alias_until, is_served)
+     select slug, tenant_guid, coalesce(alias_until, now()), is_served or alias_until is null from ${later}
+     on conflict (slug) do update
+        set tenant_guid = excluded.tenant_guid, alias_until = excluded.alias_until, is_served = excluded.is_served
+      where known.alias_until is not null`,
+    [slugs],
+  );
+  const { rows } = await client.query<{ slug: string; from: string }>(
+    `with renamed as materialized (
+       select t.id, t.slug as "from", l.slug as slug from ${later} join tenants t on t.guid = l.tenant_guid
+        where l.alias_until is null and l.slug <> t.slug
+          and exists (select from tenant_slugs s where s.slug = l.slug and s.tenant_guid = t.guid))
+     update tenants t set slug = r.slug, updated_at = now() from renamed r where r.id = t.id
+     returning r.slug, r."from"`,
+    [slugs],
+  );
+  await client.query(
+    `update tenant_slugs s set alias_until = l.alias_until from ${later}
+      where s.slug = l.slug and s.tenant_guid = l.tenant_guid and s.alias_until is not null and l.alias_until is not null`,
+    [slugs],
+  );
+
+  return rows;
 }
 
 async function listDifferences(client: pg.Client, later: LaterState): Promise<string[]> {
@@ -134,7 +178,14 @@ async function listDifferences(client: pg.Client, later: LaterState): Promise<st
 
 /** Formats the result of `replay`, line by line. */
 export function replayedLines(replayed: Replayed): string[] {
-  const { usersDisabled, clientsRevoked, tenantsStopped, tenantsPurged, differences } = replayed;
+  const {
+    usersDisabled,
+    clientsRevoked,
+    tenantsStopped,
+    tenantsPurged,
+    tenantsRenamed,
+    differences,
+  } = replayed;
   const counts = `${countText(usersDisabled, 'user')} disabled, ${countText(clientsRevoked, 'API client')} revoked`;
   const lines = [`Taken away later, and so again: ${counts}.`];
 
@@ -145,6 +196,10 @@ export function replayedLines(replayed: Replayed): string[] {
     lines.push(
       `Purged later, and removed again: ${tenantsPurged.join(', ')}. Their databases, if any, are left.`,
     );
+  }
+  if (tenantsRenamed.length > 0) {
+    const names = tenantsRenamed.map(({ slug, from }) => `${slug} (was ${from})`);
+    lines.push(`Renamed later, and so again: ${names.join(', ')}.`);
   }
   if (differences.length > 0) {
     lines.push('Different later, and left as they were restored:', ...differences);

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { Passwords } from '../../../accounts/auth/passwords.ts';
-import { Tenant } from '../../../control/control-entities.ts';
+import type { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
 import { tenantFeatures } from '../../../control/tenant-features.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
@@ -12,7 +12,14 @@ import { copyTables } from '../../databases/fill-tables.ts';
 import { readForeignObjects, rowsLeft } from '../../databases/foreign-objects.ts';
 import { copyFrom, requireNotPurging } from '../../records/purging.ts';
 import { tenantExists } from '../../records/read-tenants.ts';
-import { closedError, connectTenant, findTenant, holdOpen } from '../../records/tenants.ts';
+import { requireFreeSlug } from '../../records/tenant-slugs.ts';
+import {
+  closedError,
+  connectTenant,
+  findNamedTenant,
+  findTenant,
+  holdOpen,
+} from '../../records/tenants.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 import { inSnapshot } from '../../schema/snapshot.ts';
 import { requireTenantHead, tenantHead } from '../../schema/tenant-head.ts';
@@ -40,10 +47,12 @@ export async function cloneTenant(
   const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
     const copied = data ?? (await presentData(installation, source));
     return provision(installation, passwords, manifest, {
-      logins: [],
-      populate: clone => populate(installation, source, clone, copied),
-      isIsolated: true,
-      version: data?.schemaVersion,
+      first: {
+        logins: [],
+        populate: clone => populate(installation, source, clone, copied),
+        isIsolated: true,
+        version: data?.schemaVersion,
+      },
     });
   });
   if (!created) throw tenantExists(tenant);
@@ -64,9 +73,9 @@ export async function planClone(
   const source = await findTenant(installation, slug);
   const { server } = manifestOf(source, newSlug);
   await requireNotPurging(installation, newSlug);
-  const { em } = await installation.control();
-  const existing = await em.fork().findOne(Tenant, { slug: newSlug });
+  const existing = await findNamedTenant(installation, newSlug);
   if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
+  if (!existing) await requireFreeSlug(installation, newSlug);
   const leaves = await readLeft(installation, source);
   return { slug: newSlug, of: slug, server: server ?? source.server.name, leaves };
 }

@@ -19,10 +19,12 @@ export async function provisionDemoTenant(
   const first = firstDataOf(installation, passwords, manifest);
 
   return provision(installation, passwords, manifest, {
-    ...first,
-    async populate(tenant) {
-      await first.populate(tenant);
-      await addDemoRecords(installation, tenant, manifest);
+    first: {
+      ...first,
+      async populate(tenant) {
+        await first.populate(tenant);
+        await addDemoRecords(installation, tenant, manifest);
+      },
     },
   });
 }

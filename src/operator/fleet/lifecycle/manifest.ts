@@ -8,6 +8,7 @@ import { email } from '../../../lib/http/email.ts';
 import { fieldErrorOf } from '../../../lib/http/field-error-of.ts';
 import { lengths, text } from '../../../lib/http/fields.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { slugField } from '../../records/slug-field.ts';
 import { packNames } from './pack-names.ts';
 
 const name = text({ max: lengths.name });
@@ -23,13 +24,7 @@ const user = z.strictObject({
 });
 
 const description = z.strictObject({
-  slug: z
-    .string()
-    .regex(
-      /^[a-z][a-z0-9-]{0,30}[a-z0-9]$/,
-      'must be 2 to 32 lower-case letters, digits and hyphens, beginning with a letter',
-    )
-    .refine(slug => !reserved.has(slug), 'is a reserved word'),
+  slug: slugField,
   name,
   appId: text({ max: lengths.code }).optional(),
   /** The pages that links in mails lead to; without it, those of `APP_URL`. */
@@ -74,9 +69,6 @@ const manifest = description.superRefine(({ admin, users, entities }, { addIssue
     }
   }
 });
-
-/** Slugs that would be confused with databases of PostgreSQL or of this service. */
-const reserved = new Set(['postgres', 'template0', 'template1', 'template', 'tenant', 'control']);
 
 /** The description of a new tenant. It contains no secrets. */
 export type Manifest = z.output<typeof manifest>;

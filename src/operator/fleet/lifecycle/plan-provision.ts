@@ -1,9 +1,10 @@
 import { join } from 'node:path';
-import { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
 import { errorText } from '../../command/texts.ts';
 import { requireNotPurging } from '../../records/purging.ts';
 import { placeTenant } from '../../records/servers.ts';
+import { requireFreeSlug } from '../../records/tenant-slugs.ts';
+import { findNamedTenant } from '../../records/tenants.ts';
 import { listManifests, type Manifest, readManifest } from './manifest.ts';
 
 /** The plan of `provision` for a manifest. */
@@ -23,11 +24,12 @@ interface PlannedTenant {
 export async function planProvision(
   installation: Installation,
   manifest: Manifest,
+  { reusesSlug }: { reusesSlug: boolean },
 ): Promise<PlannedTenant> {
   const { slug } = manifest;
   await requireNotPurging(installation, slug);
-  const { em } = await installation.control();
-  const found = await em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
+  const found = await findNamedTenant(installation, slug);
+  if (!found && !reusesSlug) await requireFreeSlug(installation, slug);
   const server = found?.server ?? (await placeTenant(installation, manifest.server));
   const exists = found !== null && found.status !== 'provisioning';
   return { slug, server: server.name, state: exists ? 'exists' : 'planned', error: null };
@@ -45,7 +47,7 @@ export async function planFolder(
   const failed: PlannedTenant[] = [];
   for (const file of await listManifests(folder)) {
     await readManifest(join(folder, file))
-      .then(manifest => planProvision(installation, manifest))
+      .then(manifest => planProvision(installation, manifest, { reusesSlug: false }))
       .then(
         plan => planned.push(plan),
         error =>

@@ -3,6 +3,7 @@ import type { Installation } from '../../../control/installation.ts';
 import { explain, OperatorError } from '../../../lib/log/operator-error.ts';
 import { defineOperation, type Output, type RecordBirth } from '../../command/operation.ts';
 import {
+  flag,
   option,
   optionalArgument,
   optionList,
@@ -62,6 +63,13 @@ const fields = {
     'e-mail address of the first administrator; the password is generated and shown only once',
     { kind: 'text', neededUnless: 'file', unless: ['file'] },
   ),
+  reuseSlug: flag(
+    'take the slug of a former tenant, whose programs may still send their logins to it',
+    {
+      label: 'Take a reserved slug',
+      isAdvanced: true,
+    },
+  ),
   packs: optionNames('packs of reference data to begin with', packNames, { unless: ['file'] }),
 };
 
@@ -77,34 +85,50 @@ const provisionTenant = defineOperation({
   },
   fields,
   effect: 'changes',
-  handling: { beginsData: true },
+  handling: { beginsData: true, confirms: ({ reuseSlug }) => reuseSlug },
   async plan(values, { installation }) {
     const { planFolder, planProvision } = await import('./plan-provision.ts');
     const { readManifest } = await import('./manifest.ts');
-    const { file } = values;
+    const { file, reuseSlug: reusesSlug } = values;
     requireManifestAlone(values);
 
-    const planned =
-      file && (await isFolder(file))
-        ? await planFolder(installation, file)
-        : [
-            await planProvision(
-              installation,
-              file ? await readManifest(file) : await manifestOf(values),
-            ),
-          ];
+    const plansFolder = file && (await isFolder(file));
+    if (plansFolder && reusesSlug) throw reusedByFolder();
+
+    const planned = plansFolder
+      ? await planFolder(installation, file)
+      : [
+          await planProvision(
+            installation,
+            file ? await readManifest(file) : await manifestOf(values),
+            { reusesSlug },
+          ),
+        ];
+
+    const [{ slug = '' } = {}] = planned;
+    const former = reusesSlug ? await findReservedBy(installation, slug) : undefined;
 
     return {
       document: planned,
       text: () => tableText(planned, ''),
       isLines: true,
       hasFailed: planned.some(({ error }) => error !== null),
+      confirm:
+        former === undefined
+          ? undefined
+          : {
+              name: slug,
+              consequence:
+                `was the slug of ${former}. The new tenant gets it: programs of the former one that still use it send ` +
+                'the new one their logins',
+            },
     };
   },
   async run(values, { installation, output, progress, recordBirth }) {
-    const { file } = values;
+    const { file, reuseSlug: reusesSlug } = values;
     requireManifestAlone(values);
     if (file && (await isFolder(file))) {
+      if (reusesSlug) throw reusedByFolder();
       return provisionManifests(installation, file, output, recordBirth);
     }
 
@@ -114,7 +138,9 @@ const provisionTenant = defineOperation({
     const manifest = file ? await readManifest(file) : await manifestOf(values);
 
     progress.step(`provisioning ${manifest.slug}`);
-    const provisioned = await provision(installation, createPasswords(), manifest);
+    const provisioned = await provision(installation, createPasswords(), manifest, {
+      reusesSlug,
+    });
     if (!provisioned.created && !file) throw tenantExists(provisioned.tenant);
     if (provisioned.created) await recordBirth(manifest.slug, { isOnly: true });
 
@@ -199,7 +225,12 @@ function unchangedText({ slug }: Provisioned['tenant']): string {
  * @throws {OperatorError} when other values are given beside a manifest, which describes
  *   everything that a tenant begins with
  */
-function requireManifestAlone({ file, feature, ...others }: Values<typeof fields>): void {
+function requireManifestAlone({
+  file,
+  feature,
+  reuseSlug: _,
+  ...others
+}: Values<typeof fields>): void {
   if (file && (feature.length > 0 || Object.values(others).some(value => value !== undefined))) {
     throw new OperatorError('Write everything into the manifest, or leave out --file', {
       usage: true,
@@ -224,6 +255,21 @@ async function manifestOf(values: Values<typeof fields>): Promise<Manifest> {
     { slug, name, appId, features: feature, server, admin, packs },
     'the arguments',
   );
+}
+
+function reusedByFolder(): OperatorError {
+  return new OperatorError('Name one tenant, or its manifest, with --reuse-slug', { usage: true });
+}
+
+/** Returns the former tenant of a slug that is reserved, in words. */
+async function findReservedBy(
+  installation: Installation,
+  slug: string,
+): Promise<string | undefined> {
+  const { findSlugHolder, holderText } = await import('../../records/tenant-slugs.ts');
+  const holder = await findSlugHolder(installation, slug);
+
+  return holder?.state === 'reserved' ? holderText(holder) : undefined;
 }
 
 async function isFolder(path: string): Promise<boolean> {

@@ -14,7 +14,8 @@ import { lockTenant } from '../../databases/with-tenant.ts';
 import { addSigningKey } from '../../records/keys.ts';
 import { requireNotPurging } from '../../records/purging.ts';
 import { placeTenant } from '../../records/servers.ts';
-import { connectTenant, findTenant } from '../../records/tenants.ts';
+import { requireFreeSlug } from '../../records/tenant-slugs.ts';
+import { connectTenant, findNamedTenant, findTenant } from '../../records/tenants.ts';
 import { generatePassword, insertUser } from '../../records/users.ts';
 import { applyPacks } from './apply-packs.ts';
 import type { Manifest } from './manifest.ts';
@@ -56,6 +57,14 @@ interface Provisioning {
   readonly control: pg.Client;
   readonly manifest: Manifest;
   readonly first: FirstData;
+  readonly reusesSlug: boolean;
+}
+
+interface ProvisionOptions {
+  /** By default, that of the manifest. */
+  readonly first?: FirstData;
+  /** True to take a slug that is reserved, because a former tenant had it. */
+  readonly reusesSlug?: boolean;
 }
 
 /**
@@ -75,19 +84,22 @@ interface Provisioning {
  * 3. Lock the tenant: a migration, a move and a purge of it refuse meanwhile.
  * 4. `renewTenant`, for a row of an earlier run: the manifest may have changed.
  * 5. `makeDatabase` makes the database, fills it, and lets the tenant be served.
- * @throws {OperatorError} when the slug is being purged, or a step fails
+ * @throws {OperatorError} when the slug is being purged or is reserved, or a step fails
  */
 export async function provision(
   installation: Installation,
   passwords: Passwords,
   manifest: Manifest,
-  first: FirstData = firstDataOf(installation, passwords, manifest),
+  {
+    first = firstDataOf(installation, passwords, manifest),
+    reusesSlug = false,
+  }: ProvisionOptions = {},
 ): Promise<Provisioned> {
   const { controlUrl } = installation;
   const { slug } = manifest;
 
   return withLock(controlUrl, lockSpaces.slug, lockKey(slug), async control => {
-    const run: Provisioning = { installation, control, manifest, first };
+    const run: Provisioning = { installation, control, manifest, first, reusesSlug };
 
     const found = await findBySlug(run);
     if (found && found.status !== 'provisioning') {
@@ -104,27 +116,37 @@ export async function provision(
 }
 
 /**
- * Returns the tenant that has the slug, in any state.
+ * Returns the tenant that the slug names, in any state.
  * @throws {OperatorError} when one with the slug is being purged
  */
 async function findBySlug({ installation, manifest }: Provisioning): Promise<Tenant | null> {
   const { slug } = manifest;
-  const { em } = await installation.control();
-  const found = await em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
+  const found = await findNamedTenant(installation, slug);
   if (found) await requireNotPurging(installation, slug);
 
   return found;
 }
 
 /** Inserts the tenant's row with its roles and first signing key. It has no database yet. */
-async function enterTenant({ installation, manifest, first }: Provisioning): Promise<Tenant> {
+async function enterTenant({
+  installation,
+  manifest,
+  first,
+  reusesSlug,
+}: Provisioning): Promise<Tenant> {
   const { secrets } = installation;
   const { slug, name, appId = slug, appUrl, features } = manifest;
   const server = await placeTenant(installation, manifest.server);
   const { em } = await installation.control();
 
+  if (!reusesSlug) await requireFreeSlug(installation, slug);
+
   return em.fork().transactional(async tx => {
     const guid = randomUUID();
+    if (reusesSlug) {
+      await tx.execute('delete from tenant_slugs where slug = ? and alias_until <= now()', [slug]);
+    }
+
     const tenant = tx.create(Tenant, {
       guid,
       slug,

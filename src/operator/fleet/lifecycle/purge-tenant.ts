@@ -50,8 +50,8 @@ interface Options {
  * Removes a deleted tenant, or one whose provisioning was never completed, permanently: all of
  * its databases and login roles, and its rows in the control database, except for one row in
  * `purged_tenants`; not its archives. It can be run again after it was killed at any point.
- * Afterwards the slug is free; the names of the databases are never used again. From its first
- * step on nothing brings the tenant back.
+ * Afterwards the slug is reserved if the tenant was served by it; the names of the databases are
+ * never used again. From its first step on nothing brings the tenant back.
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
  */
 export function purgeTenant(

@@ -38,6 +38,7 @@ describe('provision of tenants', () => {
       'id',
       'guid',
       'slug',
+      'aliases',
       'name',
       'appId',
       'appUrl',

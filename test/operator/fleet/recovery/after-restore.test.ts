@@ -119,6 +119,7 @@ describe('a restored control database', () => {
       clientsRevoked: 1,
       tenantsStopped: ['globex'],
       tenantsPurged: [],
+      tenantsRenamed: [],
     });
     expect(differences).to.have.length(1);
     expect(differences[0])
