@@ -368,8 +368,10 @@ create trigger stamp_schema_version after insert or update or delete or truncate
 -- (section 8.1).
 
 -- The default of the columns feed_era: a default cannot contain a query. It is null in a
--- template, which has no era yet: rows that migrations write there are not in the feed.
-create function feed_era() returns bigint language plpgsql stable as $$
+-- template, which has no era yet: rows that migrations write there are not in the feed. It is
+-- volatile, so that a statement which has waited for record_cluster() reads the new era: the
+-- snapshot of its query is taken after the lock.
+create function feed_era() returns bigint language plpgsql volatile as $$
 begin
   return (select i.feed_era from public.tenant_identity i);
 end $$;
@@ -1007,28 +1009,31 @@ end $$;
 --
 -- The lock is the first half of the invariant *era* of src/sales/events/change-reader.ts: each
 -- transaction that has written a change has read tenant_identity (feed_era()), so none is under
--- way.
+-- way. It is taken only where an era may have to begin, because it waits for a backup, and all
+-- changes wait for it. Ids are compared with the end of the snapshot that sees them. The id of
+-- this transaction would not do: it is given before the wait for the lock, and a change that is
+-- committed meanwhile has a later one.
 create function record_cluster() returns boolean language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp set lock_timeout = '5s' as $$
 declare
   present bigint := public.system_identifier();
-  is_ahead boolean;
   next_era bigint;
 begin
-  lock table public.tenant_identity in access exclusive mode;
-
-  is_ahead := public.has_ids_from(pg_current_xact_id());
-  if is_ahead then
-    next_era := public.next_feed_era();
+  if public.has_ids_from(pg_snapshot_xmax(pg_current_snapshot())) then
+    lock table public.tenant_identity in access exclusive mode;
+    -- another process may have begun the era
+    if public.has_ids_from(pg_snapshot_xmax(pg_current_snapshot())) then
+      next_era := public.next_feed_era();
+    end if;
   end if;
 
   update public.tenant_identity i
      set system_identifier = present,
          feed_era = coalesce(next_era, i.feed_era),
          feed_since = coalesce(next_era, i.feed_since)
-   where is_ahead or i.system_identifier is distinct from present;
+   where next_era is not null or i.system_identifier is distinct from present;
 
-  return is_ahead and found;
+  return next_era is not null and found;
 end $$;
 
 -- Runs record_cluster(). If an era began, ends the transactions of the login of the tenant before

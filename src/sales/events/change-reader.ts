@@ -96,9 +96,11 @@ const maxParsedInTurn = 32 * 1024;
  *           also once it is prepared. So no T that has written a row is under way while the
  *           lock is held.
  *        4. A T that reads in a snapshot from after the commit gets the new era.
- *        5. A T of the login of the tenant with an earlier snapshot is ended before the commit
- *           (`enter_cluster`), or it only verifies its connection.
- *        6. Assumes that no other login changes data at that moment.
+ *        5. A T that waits for the lock in mode READ COMMITTED reads the era in a snapshot from
+ *           after the commit (`feed_era`).
+ *        6. A T of the login of the tenant with one snapshot for all its statements is ended
+ *           before the commit (`enter_cluster`) if it has begun before. Assumes that none
+ *           begins between the two, and that no other login has one.
  *
  *   I3 (horizon) Let S be the snapshot of the statement and H its horizon. Each transaction of
  *      this database that has an id of this cluster below H had ended before S. Assumes:

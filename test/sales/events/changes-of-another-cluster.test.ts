@@ -227,6 +227,74 @@ describe('a database that comes to another cluster', () => {
     expect(error).to.be.an.instanceOf(Error);
   });
 
+  it('a change that waits while an operator begins a new era is in the new one', async () => {
+    const { databaseUrl } = await tenantRecord(world, world.acme);
+    const login = new pg.Client(databaseUrl);
+    const operator = new pg.Client(world.acme.adminUrl);
+    await Promise.all([login.connect(), operator.connect()]);
+
+    try {
+      await login.query(`set app.actor = '{}'`);
+      await create(admin, 'before the new era');
+      const former = await identity(world.acme);
+      await comeFromElsewhere(world.acme, 'select', 1_000_000);
+      await operator.query('begin');
+      await operator.query('select enter_cluster($1)', [new URL(databaseUrl).username]);
+      const inserted = login.query<{ era: string }>(`${insertActivity} returning feed_era as era`);
+      await untilWaiting(world.acme);
+      await operator.query('commit');
+
+      const present = await identity(world.acme);
+      expect(Number(present?.era)).to.be.above(Number(former?.era));
+      expect((await inserted).rows[0]?.era).to.equal(present?.era);
+    } finally {
+      await Promise.all([login.end(), operator.end()]);
+    }
+  });
+
+  it('a process that has waited for one that began an era begins no other one, whatever was written meanwhile', async () => {
+    const [first, second] = [0, 1].map(() => new pg.Client(world.acme.adminUrl));
+    if (!first || !second) throw new Error('two sessions are needed');
+    await Promise.all([first.connect(), second.connect()]);
+
+    try {
+      await create(admin, 'before the new era');
+      await comeFromElsewhere(world.acme, arrivals['by a dump'], 1_000_000);
+      await first.query('begin; select feed_era()');
+      const compared = second.query<{ isNew: boolean }>('select record_cluster() as "isNew"');
+      await untilWaiting(world.acme);
+      await first.query(`set local session_replication_role = replica;
+        update tenant_identity set feed_era = next_feed_era();
+        set local session_replication_role = origin;
+        ${insertActivity};
+        commit`);
+
+      expect((await compared).rows).to.deep.equal([{ isNew: false }]);
+      expect((await identity(world.acme))?.isOwn).to.equal(true);
+    } finally {
+      await Promise.all([first.end(), second.end()]);
+    }
+  });
+
+  for (const arrival of ['by a dump', 'where the login may not read the cluster'] as const) {
+    it(`a server begins to serve during a backup, ${arrival}`, async () => {
+      const [cursor, backup] = [await now(admin), new pg.Client(world.acme.adminUrl)];
+      await backup.connect();
+
+      try {
+        await backup.query(arrivals[arrival]);
+        await backup.query('begin; lock table tenant_identity in access share mode');
+        const { url } = await world.startAnotherServer();
+
+        await create(admin.at(url), 'during a backup');
+        expect(await namesAfter(admin.at(url), cursor)).to.deep.equal(['during a backup']);
+      } finally {
+        await backup.query('commit; grant execute on function pg_control_system() to public');
+        await backup.end();
+      }
+    });
+  }
+
   it('a login that may only read is served, and changes nothing', async () => {
     const { database } = world.acme;
     await leave(world.acme);
@@ -275,6 +343,18 @@ describe('a database that comes to another cluster', () => {
     }
   });
 });
+
+const insertActivity = `insert into activities (activity_code, recorded_by, recorded_from) values (1, 0, '')`;
+
+/** Waits until one session waits for a lock of `tenant_identity`. */
+const untilWaiting = (tenant: TestTenant) =>
+  eventually(async () => {
+    const waiting = await sql(
+      tenant,
+      `select from pg_locks where relation = 'tenant_identity'::regclass and not granted`,
+    );
+    return waiting.length === 1;
+  });
 
 const now = async (client: Client): Promise<string> =>
   (await client.get('/api/v1/Changes?after=now')).headers.get('next-cursor') ?? '';
