@@ -83,7 +83,7 @@ const edit = defineChange({
       {
         label: 'Former slugs lead to it for',
         parse: parseCount,
-        otherwise: '30 for the one that --slug replaces',
+        otherwise: '30 for the one that a new slug replaces',
         isAdvanced: true,
       },
     ),
