@@ -47,8 +47,9 @@ export async function beginSnapshot(client: pg.Client): Promise<void> {
     } catch (error) {
       await client.query('rollback').catch(() => {});
       const state = sqlState(error) ?? '';
-      if (state === lockNotAvailable)
+      if (state === lockNotAvailable) {
         throw await lockedError(client, listed, { own, cause: error });
+      }
       if (!triedAgain.includes(state)) throw error;
     }
 
@@ -110,7 +111,7 @@ async function listTables(client: pg.Client): Promise<ListedTables> {
   };
 }
 
-/** Returns the limit of the session for the wait for a lock, such as `5s`; `0`: there is none. */
+/** Returns the limit of the session for the wait for a lock, such as `5s`; `0`: none. */
 async function readLockTimeout(client: pg.Client): Promise<string> {
   const { rows } = await client.query<{ limit: string }>(
     `select current_setting('lock_timeout') as limit`,
