@@ -62,7 +62,8 @@ export async function createDedicatedServer(
     installation,
     environment,
     url: postgres.url,
-    provision: slug => provision(installation, passwords, manifestOf(slug)),
+    // A test may purge a tenant, and make another one with its slug.
+    provision: slug => provision(installation, passwords, manifestOf(slug), { reusesSlug: true }),
     sql: (text, database = 'postgres') => query(databaseUrl(postgres.url, database), text),
     control: text => query(controlUrl, text),
     databaseOf: async slug => {

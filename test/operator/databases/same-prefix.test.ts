@@ -25,7 +25,18 @@ describe('two installations with the same prefix on one server', () => {
   const run = (control: string, ...args: string[]) =>
     runCommand('scripts/tenant.ts', args, environmentOf(control));
   const provision = (control: string, slug: string) =>
-    run(control, 'provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`, '--json');
+    run(
+      control,
+      'provision',
+      slug,
+      '--name',
+      slug,
+      '--admin-email',
+      `a@${slug}.test`,
+      '--reuse-slug',
+      '--yes',
+      '--json',
+    );
 
   /**
    * Provisions a tenant.
