@@ -194,7 +194,8 @@ describe('the reader of changes', () => {
         if (page.changes.length > 1) expect(bytes).to.be.below(maxBytes);
         if (!page.isEnd) expect(page.changes).to.not.be.empty;
         seen.push(...page.changes.map(lengthOf));
-        if (page.isEnd) break;
+        // A transaction of another test that ends at this moment may hold changes back.
+        if (page.isEnd && !page.isHeld) break;
       }
       expect(seen).to.deep.equal(lengths);
     }
