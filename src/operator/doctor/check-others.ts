@@ -6,9 +6,10 @@ import { reserveOf } from '../../tenancy/connections/share.ts';
 import type { Report } from './finding.ts';
 
 /*
- * What others on a server can fill, hold or lock so that it stops this installation: the queue
- * of notifications, connections, catalogs that all databases share, transactions that nobody
- * ends, and the write-ahead log. Each is reported with its owner, and ends when that ends it.
+ * Things that others on a server can fill, hold or lock, so that this installation stops: the
+ * queue of notifications, connections, catalogs that all databases share, transactions that
+ * nobody ends, and the write-ahead log. Each is reported with its owner, and ends when that
+ * ends it.
  */
 
 /** A session of the server. */
@@ -20,7 +21,7 @@ interface Session {
   readonly application: string;
 }
 
-/** What others hold at one moment. */
+/** The holders of these things at one moment. */
 export interface OthersFacts {
   /**
    * The session that keeps the queue of notifications from being emptied; null if the server

@@ -127,9 +127,11 @@ function readRoute(
       requireReadable(resource, context.caller);
       const condition = find(params);
       if (!condition) throw problem('not_found');
+
       const select = () =>
         table.selectRecord([condition, ...recordsVisibleTo(resource, context.caller, query)]);
       const cacheKey = `${query.includeDeleted ? 'any ' : ''}${condition.join(' ')}`;
+
       return respondWith(resource, context, cacheKey, select, ([row]) => {
         if (!row) throw problem('not_found');
         return Representation.ofText(row.json as string);
