@@ -118,9 +118,9 @@ async function namedTenant(
  */
 function noteOtherTenant(ctx: Context): void {
   const named = String(ctx.req.headers['x-tenant'] ?? '').toLowerCase();
+  if (!named || !ctx.state.token) return;
+
   const { guid, slug, formerSlugs } = ctx.state.tenant as TenantRecord;
-  const isOwn = [guid, slug, ...formerSlugs].includes(named);
-  if (named && ctx.state.token && !isOwn) {
-    ctx.state.otherTenantNamed = true;
-  }
+  const isOwn = named === guid || named === slug || formerSlugs.includes(named);
+  if (!isOwn) ctx.state.otherTenantNamed = true;
 }

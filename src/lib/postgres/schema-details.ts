@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { quoteLiteral } from './quote.ts';
-import { ownExtensions } from './schema-fingerprint.ts';
+import { objectsQuery, ownExtensions } from './schema-fingerprint.ts';
 
 /**
  * The attributes of objects that are no part of a fingerprint, because they change no data and
@@ -77,7 +77,8 @@ const detailsQuery = `
     union all
     select 'rights on function', p.oid::regprocedure::text, coalesce(proacl::text, 'default')
       from pg_proc p left join pg_init_privs i on (i.classoid, i.objoid, i.objsubid) = ('pg_proc'::regclass, p.oid, 0)
-     where p.oid < 16384 and proacl is distinct from initprivs
+     where p.oid < 16384 and (proacl is not null or p.oid in (select objoid from pg_init_privs))
+       and proacl is distinct from initprivs
     union all
     select 'rights on table', c.oid::regclass::text, coalesce(relacl::text, 'default')
       from pg_class c left join pg_init_privs i on (i.classoid, i.objoid, i.objsubid) = ('pg_class'::regclass, c.oid, 0)
@@ -105,4 +106,19 @@ export const detailsMethod = detailsQuery;
 export async function schemaDetails(client: pg.Client): Promise<Map<string, string>> {
   const { rows } = await client.query<{ name: string; definition: string }>(detailsQuery);
   return new Map(rows.map(({ name, definition }) => [name, definition]));
+}
+
+/**
+ * Computes a digest of the objects and the details of the connected database, in the server: it
+ * takes less than to read them. Two databases with the same digest have the same of both.
+ * @returns SHA-256 in hexadecimal
+ */
+export async function digestOfDetails(client: pg.Client): Promise<string> {
+  const { rows } = await client.query<{ digest: string }>(
+    `select encode(sha256(convert_to(string_agg(concat_ws(E'\\x1f', name, definition), E'\\x1e'
+              order by name collate "C", definition collate "C"), 'UTF8')), 'hex') as digest
+       from (select kind || ' ' || name as name, definition from (${objectsQuery}) as objects
+             union all (${detailsQuery})) as named`,
+  );
+  return rows[0]?.digest ?? '';
 }

@@ -17,7 +17,7 @@ export const ownExtensions = ['pg_trgm'];
  * each system catalog once, and from the long ones only the objects that are not PostgreSQL's
  * own (OIDs from 16384).
  */
-const objectsQuery = `
+export const objectsQuery = `
   with members as materialized (
     select classid, objid from pg_depend where refclassid = 'pg_extension'::regclass and deptype = 'e'
   ), relations as materialized (

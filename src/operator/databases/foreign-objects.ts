@@ -4,7 +4,7 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
-import { schemaDetails } from '../../lib/postgres/schema-details.ts';
+import { digestOfDetails, schemaDetails } from '../../lib/postgres/schema-details.ts';
 import { schemaObjects } from '../../lib/postgres/schema-fingerprint.ts';
 import { readOtherSessions, sessionText } from '../schema/other-sessions.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
@@ -60,8 +60,13 @@ const objectsQuery = `
   ), relations as materialized (
     select c.oid, s.name as schema, c.relname::text as name, relkind as kind, relacl as acl, relowner as owner
       from pg_class c join schemas s on s.oid = relnamespace
-     where not relispartition and not exists (
+     where c.oid >= 16384 and not relispartition and not exists (
        select from members where classid = 'pg_class'::regclass and objid = c.oid)
+  ), functions as materialized (
+    select p.oid, s.name as schema, proname as name, prokind as kind, proacl as acl, proowner as owner
+      from pg_proc p join schemas s on s.oid = pronamespace
+     where p.oid >= 16384 and not exists (
+       select from members where classid = 'pg_proc'::regclass and objid = p.oid)
   ), databases as (
     select oid, datname, datacl, datdba from pg_database where datname = current_database()
   ), granted as (
@@ -70,8 +75,7 @@ const objectsQuery = `
     union all select nspacl, nspowner from pg_namespace join schemas using (oid)
     union all select attacl, owner from relations r, lateral (
       select attacl from pg_attribute where attrelid = r.oid and attacl is not null offset 0) as columns
-    union all select proacl, proowner from pg_proc join schemas s on s.oid = pronamespace
-               where not exists (select from members where classid = 'pg_proc'::regclass and objid = pg_proc.oid)
+    union all select acl, owner from functions
   )
   select case kind when 'r' then 'table' when 'p' then 'table' when 'v' then 'view' when 'f' then 'foreign table'
                    when 'm' then 'materialized view' else 'sequence' end as kind, schema, name,
@@ -91,10 +95,9 @@ const objectsQuery = `
   select 'policy', r.schema, r.name || '.' || polname, 'policy ' || r.name || '.' || polname
     from pg_policy join relations r on r.oid = polrelid where r.schema = 'public'
   union all
-  select case prokind when 'p' then 'procedure' when 'a' then 'aggregate' else 'function' end, s.name,
-         format('%I(%s)', proname, pg_get_function_identity_arguments(p.oid)), 'function ' || p.oid::regprocedure
-    from pg_proc p join schemas s on s.oid = pronamespace
-   where not exists (select from members where classid = 'pg_proc'::regclass and objid = p.oid)
+  select case kind when 'p' then 'procedure' when 'a' then 'aggregate' else 'function' end, schema,
+         format('%I(%s)', name, pg_get_function_identity_arguments(oid)), 'function ' || oid::regprocedure
+    from functions
   union all
   select 'type', s.name, typname, 'type ' || typname from pg_type t join schemas s on s.oid = typnamespace
    where (typtype in ('d', 'e', 'r') or typtype = 'c' and exists (
@@ -234,14 +237,31 @@ export async function listObjectsOfOthers(
 const namedKinds = /^(?:table|index|trigger|policy|function|type|extension|rule|sequence) /;
 
 /**
+ * Returns the differences of `readDifferences`, whose rows are read only for the first database
+ * with a digest.
+ */
+async function listDifferences(client: pg.Client, known: KnownObjects): Promise<readonly string[]> {
+  // A database whose provision was killed has no migrations yet.
+  const { applied } = await readSchemaState(client);
+  const version = applied.at(-1) ?? '';
+  const key = `${await digestOfDetails(client)} ${version}`;
+
+  const found = known.differences.get(key) ?? (await readDifferences(client, version, known));
+  known.differences.set(key, found);
+
+  return found;
+}
+
+/**
  * Returns what the schema of the connected database has otherwise than the template, of what
  * `listObjectsOfOthers` does not name: attributes of objects of the template, further columns
  * and constraints, and objects of the template that somebody has removed. A copy has the
  * template's. Of a column that somebody has added, a copy has the values, in the type without
  * its length or precision; it is named when there is more than that.
  */
-async function listDifferences(
+async function readDifferences(
   client: pg.Client,
+  version: string,
   { definitions, versions }: KnownObjects,
 ): Promise<string[]> {
   const found = new Map([...(await schemaObjects(client)), ...(await schemaDetails(client))]);
@@ -256,9 +276,7 @@ async function listDifferences(
     return isCopied(definition) ? [] : [`definition of ${name}`];
   });
 
-  // A database whose provision was killed has no migrations yet.
-  const { applied } = await readSchemaState(client);
-  const wanted = [...(versions.get(applied.at(-1) ?? '') ?? [])];
+  const wanted = [...(versions.get(version) ?? [])];
   const removed = wanted.filter(name => !found.has(name)).map(name => `removal of ${name}`);
 
   return [...more, ...removed].sort();

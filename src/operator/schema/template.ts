@@ -255,6 +255,11 @@ export interface KnownObjects {
    * migration.
    */
   readonly versions: ReadonlyMap<string, ReadonlySet<string>>;
+  /**
+   * The differences from these objects that `listForeignObjects` has found, by the digest of a
+   * schema and the last migration of its database: those of most databases are the same.
+   */
+  readonly differences: Map<string, readonly string[]>;
 }
 
 /** Reads the objects that builds have stored for the tenant databases of a server. */
@@ -278,7 +283,7 @@ export async function knownObjects(
     versions.set(head, new Set(names));
   }
 
-  return { definitions, versions };
+  return { definitions, versions, differences: new Map() };
 }
 
 /**
