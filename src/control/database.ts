@@ -6,6 +6,7 @@ import { outcomeUnknown } from '../lib/errors.ts';
 import { BoundConnection } from '../lib/postgres/bound-connection.ts';
 import { mayBeCommitted } from '../lib/postgres/commit-outcome.ts';
 import { PoolError } from '../lib/postgres/database-error.ts';
+import { inRows, JsonRows, sentTypes } from '../lib/postgres/json-columns.ts';
 import { migrationOptions } from '../lib/postgres/migration-steps.ts';
 import type { ScramClient } from '../lib/postgres/scram-client.ts';
 import type { RowValues, Statement } from '../lib/postgres/statement.ts';
@@ -115,7 +116,16 @@ export async function queryStatement(
   statement: Statement,
 ): Promise<RowValues[]> {
   const pool = await control.em.getConnection().getNativeClient();
-  return (await pool.query<RowValues>(statement)).rows;
+  const { json } = statement;
+  if (!json) return (await pool.query<RowValues>(statement)).rows;
+
+  const query = { ...statement, types: sentTypes, rowMode: 'array' as const };
+  const { fields, rows } = await pool.query<(string | null)[]>(query);
+  const jsonRows = new JsonRows(fields, json);
+  return inRows(
+    json,
+    rows.map(row => ({ json: jsonRows.write(row) })),
+  );
 }
 
 interface TransactOptions {

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { type Column, inRows, type JsonFormat, JsonRows } from './json-columns.ts';
 import type { RowValues, Statement } from './statement.ts';
 
 type Callback = (error: Error | null, rows: RowValues[]) => void;
@@ -7,15 +8,13 @@ type Parse = (text: string) => unknown;
 /** The server's description of the columns of a statement. */
 interface RowFormat {
   readonly types: pg.CustomTypesConfig | undefined;
+  readonly json: JsonFormat | undefined;
+  /** Makes the rows of a statement with `json`. */
+  readonly jsonRows: JsonRows | undefined;
   readonly names: readonly string[];
   readonly parsers: readonly Parse[];
   /** A row of null. */
   readonly empty: RowValues;
-}
-
-interface Field {
-  name: string;
-  dataTypeID: number;
 }
 
 /** The methods of a query that `pg` calls, as far as its types lack them. */
@@ -34,15 +33,17 @@ export class DescribedStatements {
   readonly #formats = new Map<string, RowFormat>();
   #undescribing: object | undefined;
 
-  formatOf({ name, types }: Statement): RowFormat | undefined {
+  formatOf({ name, types, json }: Statement): RowFormat | undefined {
     const format = this.#formats.get(name);
-    return format?.types === types ? format : undefined;
+    return format?.types === types && format?.json === json ? format : undefined;
   }
 
-  describe({ name, types }: Statement, fields: readonly Field[]): RowFormat {
+  describe({ name, types, json }: Statement, fields: readonly Column[]): RowFormat {
     const { getTypeParser } = types ?? pg.types;
     const format = {
       types,
+      json,
+      jsonRows: json && new JsonRows(fields, json),
       names: fields.map(field => field.name),
       parsers: fields.map(({ dataTypeID }) => getTypeParser(dataTypeID, 'text')),
       empty: Object.fromEntries(fields.map(field => [field.name, null])),
@@ -86,15 +87,24 @@ export class PreparedQuery extends BaseQuery {
     super.prepare(this.#format ? this.#described.undescribing(connection) : connection);
   }
 
-  handleRowDescription({ fields }: { fields: Field[] }): void {
-    this.#format = this.#described.describe(this.#statement, fields);
+  handleRowDescription({ fields }: { fields: Column[] }): void {
+    try {
+      this.#format = this.#described.describe(this.#statement, fields);
+    } catch (error) {
+      this.#error = error as Error;
+    }
   }
 
   handleDataRow({ fields }: { fields: (string | null)[] }): void {
     if (this.#error) return;
     try {
       if (!this.#format) throw new Error(`the server has not described the rows of ${this.name}`);
-      const { names, parsers, empty } = this.#format;
+      const { names, parsers, empty, jsonRows } = this.#format;
+      if (jsonRows) {
+        this.#records.push({ json: jsonRows.write(fields) });
+        return;
+      }
+
       const row: RowValues = { ...empty };
       for (let index = 0; index < fields.length; index++) {
         const text = fields[index] as string | null;
@@ -110,6 +120,6 @@ export class PreparedQuery extends BaseQuery {
 
   handleReadyForQuery(connection: object): void {
     if (this.#error) this.handleError(this.#error, connection);
-    else this.callback(null, this.#records);
+    else this.callback(null, inRows(this.#statement.json, this.#records));
   }
 }

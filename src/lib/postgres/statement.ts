@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { responseTypes } from './column-types.ts';
+import type { JsonFormat } from './json-columns.ts';
 
 /**
  * SQL with its values. Each connection prepares it once, under `name`; with an empty name, it
@@ -10,6 +11,8 @@ export interface Statement {
   readonly text: string;
   readonly values: unknown[];
   readonly types?: pg.CustomTypesConfig;
+  /** The JSON that becomes the only column, `json`, of the rows; undefined: rows of values. */
+  readonly json?: JsonFormat;
   /** True for a statement that reads few records, which it finds by an index. */
   readonly isShort?: boolean;
   /** True for a statement that may return more than 100 records, or sort all of its table. */

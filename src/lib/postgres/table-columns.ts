@@ -21,6 +21,8 @@ export class TableColumns {
    * `JSON.stringify` do.
    */
   protected readonly jsonFields: string;
+  /** Like `jsonFields`, of which the process makes the JSON (`JsonRows`). */
+  protected readonly plainFields: string;
   /** The stored properties, as columns of a `select`. */
   protected readonly storedProperties: string;
   readonly #properties: Record<string, Property>;
@@ -38,6 +40,9 @@ export class TableColumns {
       .join(', ');
     this.jsonFields = fields
       .map(field => `${this.#jsonSource(camelCase(field))} as "${field}"`)
+      .join(', ');
+    this.plainFields = fields
+      .map(field => `${this.#plainSource(camelCase(field))} as "${field}"`)
       .join(', ');
     this.storedProperties = Object.keys(this.#properties)
       .filter(property => !this.#properties[property]?.formula)
@@ -67,10 +72,13 @@ export class TableColumns {
   }
 
   #jsonSource(property: string): string {
+    const source = this.#plainSource(property);
+    return this.#isOfType(property, DateTimeType) ? isoTime(source) : source;
+  }
+
+  #plainSource(property: string): string {
     const source = this.sourceOf(property);
-    if (this.#isOfType(property, DecimalType)) return `trim_scale(${source})`;
-    if (!this.#isOfType(property, DateTimeType)) return source;
-    return isoTime(source);
+    return this.#isOfType(property, DecimalType) ? `trim_scale(${source})` : source;
   }
 
   #isOfType(property: string, type: typeof DateTimeType | typeof DecimalType): boolean {

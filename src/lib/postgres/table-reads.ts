@@ -1,4 +1,5 @@
 import { entityTypes } from './column-types.ts';
+import { type JsonFormat, oneRow, rowPerRecord } from './json-columns.ts';
 import { continuations, type KeysetKey } from './keyset.ts';
 import {
   type Conditions,
@@ -33,11 +34,8 @@ export interface SelectOptions {
 }
 
 interface JsonOptions extends SelectOptions {
-  /**
-   * True when the text of each record is to be changed, which must not take long without a
-   * pause.
-   */
-  isRowPerRecord?: boolean;
+  /** The JSON of a page of at most 100 records. Default: one row. */
+  json?: JsonFormat | undefined;
 }
 
 /** The facts of a list that its text carries. */
@@ -61,35 +59,37 @@ export class TableReads extends TableColumns {
 
   /**
    * Like `select`, but each row has one column, `json`: records in their order, separated by
-   * commas, each as the JSON text that `JSON.stringify` makes of a row of `select`. PostgreSQL
-   * makes the text, so that a list of 50,000 records takes a quarter of this process's time.
+   * commas, each as the JSON text that `JSON.stringify` makes of a row of `select`.
    *
-   * A page of at most 100 records is one row, empty for no record: this process takes two
-   * thirds of the time that it takes for one row each. In a longer list, each row is one
-   * record, because a large row would be handled without a pause.
+   * A page of at most 100 records is one row, empty for no record, of which this process makes
+   * the text: PostgreSQL takes a third of the time that it takes to make it. In a longer list,
+   * each row is one record, because a large row would be handled without a pause, and PostgreSQL
+   * makes the text, so that a list of 50,000 records takes a quarter of this process's time.
    */
   selectJson(conditions: Conditions, options: JsonOptions = {}): Statement {
     const values: unknown[] = [];
-    const { orderBy, limit = Number.POSITIVE_INFINITY, isRowPerRecord = false } = options;
+    const { orderBy, limit = Number.POSITIVE_INFINITY, json = oneRow } = options;
+    const isPage = limit <= oneRowList;
+    const fields = isPage ? this.plainFields : this.jsonFields;
     const length = lengths.find(each => limit <= each);
-    const records = this.#selectText(this.jsonFields, conditions, { orderBy, length }, values);
+    const records = this.#selectText(fields, conditions, { orderBy, length }, values);
     const firsts =
       options.limit === undefined || limit === length ? '' : ` limit $${values.push(limit)}`;
-    const text =
-      limit <= oneRowList && !isRowPerRecord
-        ? `select array_to_string(array(select row_to_json(record)::text from (${records}) record${firsts}), ',') as json`
-        : `select row_to_json(record)::text as json from (${records}) record${firsts}`;
+    const flags = { isShort: limit <= shortList, isHeavy: limit > oneRowList };
+    if (isPage) {
+      const text = firsts === '' ? records : `select * from (${records}) record${firsts}`;
+      return { ...preparedStatement(text, values), ...flags, json };
+    }
 
-    return {
-      ...preparedStatement(text, values),
-      isShort: limit <= shortList,
-      isHeavy: limit > oneRowList,
-    };
+    const text = `select row_to_json(record)::text as json from (${records}) record${firsts}`;
+    return { ...preparedStatement(text, values), ...flags };
   }
 
-  /** Selects the record with a key, as `selectJson` does. */
+  /** Selects the record with a key: a row with the column `json`, as of `selectJson`. */
   selectRecord(conditions: Conditions): Statement {
-    return { ...this.selectJson(conditions), isShort: true, isHeavy: false };
+    const values: unknown[] = [];
+    const text = this.#selectText(this.plainFields, conditions, {}, values);
+    return { ...preparedStatement(text, values), json: rowPerRecord, isShort: true };
   }
 
   /**

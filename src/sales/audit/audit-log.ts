@@ -15,6 +15,7 @@ import {
 } from '../../lib/http/fields.ts';
 import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
 import { toIso } from '../../lib/postgres/column-types.ts';
+import type { JsonFormat } from '../../lib/postgres/json-columns.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { pascalCase } from '../../lib/runtime/casing.ts';
@@ -162,11 +163,25 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
 
         const reads = isControl ? controlReads(control, context) : context;
         const userNames = userNamesOf(control, context, caller);
-        const source = { table, conditions, reads, toResponse: entryText, userNames };
+        const source = {
+          table,
+          conditions,
+          reads,
+          json: entryFormat,
+          toResponse: entryText,
+          userNames,
+        };
         return readList(list, source, { orderBy: { id: 'desc' }, limit });
       },
     }),
   ];
+}
+
+/** `entryText` by columns, so that only the audited rows are parsed. */
+const entryFormat: JsonFormat = { isOneRow: true, writers: { Before: rowText, After: rowText } };
+
+function rowText(row: string): string {
+  return JSON.stringify(toFields(JSON.parse(row)));
 }
 
 function entryText(json: string): string {

@@ -19,11 +19,11 @@ export async function readList(
 ): Promise<Page | ListExport | Representation> {
   if (query) return readPage(query, source);
 
-  const { table, conditions, reads, toResponse } = source;
-  const rows = await reads.read(
-    table.selectJson(conditions, { ...plain, isRowPerRecord: toResponse !== undefined }),
-  );
-  return Representation.ofList(textsOf(rows as unknown as ListedRecord[], toResponse));
+  const { table, conditions, reads, json, toResponse } = source;
+  const select = table.selectJson(conditions, { ...plain, json });
+  const rows = (await reads.read(select)) as unknown as ListedRecord[];
+
+  return Representation.ofList(textsOf(rows, select.json ? undefined : toResponse));
 }
 
 /**

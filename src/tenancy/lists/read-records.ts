@@ -1,4 +1,5 @@
 import type { ListQuery } from '../../lib/http/list-parameters/list-query.ts';
+import type { JsonFormat } from '../../lib/postgres/json-columns.ts';
 import type { Condition, RowValues, Statement } from '../../lib/postgres/statement.ts';
 import type { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { camelCase } from '../../lib/runtime/casing.ts';
@@ -20,7 +21,9 @@ export interface ListSource {
   reads: ListReads;
   /** Returns the names of users by their ids, for a list that may include them. */
   userNames?: (ids: readonly number[]) => Promise<ReadonlyMap<number, string>>;
-  /** Turns the JSON text of a record into that of the response. */
+  /** The JSON of a plain page, with what `toResponse` changes. */
+  json?: JsonFormat;
+  /** Turns the JSON text of a record, as that of the columns, into that of the response. */
   toResponse?: (json: string) => string;
 }
 
