@@ -487,8 +487,9 @@ create index audit_log_feed_index
 -- searches the temporary tables of the caller first, and a temporary `audit_log` would receive
 -- the entries.
 --
--- A table has two triggers, because only that of an update can compare `old` with `new` in its
--- condition: an update that changes nothing makes no entry.
+-- Every change calls the function, so it is written for its cost: it makes the JSON of a row
+-- once, and no trigger of a table has a condition (`when`), whose text PostgreSQL would parse
+-- anew in each statement. An update that changes nothing makes no entry.
 --
 -- Arguments: the resource, the column with the key, and the column with the entity, if there is
 -- one.
@@ -496,100 +497,84 @@ create function audit_change() returns trigger language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
 declare
   actor jsonb := coalesce(nullif(current_setting('app.actor', true), ''), '{}')::jsonb;
-  record jsonb := to_jsonb(case tg_op when 'DELETE' then old else new end);
+  action text;
+  before jsonb;
+  after jsonb;
+  record jsonb;
+  entity bigint;
 begin
+  if tg_op = 'UPDATE' and old is not distinct from new then
+    return null;
+  end if;
+
+  if actor ->> 'traceId' is null then
+    perform public.refuse_without_request(tg_relid);
+  end if;
+
+  if tg_op <> 'INSERT' then
+    before := to_jsonb(old);
+  end if;
+  if tg_op <> 'DELETE' then
+    after := to_jsonb(new);
+  end if;
+  record := coalesce(after, before);
+
+  action := case
+    when tg_op = 'INSERT' then 'create'
+    when tg_op = 'DELETE' then 'delete'
+    -- Users delete such a row by marking it as deleted.
+    when after ->> 'is_deleted' = 'true' and before ->> 'is_deleted' = 'false' then 'delete'
+    else 'update'
+  end;
+
+  if tg_nargs > 2 then
+    entity := record ->> tg_argv[2];
+  end if;
+
   insert into audit_log (
     user_id, user_guid, entity_id,
     action, resource, record_key,
     before, after,
-    ip_address, trace_id, database_user)
+    ip_address, trace_id, database_user, feed_era)
   values (
-    (actor ->> 'userId')::bigint,
-    (actor ->> 'userGuid')::uuid,
-    case when tg_nargs > 2 then (record ->> tg_argv[2])::bigint end,
-
-    case tg_op
-      when 'INSERT' then 'create'
-      when 'DELETE' then 'delete'
-      -- Users delete such a row by marking it as deleted.
-      else case
-        when (to_jsonb(new) ->> 'is_deleted') = 'true'
-          and (to_jsonb(old) ->> 'is_deleted') = 'false' then 'delete'
-        else 'update'
-      end
-    end,
-    tg_argv[0],
-    record ->> tg_argv[1],
-
-    case when tg_op <> 'INSERT' then to_jsonb(old) end,
-    case when tg_op <> 'DELETE' then to_jsonb(new) end,
-
-    actor ->> 'ipAddress',
-    actor ->> 'traceId',
-    session_user);
+    (actor ->> 'userId')::bigint, (actor ->> 'userGuid')::uuid, entity,
+    action, tg_argv[0], record ->> tg_argv[1],
+    before, after,
+    actor ->> 'ipAddress', actor ->> 'traceId', session_user,
+    (select i.feed_era from tenant_identity i));
 
   return null;
 end $$;
 
-create trigger audit_create_delete after insert or delete on countries
+create trigger audit_change after insert or update or delete on countries
   for each row execute function audit_change('Country', 'country_code');
-create trigger audit_update after update on countries
-  for each row when (old.* is distinct from new.*)
-  execute function audit_change('Country', 'country_code');
 
-create trigger audit_create_delete after insert or delete on currencies
+create trigger audit_change after insert or update or delete on currencies
   for each row execute function audit_change('Currency', 'id');
-create trigger audit_update after update on currencies
-  for each row when (old.* is distinct from new.*)
-  execute function audit_change('Currency', 'id');
 
-create trigger audit_create_delete after insert or delete on units_of_measure
+create trigger audit_change after insert or update or delete on units_of_measure
   for each row execute function audit_change('UnitOfMeasure', 'id');
-create trigger audit_update after update on units_of_measure
-  for each row when (old.* is distinct from new.*)
-  execute function audit_change('UnitOfMeasure', 'id');
 
-create trigger audit_create_delete after insert or delete on tax_codes
+create trigger audit_change after insert or update or delete on tax_codes
   for each row execute function audit_change('TaxCode', 'id');
-create trigger audit_update after update on tax_codes
-  for each row when (old.* is distinct from new.*)
-  execute function audit_change('TaxCode', 'id');
 
-create trigger audit_create_delete after insert or delete on order_statuses
+create trigger audit_change after insert or update or delete on order_statuses
   for each row execute function audit_change('OrderStatus', 'id');
-create trigger audit_update after update on order_statuses
-  for each row when (old.* is distinct from new.*)
-  execute function audit_change('OrderStatus', 'id');
 
-create trigger audit_create_delete after insert or delete on system_options
+create trigger audit_change after insert or update or delete on system_options
   for each row execute function audit_change('SystemOption', 'id');
-create trigger audit_update after update on system_options
-  for each row when (old.* is distinct from new.*)
-  execute function audit_change('SystemOption', 'id');
 
-create trigger audit_create_delete after insert or delete on entity_statuses
+create trigger audit_change after insert or update or delete on entity_statuses
   for each row execute function audit_change('EntityStatus', 'id');
-create trigger audit_update after update on entity_statuses
-  for each row when (old.* is distinct from new.*)
-  execute function audit_change('EntityStatus', 'id');
 
-create trigger audit_create_delete after insert or delete on entities
+create trigger audit_change after insert or update or delete on entities
   for each row execute function audit_change('Entity', 'id', 'id');
-create trigger audit_update after update on entities
-  for each row when (old.* is distinct from new.*)
-  execute function audit_change('Entity', 'id', 'id');
 
-create trigger audit_create_delete after insert or delete on promotions
+create trigger audit_change after insert or update or delete on promotions
   for each row execute function audit_change('Promotion', 'id');
-create trigger audit_update after update on promotions
-  for each row when (old.* is distinct from new.*)
-  execute function audit_change('Promotion', 'id');
 
-create trigger audit_create_delete after insert or delete on promotion_uses
+create trigger audit_change after insert or update or delete on promotion_uses
   for each row execute function audit_change('PromotionUse', 'promotion_id', 'entity_id');
-create trigger audit_update after update on promotion_uses
-  for each row when (old.* is distinct from new.*)
-  execute function audit_change('PromotionUse', 'promotion_id', 'entity_id');
 
 -- 6.2  A row of either log needs the request that it comes from
 --
@@ -597,23 +582,28 @@ create trigger audit_update after update on promotion_uses
 -- without it is refused: if only that beginning were cancelled, the change after it would run
 -- in a transaction of its own, by nobody. A member of the role that owns the tables (an
 -- operator with psql, a migration) has no request, and needs none.
-create function require_actor() returns trigger language plpgsql
+create function refuse_without_request(changed regclass) returns void language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 begin
   if not pg_has_role(
-    session_user, (select relowner from pg_class where oid = tg_relid), 'member') then
-    raise exception 'a change without an actor' using errcode = 'SB004', table = tg_table_name;
+    session_user, (select relowner from pg_class where oid = changed), 'member') then
+    raise exception 'a change without an actor' using errcode = 'SB004', table = changed::text;
+  end if;
+end $$;
+
+-- An audit entry is written by audit_change(), which looks at the setting by itself.
+create function require_actor() returns trigger language plpgsql
+  set search_path = pg_catalog, public, pg_temp as $$
+begin
+  if coalesce(current_setting('app.actor', true), '') = '' then
+    perform public.refuse_without_request(tg_relid);
   end if;
 
   return new;
 end $$;
 
--- An audit entry has its trace id from `app.actor`; for an activity, the setting itself is read.
-create trigger require_actor before insert on audit_log
-  for each row when (new.trace_id is null) execute function require_actor();
 create trigger require_actor before insert on activities
-  for each row when (coalesce(current_setting('app.actor', true), '') = '')
-  execute function require_actor();
+  for each row execute function require_actor();
 
 -- 6.3  No row of either log is changed, and only the retention removes old ones
 --
@@ -830,8 +820,7 @@ comment on column idempotency_keys.rows is
 create index idempotency_keys_created_at_index on idempotency_keys (created_at);
 
 create trigger require_actor before insert on idempotency_keys
-  for each row when (coalesce(current_setting('app.actor', true), '') = '')
-  execute function require_actor();
+  for each row execute function require_actor();
 
 
 -- 8  Webhooks ---------------------------------------------------------------------------------
@@ -882,11 +871,10 @@ comment on column webhooks.told_at is
   'when mails have last said that it was disabled; null: none has';
 
 -- Progress is no change by a user: an update of its columns writes no audit entry.
-create trigger audit_create_delete after insert or delete on webhooks
+create trigger audit_change
+  after insert or delete
+  or update of url, description, resources, actions, payload, is_enabled, disabled_reason on webhooks
   for each row execute function audit_change('Webhook', 'id');
-create trigger audit_update
-  after update of url, description, resources, actions, payload, is_enabled, disabled_reason on webhooks
-  for each row when (old.* is distinct from new.*) execute function audit_change('Webhook', 'id');
 
 create table webhook_secrets (
   webhook_id integer primary key
@@ -1209,14 +1197,19 @@ end $$;
 -- sets no `search_path`, because that would cost each change more than reading the sizes.
 create function check_table_size() returns trigger language plpgsql as $$
 declare
+  size bigint := pg_table_size(tg_relid);
   exceeded record;
   more_rows boolean := true;
   more_bytes boolean := true;
 begin
+  -- A condition of the trigger would be parsed anew in each statement.
+  if size < 256 * 1024 then
+    return null;
+  end if;
+
   if not exists (
     select from public.table_sizes
-     where table_name = tg_table_name
-       and pg_table_size(tg_relid) >= least(28 * max_rows, max_bytes / 5)) then
+     where table_name = tg_table_name and size >= least(28 * max_rows, max_bytes / 5)) then
     return null;
   end if;
 
@@ -1266,14 +1259,12 @@ begin
 
     execute format('
       create trigger check_table_size_insert after insert on %1$I
-        for each statement when (pg_table_size(%1$L) >= 256 * 1024)
-        execute function check_table_size()', limited);
+        for each statement execute function check_table_size()', limited);
 
     execute format('
       create trigger check_table_size_update after update on %1$I
         referencing old table as removed new table as added
-        for each statement when (pg_table_size(%1$L) >= 256 * 1024)
-        execute function check_table_size()', limited);
+        for each statement execute function check_table_size()', limited);
   end loop;
 end $$;
 

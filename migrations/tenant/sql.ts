@@ -25,10 +25,8 @@ export function audit(
     .map(name => `'${name}'`)
     .join(', ');
   return `
-    create trigger audit_create_delete after insert or delete on ${table}
-      for each row execute function audit_change(${names});
-    create trigger audit_update after update on ${table}
-      for each row when (old.* is distinct from new.*) execute function audit_change(${names})`;
+    create trigger audit_change after insert or update or delete on ${table}
+      for each row execute function audit_change(${names})`;
 }
 
 /**
@@ -85,14 +83,15 @@ export function limitSize(
   table: string,
   { maxRows = 10_000, maxBytes = 4 * 1024 * 1024 } = {},
 ): string {
-  const check = `when (pg_table_size('${table}') >= 256 * 1024) execute function check_table_size()`;
   return `
     insert into table_sizes (table_name, max_rows, max_bytes) values ('${table}', ${maxRows}, ${maxBytes})
       on conflict do nothing;
     ${storeUncompressed(table)};
-    create trigger check_table_size_insert after insert on ${table} for each statement ${check};
+    create trigger check_table_size_insert after insert on ${table}
+      for each statement execute function check_table_size();
     create trigger check_table_size_update after update on ${table}
-      referencing old table as removed new table as added for each statement ${check}`;
+      referencing old table as removed new table as added
+      for each statement execute function check_table_size()`;
 }
 
 /**

@@ -425,7 +425,7 @@ describe('drill: errors of doctor', () => {
       check: 'schema_drift',
       make: async () =>
         server.sql(
-          'drop trigger audit_update on webhooks; revoke all on countries from office_tenant',
+          'drop trigger audit_change on webhooks; revoke all on countries from office_tenant',
           await databaseOf('acme'),
         ),
     },

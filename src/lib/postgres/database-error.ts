@@ -140,7 +140,7 @@ const otherKeyState = 'SB002';
 /** The SQLSTATE of the triggers `append_only`: rows of a log are not changed. */
 const appendOnlyState = 'SB003';
 
-/** The SQLSTATE of `require_actor` in tenant databases: a change has no request. */
+/** The SQLSTATE of `refuse_without_request` in tenant databases: a change has no request. */
 const actorMissingState = 'SB004';
 
 /**

@@ -90,8 +90,8 @@ const changes: readonly (readonly [statement: string, ...names: string[]])[] = [
     'rule quiet on public.countries',
   ],
   [
-    'alter table countries disable trigger audit_update',
-    'definition of trigger countries.audit_update',
+    'alter table countries disable trigger audit_change',
+    'definition of trigger countries.audit_change',
   ],
   ['alter table default_entity_status disable trigger all', 'state of foreign key default_entity'],
   [

@@ -493,7 +493,7 @@ describe('activities', () => {
          where relnamespace = 'public'::regnamespace and relkind = 'r' and grantee <> relowner
            and privilege_type in ('INSERT', 'UPDATE', 'DELETE') and c.relname not in ${ofDispatcher}
            and not exists (select from pg_trigger
-                            where tgrelid = c.oid and tgname in ('audit_create_delete', 'require_actor'))`;
+                            where tgrelid = c.oid and tgname in ('audit_change', 'require_actor'))`;
       expect(await sql(world.acme, unguarded)).to.deep.equal([]);
     });
 
