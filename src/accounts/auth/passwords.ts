@@ -32,7 +32,8 @@ export const noPassword = 'none';
 
 // at 10 to 20 ms per hash, the last one waits about 1 s; about 3 s when the process is busy
 const maxQueue = 48;
-const idleUtilization = 0.5; // of the event loop
+/** Utilization of a core by the thread of the event loop, which a hash does not use. */
+const idleUtilization = 0.5;
 const busyUtilization = 0.8;
 // a hash that takes longer than usual shows that other processes get the CPU already
 const maxPauseMs = 40;
@@ -193,11 +194,14 @@ function createLimiter(concurrency: HashConcurrency, maxWaiting: number) {
       const startedAt = performance.now();
       trace?.addStep('wait for a hash', requestedAt, startedAt);
 
-      const utilizationBefore = performance.eventLoopUtilization();
+      const usageBefore = process.threadCpuUsage();
       try {
         return await (trace ? trace.step('hash', {}, task) : task());
       } finally {
-        const { utilization } = performance.eventLoopUtilization(utilizationBefore);
+        // Not `eventLoopUtilization`: it counts the time in which hashes keep this thread from
+        // its core, so two hashes on two cores would look like a busy event loop.
+        const { user, system } = process.threadCpuUsage(usageBefore);
+        const utilization = (user + system) / 1_000 / (performance.now() - startedAt);
         limit = utilization < idleUtilization ? concurrency.idle : concurrency.busy;
         if (utilization > busyUtilization) {
           setTimeout(end, Math.min(2 * (performance.now() - startedAt), maxPauseMs));
