@@ -45,6 +45,14 @@ export const kinds: Kind[] = [
   reading('entity', 'one entity', `${paths.entities}/50`),
   reading('audit', `the newest ${pageLength} audit entries`, paths.audit, pageLength),
   {
+    name: 'create-entity',
+    title: 'creating an entity, with its audit entry',
+    plan: ({ request }) => ({
+      requests: [request('POST', paths.entities, entity('New'))],
+      expect: { status: 201 },
+    }),
+  },
+  {
     name: 'update',
     title: 'replacing an entity, with its audit entry',
     plan: ({ request }) => ({

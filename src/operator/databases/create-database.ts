@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import pLimit, { type LimitFunction } from 'p-limit';
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import type { KeyAccess, ServerAccess } from '../../control/installation.ts';
@@ -145,10 +146,23 @@ export async function createAtVersion(
   await runMigrations(databaseUrl(adminUrl, name), earlier, migrationSettings(server));
 }
 
+/** More concurrent copies of the template would slow down the tenants of the server. */
+const maxCopies = 2;
+/** The turns of the copies that this process makes, by the id of the server. */
+const copyTurns = new Map<number, LimitFunction>();
+
+function copyTurnsOf({ id }: Server): LimitFunction {
+  const turns = copyTurns.get(id) ?? pLimit(maxCopies);
+  copyTurns.set(id, turns);
+
+  return turns;
+}
+
 /**
  * Copies the template. Several copies can be made at once, because the template is closed, so
  * that no session is in it.
  */
+
 async function copyTemplate(
   admin: pg.Client,
   server: Server,
@@ -159,7 +173,7 @@ async function copyTemplate(
     const template = await ensureTemplate(admin, server, adminUrl);
     const options = `template ${quote(template)} strategy wal_log`;
     try {
-      await createNew(admin, { server, database: name }, options);
+      await copyTurnsOf(server)(() => createNew(admin, { server, database: name }, options));
       return;
     } catch (error) {
       // Another process has just replaced the template (3D000), or autovacuum is in it (55006).

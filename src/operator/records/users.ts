@@ -67,7 +67,7 @@ export async function addUser(
  */
 export async function insertUser(
   em: EntityManager,
-  passwords: Passwords,
+  passwords: Pick<Passwords, 'hash'>,
   { role: roleName, password, ...user }: NewUser,
 ): Promise<User> {
   const { slug, id: tenant } = user.tenant;

@@ -39,6 +39,8 @@ export interface Provisioned {
 interface FirstData {
   /** The users that `populate` adds, with their passwords. */
   readonly logins: Login[];
+  /** Begins what takes long and needs no database: the hashes of the passwords. */
+  begin?(): void;
   /** Adds the users and the data of the tenant, also where a run that was killed has begun. */
   populate(tenant: Tenant): Promise<void>;
   /** True: the tenant sends no mail, and its legacy clients get no access. */
@@ -109,6 +111,7 @@ export async function provision(
     const tenant = found ?? (await enterTenant(run));
     await lockTenant(control, tenant.id, slug);
     if (found) await renewTenant(run, found);
+    first.begin?.();
     await makeDatabase(run, tenant);
 
     return { tenant: await findTenant(installation, slug), created: true, logins: first.logins };
@@ -239,14 +242,30 @@ export function firstDataOf(
   manifest: Manifest,
 ): FirstData {
   const people = peopleOf(manifest);
+  const hashes = new Map<string, Promise<string>>();
+  const begun = {
+    hash: (password: string): Promise<string> => hashes.get(password) ?? passwords.hash(password),
+  };
 
   return {
     logins: people.map(({ email, password }) => ({ email, password })),
 
+    begin() {
+      let last: Promise<unknown> = Promise.resolve();
+
+      for (const { password } of people) {
+        // One after the other: the queue of hashes is bounded.
+        const hash = last.then(() => passwords.hash(password));
+        hash.catch(() => {}); // reported by `populate`, which awaits it
+        hashes.set(password, hash);
+        last = hash;
+      }
+    },
+
     async populate(tenant) {
       await addPacks(installation, tenant, manifest);
       const entityIds = await makeEntities(installation, tenant, manifest);
-      await addUsers(installation, passwords, tenant, people, entityIds);
+      await addUsers(installation, begun, tenant, people, entityIds);
     },
   };
 }
@@ -311,7 +330,7 @@ function peopleOf({ admin, users }: Manifest) {
  */
 async function addUsers(
   installation: Installation,
-  passwords: Passwords,
+  passwords: Pick<Passwords, 'hash'>,
   tenant: Tenant,
   people: readonly Person[],
   entityIds: ReadonlyMap<string, number>,
