@@ -163,8 +163,8 @@ comment on column tenant_slugs.alias_until is
   'null: the present slug; later than now: an alias, which leads to the tenant, too; else '
   'reserved';
 comment on column tenant_slugs.is_served is
-  'true: a tenant was served by it that was not isolated, so that its programs know it; false: '
-  'it is free when the tenant does not have it any more';
+  'true: it was the slug, or an alias, of a tenant that was served and not isolated, so that '
+  'programs know it; false: it is free when no tenant has it any more';
 -- the slugs of a tenant
 create index tenant_slugs_tenant_guid_index on tenant_slugs (tenant_guid);
 
@@ -199,7 +199,8 @@ begin
   end if;
 
   if new.status = 'active' and not new.isolated then
-    update tenant_slugs set is_served = true where slug = new.slug and not is_served;
+    update tenant_slugs set is_served = true
+     where tenant_guid = new.guid and not is_served and (alias_until is null or alias_until > now());
   end if;
 
   return null;

@@ -82,7 +82,7 @@ export function createConsoleApp(
       const query = (name: string) => given.get(name)?.trim() || undefined;
       const { params } = ctx;
       const present = await presentSlugOf(services, params.slug);
-      if (present !== undefined) return send(ctx, { to: ctx.path.replace(params.slug, present) });
+      if (present !== undefined) return send(ctx, { to: pathWithSlug(ctx, present) });
 
       send(ctx, await handle({ ...services, visitor, params, given, query, tokenOf, isStale }));
     };
@@ -110,6 +110,13 @@ async function presentSlugOf(
 ): Promise<string | undefined> {
   const holder = slug === undefined ? undefined : await findSlugHolder(control, slug);
   return holder?.state === 'alias' ? (holder.present ?? undefined) : undefined;
+}
+
+/** The address of a page of a tenant, `/<page>/<slug>…`, with another slug. */
+function pathWithSlug({ path, search }: Context, slug: string): string {
+  const [root, page, , ...rest] = path.split('/');
+
+  return [root, page, slug, ...rest].join('/') + search;
 }
 
 function send(ctx: Context, answer: Answer): void {

@@ -4,7 +4,7 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockSpaces, releaseLock, tryLock } from '../../lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
-import { findTenant } from '../records/tenants.ts';
+import { findTenant, requireNamed } from '../records/tenants.ts';
 import type { LockedTenant } from './database-store.ts';
 
 /**
@@ -57,11 +57,16 @@ export class TenantBusyError extends OperatorError {
   }
 }
 
-/** @throws {TenantBusyError} when another command works on the tenant */
+/**
+ * Locks a tenant until the connection ends: it has the same slugs for as long.
+ * @throws {TenantBusyError} when another command works on the tenant
+ * @throws {OperatorError} when the slug does not lead to the tenant any more
+ */
 export async function lockTenant(
   control: pg.Client,
   tenantId: number,
   slug: string,
 ): Promise<void> {
   if (!(await tryLock(control, lockSpaces.tenant, tenantId))) throw new TenantBusyError(slug);
+  await requireNamed(control, tenantId, slug);
 }

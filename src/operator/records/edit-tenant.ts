@@ -7,14 +7,11 @@ import { lengths, text } from '../../lib/http/fields.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockSpaces } from '../../lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
-import { sqlState } from '../../lib/postgres/database-error.ts';
 import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import { kebabCase } from '../command/operation-fields.ts';
 import { aliasesText, noSuchTenant, textOfAliases } from './read-tenants.ts';
 import { slugField } from './slug-field.ts';
-import { requireFreeSlug } from './tenant-slugs.ts';
-
-const uniqueViolation = '23505';
+import { requireFreeSlug, takenMeanwhile } from './tenant-slugs.ts';
 
 /** The days for which a former slug leads to its tenant by default. */
 const defaultAliasDays = 30;
@@ -104,6 +101,12 @@ export async function editTenant(
   if (!isDryRun) {
     await withConnection(installation.controlUrl, control =>
       inTransaction(control, async () => {
+        // Without the lock, a purge that ends meanwhile would leave an alias of no tenant.
+        const { rowCount } = await control.query('select from tenants where guid = $1 for update', [
+          tenant.guid,
+        ]);
+        if (!rowCount) throw noSuchTenant(slug);
+
         if (ofSlug.slug !== undefined || ofSlug.aliasDays !== undefined) {
           await changeSlugs(control, tenant, ofSlug);
         }
@@ -203,17 +206,11 @@ async function changeSlugs(
     );
   }
 
-  try {
-    await control.query('update tenants set slug = $2, updated_at = now() where id = $1', [
-      id,
-      slug,
-    ]);
-  } catch (error) {
-    if (sqlState(error) !== uniqueViolation) throw error;
-    throw new OperatorError(`${slug} was given to another tenant meanwhile: nothing was changed`, {
-      cause: error,
+  await control
+    .query('update tenants set slug = $2, updated_at = now() where id = $1', [id, slug])
+    .catch(error => {
+      throw takenMeanwhile(error, slug);
     });
-  }
 
   await control.query(
     `update tenant_slugs set alias_until = now() + make_interval(days => $2) where slug = $1`,

@@ -1,7 +1,11 @@
+import type { EntityManager } from '@mikro-orm/postgresql';
 import type { ControlStatements } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
+import { sqlState } from '../../lib/postgres/database-error.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 import type { Fields } from '../command/operation-fields.ts';
+
+const uniqueViolation = '23505';
 
 /** The tenant that has or had a slug. */
 interface SlugHolder {
@@ -38,7 +42,8 @@ export async function findSlugHolder(
 
 /** `Acme Ltd (0a1b…) until 2026-12-28; it is newname now` */
 export function holderText({ guid, name, present, aliasUntil }: SlugHolder): string {
-  const now = present === null ? 'it is purged' : `it is ${present} now`;
+  const gone = name === null ? 'this control database does not know it' : 'it is purged';
+  const now = present === null ? gone : `it is ${present} now`;
   const until = aliasUntil === null ? '' : ` until ${dayOf(aliasUntil)}`;
 
   return `${name ?? 'a tenant'} (${guid})${until}; ${now}`;
@@ -69,6 +74,35 @@ export async function requireFreeSlug(
     `${slug} was the slug of ${holderText(holder)}. It is reserved, because programs of that company may still ` +
       'send their logins to it. Choose another slug. To give it to a new tenant all the same: ' +
       `bin/backoffice provision ${slug} --reuse-slug`,
+  );
+}
+
+/**
+ * Returns the error of a command for an error of a statement that gives a tenant a slug: another
+ * command may have given it to another tenant since `requireFreeSlug`.
+ */
+export function takenMeanwhile(error: unknown, slug: string): unknown {
+  if (sqlState(error) !== uniqueViolation) return error;
+
+  return new OperatorError(
+    `${slug} was given to another tenant meanwhile, or is reserved since: nothing was changed`,
+    { cause: error },
+  );
+}
+
+/**
+ * Gives a slug that is reserved to a tenant which is inserted next, in the same transaction. It
+ * stays known as a slug that programs use: without that, it would be free for everybody if the
+ * tenant is purged before it is served.
+ */
+export async function takeReservedSlug(
+  tx: EntityManager,
+  slug: string,
+  guid: string,
+): Promise<void> {
+  await tx.execute(
+    'update tenant_slugs set tenant_guid = ? where slug = ? and alias_until <= now()',
+    [guid, slug],
   );
 }
 

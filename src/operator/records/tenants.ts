@@ -29,6 +29,28 @@ export async function findNamedTenant(
 }
 
 /**
+ * Checks, after the tenant was locked, that the slug with which it was found still leads to it.
+ * Without the check, a command could go on with another tenant that got the slug while the
+ * command waited.
+ * @throws {OperatorError} when it does not
+ */
+export async function requireNamed(
+  control: pg.Client,
+  tenantId: number,
+  slug: string,
+): Promise<void> {
+  const { rowCount } = await control.query(
+    'select from tenants where id = $1 and guid = tenant_named($2)',
+    [tenantId, slug],
+  );
+  if (!rowCount) {
+    throw new OperatorError(
+      `The slug ${slug} was changed, or its tenant purged, meanwhile: nothing was done. Look for the tenant: bin/backoffice list`,
+    );
+  }
+}
+
+/**
  * Runs work on a connection to the database of a tenant, with the operator's rights.
  * `tenant.server` must be loaded.
  */

@@ -2,7 +2,7 @@ import type { Installation } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockSpaces, withLock } from '../../lib/postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
-import { findTenant } from '../records/tenants.ts';
+import { findTenant, requireNamed } from '../records/tenants.ts';
 import { beginRun, endRun, recordOutcome, recordRunning } from './migration-runs.ts';
 import {
   changeSchema,
@@ -53,6 +53,7 @@ export async function rollback(
   const steps = await readSchemaSteps();
   const { id } = await findTenant(installation, slug);
   return withLock(installation.controlUrl, lockSpaces.tenant, id, async control => {
+    await requireNamed(control, id, slug);
     const tenant = await findTenant(installation, slug);
     if (!tenant.schemaVersion) {
       // A killed rollback may have undone the migration already; another one would then undo

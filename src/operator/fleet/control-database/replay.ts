@@ -110,39 +110,58 @@ export async function replay(client: pg.Client, later: LaterState): Promise<Repl
 
 /**
  * Gives tenants the slugs and aliases that they had later. Each slug that was used later is
- * reserved at least, also one of a tenant that the restored state does not know.
+ * reserved at least, also one of a tenant that the restored state does not know. Two tenants may
+ * have exchanged slugs, so each that gives one up gets a slug of nobody first.
  */
 async function replaySlugs(
   client: pg.Client,
   { slugs }: LaterState,
 ): Promise<Replayed['tenantsRenamed']> {
-  const later = 'json_populate_recordset(null::tenant_slugs, $1::json) l';
-
+  const { rows: freed } = await client.query<{ guid: string; from: string }>(
+    `with later as materialized (select * from ${laterSlugs}),
+     freed as materialized (
+       select t.id, t.guid, t.slug as "from" from tenants t
+        where exists (select from later l where l.slug = t.slug and l.tenant_guid <> t.guid)
+           or exists (select from later l where l.tenant_guid = t.guid and l.alias_until is null and l.slug <> t.slug)),
+     renamed as (
+       update tenants t set slug = ${slugOfNobody('t.guid')}, updated_at = now() from freed where freed.id = t.id)
+     select guid, "from" from freed`,
+    [slugs],
+  );
   await client.query(
     `insert into tenant_slugs as known (slug, tenant_guid, alias_until, is_served)
-     select slug, tenant_guid, coalesce(alias_until, now()), is_served or alias_until is null from ${later}
+     select slug, tenant_guid, coalesce(alias_until, now()), is_served or alias_until is null from ${laterSlugs}
      on conflict (slug) do update
         set tenant_guid = excluded.tenant_guid, alias_until = excluded.alias_until, is_served = excluded.is_served
       where known.alias_until is not null`,
     [slugs],
   );
-  const { rows } = await client.query<{ slug: string; from: string }>(
-    `with renamed as materialized (
-       select t.id, t.slug as "from", l.slug as slug from ${later} join tenants t on t.guid = l.tenant_guid
-        where l.alias_until is null and l.slug <> t.slug
-          and exists (select from tenant_slugs s where s.slug = l.slug and s.tenant_guid = t.guid))
-     update tenants t set slug = r.slug, updated_at = now() from renamed r where r.id = t.id
-     returning r.slug, r."from"`,
+  await client.query(
+    `update tenants t set slug = l.slug, updated_at = now() from ${laterSlugs}
+      where l.tenant_guid = t.guid and l.alias_until is null and t.slug = ${slugOfNobody('t.guid')}`,
     [slugs],
   );
   await client.query(
-    `update tenant_slugs s set alias_until = l.alias_until from ${later}
-      where s.slug = l.slug and s.tenant_guid = l.tenant_guid and s.alias_until is not null and l.alias_until is not null`,
-    [slugs],
+    `delete from tenant_slugs where alias_until is not null and slug = ${slugOfNobody('tenant_guid')}`,
   );
 
-  return rows;
+  const { rows: renamed } = await client.query<{ guid: string; slug: string }>(
+    'select guid, slug from tenants where guid = any ($1::uuid[]) order by slug',
+    [freed.map(({ guid }) => guid)],
+  );
+  const before = new Map(freed.map(({ guid, from }) => [guid, from]));
+
+  return renamed.map(({ guid, slug }) => ({ slug, from: before.get(guid) ?? '' }));
 }
+
+/** SQL of the later rows of `tenant_slugs`, of which the first parameter is the JSON. */
+const laterSlugs = 'json_populate_recordset(null::tenant_slugs, $1::json) l';
+
+/**
+ * SQL of a slug that no other tenant has.
+ * @param guid SQL of the guid of a tenant
+ */
+const slugOfNobody = (guid: string): string => `'s' || left(md5(${guid}::text), 30)`;
 
 async function listDifferences(client: pg.Client, later: LaterState): Promise<string[]> {
   const roles = await client.query<{ slug: string; name: string; now: string; later: string }>(

@@ -14,7 +14,7 @@ import { lockTenant } from '../../databases/with-tenant.ts';
 import { addSigningKey } from '../../records/keys.ts';
 import { requireNotPurging } from '../../records/purging.ts';
 import { placeTenant } from '../../records/servers.ts';
-import { requireFreeSlug } from '../../records/tenant-slugs.ts';
+import { requireFreeSlug, takenMeanwhile, takeReservedSlug } from '../../records/tenant-slugs.ts';
 import { connectTenant, findNamedTenant, findTenant } from '../../records/tenants.ts';
 import { generatePassword, insertUser } from '../../records/users.ts';
 import { applyPacks } from './apply-packs.ts';
@@ -144,10 +144,10 @@ async function enterTenant({
 
   if (!reusesSlug) await requireFreeSlug(installation, slug);
 
-  return em.fork().transactional(async tx => {
+  const entered = em.fork().transactional(async tx => {
     const guid = randomUUID();
     if (reusesSlug) {
-      await tx.execute('delete from tenant_slugs where slug = ? and alias_until <= now()', [slug]);
+      await takeReservedSlug(tx, slug, guid);
     }
 
     const tenant = tx.create(Tenant, {
@@ -170,6 +170,10 @@ async function enterTenant({
     await tx.flush();
 
     return tenant;
+  });
+
+  return entered.catch(error => {
+    throw takenMeanwhile(error, slug);
   });
 }
 

@@ -21,7 +21,7 @@ import {
 import { runDatabases } from '../../databases/run-databases.ts';
 import { requirePurgeable } from '../../records/purging.ts';
 import { readTenant } from '../../records/read-tenants.ts';
-import { findTenant } from '../../records/tenants.ts';
+import { findTenant, requireNamed } from '../../records/tenants.ts';
 
 /**
  * A tenant whose databases and rows are gone. Its archives are removed after that
@@ -62,6 +62,8 @@ export function purgeTenant(
   return withLock(installation.controlUrl, lockSpaces.slug, lockKey(slug), async control => {
     const { id } = await findTenant(installation, slug);
     await acquireLock(control, lockSpaces.tenant, id);
+    await requireNamed(control, id, slug);
+
     const tenant = await findTenant(installation, slug);
     requirePurgeable(tenant);
     const { rowCount } = await control.query(

@@ -3,7 +3,7 @@ import type { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { lockSpaces, withLock } from '../../../lib/postgres/advisory-locks.ts';
-import { connectTenant, findTenant, holdOpen } from '../../records/tenants.ts';
+import { connectTenant, findTenant, holdOpen, requireNamed } from '../../records/tenants.ts';
 import { requireTenantHead } from '../../schema/tenant-head.ts';
 import { type AppliedPack, applyPacks } from './apply-packs.ts';
 import { type ComparedRow, comparePack } from './compare-pack.ts';
@@ -44,6 +44,7 @@ export async function applyTenantPacks(
   const { id } = await findTenant(installation, slug);
 
   return withLock(installation.controlUrl, lockSpaces.tenant, id, async control => {
+    await requireNamed(control, id, slug);
     const tenant = await findTenant(installation, slug);
     await requireComparable(tenant);
     if (tenant.status === 'deleted') {
