@@ -58,6 +58,7 @@ const axeWidths = [390, 590, 768, 1280];
       server: 'default',
       severity: 'error',
       tenant: 'acme',
+      tenantGuid: world.acme.guid,
     };
     const texts = {
       problem: 'role a is createdb',

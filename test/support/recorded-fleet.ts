@@ -37,7 +37,7 @@ export const failuresSql = [
   `insert into doctor_reports (made_by, report) select 'drill', jsonb_build_object(
      'healthy', false, 'servers', 1, 'tenants', ${recordedTenants}, 'findings', (
        select jsonb_agg(jsonb_build_object('id', left(md5(slug), 8), 'check', 'schema_drift', 'server', 'default',
-         'tenant', slug, 'severity', 'error', 'repair', null, 'fixed', false,
+         'tenant', slug, 'tenantGuid', guid, 'severity', 'error', 'repair', null, 'fixed', false,
          'problem', 'the schema differs from the template: column entities.name of ' || slug || ' is missing',
          'remedy', 'Change the object back to what the migrations define.')) from tenants))`,
   `update archive_proofs set fault = 'It ends too early' where name like '%-1'`,

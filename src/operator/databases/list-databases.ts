@@ -1,7 +1,7 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { lockSpaces } from '../../lib/postgres/advisory-locks.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
-import { doneSql, isDoneSql, lastReportSql } from '../records/done-since.ts';
+import { doneSql, guidOfFinding, isDoneSql, lastReportSql } from '../records/done-since.ts';
 import { readTenant } from '../records/read-tenants.ts';
 import type { DatabaseState, KeptBy } from './database-store.ts';
 
@@ -46,7 +46,7 @@ const unusable = `('missing_database', 'renamed_database', 'half_dropped_databas
 const listed = `
   with last as (${lastReportSql}), done as (${doneSql}),
   unusable as materialized (
-    select f ->> 'tenant' as of_tenant, f ->> 'problem' as problem, f ->> 'remedy' as remedy
+    select ${guidOfFinding('f')} as of_tenant, f ->> 'problem' as problem, f ->> 'remedy' as remedy
       from last, jsonb_array_elements(report -> 'findings') f
      where f ->> 'check' in ${unusable} and not (f ->> 'fixed')::boolean and not ${isDoneSql('f')})
   select slug, d.database_name as database, s.name as server, d.state, origin, bytes::float8, error,
@@ -56,7 +56,7 @@ const listed = `
                    and database = (select oid from pg_database where datname = current_database())) as "isBusy",
          (select case when closed then 'closed' else 'announced' end from tenant_fences where tenant_guid = guid) as fence,
          (select concat(problem, ': ', remedy) from unusable
-           where of_tenant = slug and strpos(problem, d.database_name) > 0 limit 1) as finding,
+           where of_tenant = guid and strpos(problem, d.database_name) > 0 limit 1) as finding,
          t.status = 'provisioning' as "isNew", purging_at is not null as "isPurging"
     from tenant_databases d join tenants t on t.id = tenant_id join servers s on s.id = d.server_id
    where d.state <> 'gone'`;

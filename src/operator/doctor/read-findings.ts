@@ -1,7 +1,7 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
-import { doneSql, isDoneSql, lastReportSql } from '../records/done-since.ts';
+import { doneSql, guidOfFinding, isDoneSql, lastReportSql } from '../records/done-since.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { type DoctorReport, type ReportedFinding, thisBuild } from './reports.ts';
 
@@ -58,9 +58,9 @@ export async function readFindings(
     `with last as materialized (${lastReportSql}),
        done as materialized (${doneSql}),
        found as materialized (
-         select finding, at, finding ->> 'severity' as severity, fixed, is_done
+         select finding, at, coalesce(t.slug, finding ->> 'tenant') as tenant, finding ->> 'severity' as severity, fixed, is_done
            from last, jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
-           left join tenant_slugs n on n.slug = finding ->> 'tenant' left join tenants t on t.guid = n.tenant_guid,
+           left join tenants t on t.guid = ${guidOfFinding('finding')},
                 lateral (select (finding ->> 'fixed')::boolean or finding ->> 'tenant' is not null and t.id is null
                              or finding ->> 'check' = 'behind' and coalesce(schema_version = ?, false) as fixed) f,
                 lateral (select not fixed and ${isDoneSql('finding')} as is_done) d
@@ -72,7 +72,7 @@ export async function readFindings(
             (select count(*)::int from found where not fixed and not is_done and severity = 'error') as errors,
             (select count(*)::int from found where not fixed and not is_done and severity = 'warning') as warnings,
             (select count(*)::int from found where is_done) as done,
-            (select coalesce(json_agg(finding || jsonb_build_object('fixed', fixed, 'isDone', is_done)
+            (select coalesce(json_agg((finding - 'tenantGuid') || jsonb_build_object('tenant', tenant, 'fixed', fixed, 'isDone', is_done)
                       order by fixed, is_done, severity, at), '[]') from shown) as findings
        from last`,
     [

@@ -57,12 +57,25 @@ export async function thisBuild(): Promise<string> {
   return `${newProcess('command').build} (${await migrationsDigest()})`;
 }
 
-/** Stores a report in the place of the last one. */
-export async function storeReport(control: Statements, report: DoctorReport): Promise<void> {
+/**
+ * Stores a report in the place of the last one. Each finding gets the guid of its tenant, which
+ * may have another slug later.
+ * @param madeBy the name of the operator
+ */
+export async function storeReport(
+  control: Statements,
+  report: DoctorReport,
+  madeBy = operatorName(),
+): Promise<void> {
   await control.execute(
-    `with former as (delete from doctor_reports)
-     insert into doctor_reports (made_by, report) values (?, ?::jsonb)`,
-    [operatorName(), JSON.stringify(report)],
+    `with former as (delete from doctor_reports), given as (select ?::jsonb as report)
+     insert into doctor_reports (made_by, report)
+     select ?, report || jsonb_build_object('findings', (
+              select coalesce(jsonb_agg(finding || jsonb_build_object('tenantGuid', t.guid) order by at), '[]')
+                from jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
+                left join tenants t on t.guid = tenant_named(finding ->> 'tenant')))
+       from given`,
+    [JSON.stringify(report), madeBy],
   );
 }
 

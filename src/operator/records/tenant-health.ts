@@ -4,7 +4,7 @@ import { migrationNames } from '../../lib/postgres/migration-names.ts';
 import { quoteLiteral } from '../../lib/postgres/quote.ts';
 import type { FailingWebhook } from '../../sales/webhooks/failing-webhook.ts';
 import { countText } from '../command/texts.ts';
-import { doneSql, isDoneSql, lastReportSql } from './done-since.ts';
+import { doneSql, guidOfFinding, isDoneSql, lastReportSql } from './done-since.ts';
 
 /**
  * The health of a tenant, as far as the control database knows it, the best state first. A
@@ -69,7 +69,7 @@ export async function healthSql(picked: string): Promise<string> {
   last as materialized (${lastReportSql}),
   done as materialized (${doneSql}),
   found as materialized (
-    select finding, at::int as at, finding ->> 'tenant' as slug, finding ->> 'check' as check_name,
+    select finding, at::int as at, ${guidOfFinding('finding')} as guid, finding ->> 'check' as check_name,
            finding ->> 'server' as server,
            case when ${isDoneSql('finding')} then 'done' else finding ->> 'severity' end as severity
       from last, jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
@@ -87,12 +87,12 @@ export async function healthSql(picked: string): Promise<string> {
      where is_active and t.status = 'active' and not isolated),
   reasons as (
     select t.id, severity, check_name, finding as detail, null::timestamptz as since, at
-      from found join tenant_slugs n on n.slug = found.slug join picked t on t.guid = n.tenant_guid
+      from found join picked t on t.guid = found.guid
      where check_name not in ${knownBetter}
     union all
     select t.id, severity, check_name, finding, null, at
       from found join servers s on s.name = found.server join picked t on t.server_id = s.id
-     where found.slug is null and check_name = 'server_unreachable'
+     where found.guid is null and check_name = 'server_unreachable'
     union all
     select tenant_id, 'error', 'migration_failed',
            jsonb_build_object('run', run_id, 'error', (

@@ -8,6 +8,7 @@ import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
+import { guidOfFinding } from '../records/done-since.ts';
 import type { RunServer, SchemaRun } from './bring-to-head.ts';
 import { readFailingTenants } from './fleet-status.ts';
 import { migrateTenant } from './migrate-tenant.ts';
@@ -284,11 +285,11 @@ async function readKnownDrift(
   slugs: readonly string[],
 ): Promise<PlannedRun['refused']> {
   return statements.execute(
-    `select finding ->> 'tenant' as slug, finding ->> 'id' as finding, finding ->> 'problem' as problem
+    `select slug, finding ->> 'id' as finding, finding ->> 'problem' as problem
        from (select report from doctor_reports order by id desc limit 1) last,
-            jsonb_array_elements(report -> 'findings') finding
+            jsonb_array_elements(report -> 'findings') finding join tenants t on t.guid = ${guidOfFinding('finding')}
       where finding ->> 'check' = 'schema_drift' and not (finding ->> 'fixed')::boolean
-        and finding ->> 'tenant' in (select jsonb_array_elements_text(?::jsonb))
+        and slug in (select jsonb_array_elements_text(?::jsonb))
       order by 1, 2`,
     [JSON.stringify(slugs)],
   );

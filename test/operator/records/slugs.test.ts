@@ -28,7 +28,7 @@ describe('slugs of tenants', () => {
   const endAliases = (slug: string) =>
     controlSql(world, `update tenant_slugs set alias_until = now() where slug = ?`, [slug]);
 
-  it('a tenant with another slug is found by the former one for a time, and keeps its log, sessions and links', async () => {
+  it('a tenant with another slug is found by the former one for a time, and keeps its log and sessions', async () => {
     const other = await world.startAnotherServer();
     const client = await world.login(world.acme);
     await ok('edit', 'acme', '--name', 'Acme One');

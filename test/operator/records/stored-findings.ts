@@ -1,5 +1,6 @@
 import { findingId } from '../../../src/operator/doctor/finding.ts';
-import { controlSql, type World } from '../../support/world.ts';
+import { type DoctorReport, storeReport } from '../../../src/operator/doctor/reports.ts';
+import type { World } from '../../support/world.ts';
 
 /** A finding as a test gives it. */
 interface GivenFinding {
@@ -20,12 +21,14 @@ export async function storeFindings(world: World, given: readonly GivenFinding[]
     ...each,
     id: findingId({ ...each, server: 'default' } as Parameters<typeof findingId>[0]),
   }));
-  const report = { healthy: findings.length === 0, servers: 1, tenants: 2, measured: [], findings };
+  const report = {
+    build: 'of a test',
+    healthy: findings.length === 0,
+    servers: 1,
+    tenants: 2,
+    measured: [],
+    findings,
+  } as DoctorReport;
 
-  await controlSql(
-    world,
-    `with former as (delete from doctor_reports)
-     insert into doctor_reports (made_by, report) values ('jane@office', ?::jsonb)`,
-    [JSON.stringify(report)],
-  );
+  await storeReport(world.installation.statements, report, 'jane@office');
 }

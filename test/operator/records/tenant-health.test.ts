@@ -2,6 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { listPlaces } from '../../../src/operator/databases/list-places.ts';
+import { readFindings } from '../../../src/operator/doctor/read-findings.ts';
 import { listTenants, type TenantWithHealth } from '../../../src/operator/records/read-tenants.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useFolder } from '../../support/use.ts';
@@ -230,6 +231,36 @@ describe('health of tenants', () => {
     expect(
       (await read()).flatMap(({ reasons }) => reasons).map(({ check }) => check),
     ).to.not.include('missing_key');
+  });
+
+  it('a finding and its repair follow a tenant to its later slug, and not to another tenant that gets the former one', async () => {
+    const findings = async () => (await readFindings(world.installation))?.findings ?? [];
+    await storeFindings(world, [
+      { ...missing, problem: 'database x is missing', remedy: 'Serve: bin/backoffice resume acme' },
+    ]);
+    await run('edit', 'acme', '--slug', 'acme-later', '--alias-days', '0');
+    try {
+      await controlSql(world, `delete from tenant_slugs where slug = 'acme'`);
+      await run('edit', 'globex', '--slug', 'acme');
+      await run('resume', 'acme');
+
+      const [globex, acme] = await read();
+      expect(acme?.health).to.equal('unwell');
+      expect(globex?.health).to.equal('well');
+      const [open] = await findings();
+      expect(open?.tenant).to.equal('acme-later');
+      expect(open?.isDone).to.equal(false);
+
+      expect((await run('resume', 'acme-later')).code).to.equal(0);
+
+      const [, repaired] = await read();
+      expect(repaired?.health).to.equal('unchecked');
+      expect((await findings())[0]?.isDone).to.equal(true);
+    } finally {
+      await run('edit', 'acme', '--slug', 'globex');
+      await controlSql(world, `delete from tenant_slugs where slug = 'acme'`);
+      await run('edit', 'acme-later', '--slug', 'acme', '--alias-days', '0');
+    }
   });
 
   it('the history of each tenant begins with how it was made, by whom and why, also from a folder and as a clone', async () => {

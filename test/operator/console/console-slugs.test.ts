@@ -1,0 +1,99 @@
+import { expect } from 'chai';
+import { runCommand } from '../../support/run-command.ts';
+import { controlSql, useWorld } from '../../support/world.ts';
+import { useConsole } from './console-client.ts';
+
+describe('console: former slugs', () => {
+  const world = useWorld();
+  const opened = useConsole(world);
+
+  const edit = async (...args: string[]) => {
+    const { code, stderr } = await runCommand(
+      'scripts/backoffice.ts',
+      ['edit', ...args],
+      world.environment,
+    );
+    expect(code, stderr).to.equal(0);
+  };
+  const guidOf = async (slug: string) => {
+    const [found] = await controlSql<{ guid: string }>(
+      world,
+      'select guid from tenants where slug = ?',
+      [slug],
+    );
+    return found?.guid;
+  };
+
+  before(async () => {
+    // These are also parts of the paths of the pages.
+    for (const slug of ['te', 'recovery', 'acme-now']) {
+      const present = await controlSql<{ slug: string }>(
+        world,
+        'select slug from tenants where guid = ?',
+        [world.acme.guid],
+      );
+      await edit(present[0]?.slug ?? '', '--slug', slug);
+    }
+  });
+
+  it('each page of an alias leads to that of the present slug, with what was asked', async () => {
+    for (const [path, present] of [
+      ['/tenants/acme', '/tenants/acme-now'],
+      ['/tenants/te', '/tenants/acme-now'],
+      ['/tenants/t%65', '/tenants/acme-now'],
+      ['/tenants/te/commands', '/tenants/acme-now/commands'],
+      ['/recovery/recovery', '/recovery/acme-now'],
+      ['/recovery/te', '/recovery/acme-now'],
+    ] as const) {
+      const { status, path: shown } = await opened.get(`${path}?before=5`);
+
+      expect(status, path).to.equal(200);
+      expect(shown, path).to.equal(`${present}?before=5`);
+    }
+  });
+
+  it('a command in a form takes an alias, and wants the present slug typed', async () => {
+    const planned = await opened.submit('/operations/suspend', { slug: 'te', step: 'run' });
+    const plan = await opened.ended(planned.path);
+
+    const wrong = await opened.submit(`${plan.path}/perform`, { typed: 'te' });
+
+    expect(plan.text).to.include('acme-now will not be served until it is resumed');
+    expect(wrong.status).to.equal(422);
+  });
+
+  it('an alias that has ended leads to no page', async () => {
+    await edit('acme-now', '--alias-days', '0');
+
+    expect((await opened.get('/tenants/te')).status).to.equal(404);
+    expect((await opened.get('/tenants/acme-now')).status).to.equal(200);
+  });
+
+  it('a reserved slug is given by the form of provision after the company that had it is named and the slug is typed', async () => {
+    const fields = { slug: 'te', name: 'Te Ltd', adminEmail: 'a@te.test' };
+    const refused = await opened.ended(
+      (await opened.submit('/operations/provision', { ...fields, step: 'run' })).path,
+    );
+    expect(refused.text).to.include('te was the slug of acme Ltd').and.include('It is reserved');
+
+    const plan = await opened.ended(
+      (await opened.submit('/operations/provision', { ...fields, reuseSlug: 'on', step: 'run' }))
+        .path,
+    );
+    expect(plan.text).to.include('te was the slug of acme Ltd').and.include(world.acme.guid);
+    expect((await opened.submit(`${plan.path}/perform`, { typed: 'acme-now' })).status).to.equal(
+      422,
+    );
+    expect(await guidOf('te')).to.equal(undefined);
+
+    const made = await opened.ended(
+      (await opened.submit(`${plan.path}/perform`, { typed: 'te' })).path,
+    );
+
+    expect(made.text).to.include('Provisioned te');
+    expect(await guidOf('te'))
+      .to.be.a('string')
+      .and.not.equal(world.acme.guid);
+    expect(await guidOf('acme-now')).to.equal(world.acme.guid);
+  });
+});
