@@ -34,6 +34,10 @@ export class TenantClient extends SessionClient {
    * the primary.
    */
   isStandby = false;
+  /** False when the transaction ids in the database were not compared with the counter. */
+  #isEntered = true;
+  /** True once a connection that serves one use only has been used. */
+  #isSpent = false;
   /** True once `close` has been called. */
   closing = false;
   /** True once the server has closed its side. */
@@ -77,10 +81,11 @@ export class TenantClient extends SessionClient {
 
   /**
    * True when the next request may use the connection: it is alive, and not inside a
-   * transaction.
+   * transaction. A connection to a server that took no writes, so that the ids in the database
+   * were not compared, is used once: the server may take writes by then.
    */
   get isReusable(): boolean {
-    return this.isAlive && this.getTransactionStatus() === 'I';
+    return this.isAlive && !this.#isSpent && this.getTransactionStatus() === 'I';
   }
 
   /**
@@ -100,11 +105,12 @@ export class TenantClient extends SessionClient {
 
     try {
       await this.logIn();
-      const [, { isStandby }] = await Promise.all([
+      const [, { isStandby, isEntered }] = await Promise.all([
         this.setSession(),
         verifyTenant(this, expected, this.pool.cluster),
       ]);
       this.isStandby = isStandby;
+      this.#isEntered = isEntered;
     } finally {
       clearTimeout(timer);
     }
@@ -167,6 +173,7 @@ export class TenantClient extends SessionClient {
   beginUse(onRelease: () => void): this {
     this.#onRelease = onRelease;
     this.#usedSince = performance.now();
+    this.#isSpent = !this.#isEntered;
     return this;
   }
 

@@ -52,6 +52,8 @@ export const enabledSubscriptions = `
 export interface EnteredCluster {
   /** True once the transaction ids in the database were compared with the counter. */
   isEntered: boolean;
+  /** True once the server has refused to tell the login which cluster it is. */
+  isUnknown: boolean;
 }
 
 /**
@@ -76,15 +78,16 @@ const identityAlone = identityText('null::boolean');
  * build can serve. If the database has come to another cluster of PostgreSQL, the transaction
  * ids in it are compared with the counter there: see I1 of `readChanges`. Nothing is changed on
  * a standby, and on a server that is read-only for the login.
- * @returns whether its server is a standby
+ * @returns whether its server is a standby, and whether the ids were compared: otherwise they
+ *   have to be as soon as the server takes writes
  * @throws {TenantIdentityError | TenantVersionError | TenantReplicatedError}
  */
 export async function verifyTenant(
   client: pg.Client,
   expected: ExpectedTenant,
   cluster: EnteredCluster,
-): Promise<{ isStandby: boolean }> {
-  const found = await readIdentity(client);
+): Promise<{ isStandby: boolean; isEntered: boolean }> {
+  const found = await readIdentity(client, cluster);
   if (found?.guid !== expected.guid) {
     throw new TenantIdentityError('the database belongs to another tenant');
   }
@@ -94,11 +97,12 @@ export async function verifyTenant(
   if (found.hasSubscriptions) await requireNoSubscription(client);
 
   const { isStandby, isReadOnly, isOfCluster } = found;
-  if ((isOfCluster ?? cluster.isEntered) || isStandby || isReadOnly) return { isStandby };
+  const isEntered = isOfCluster ?? cluster.isEntered;
+  if (isEntered || isStandby || isReadOnly) return { isStandby, isEntered };
 
   await client.query('select enter_cluster()');
   cluster.isEntered = true;
-  return { isStandby };
+  return { isStandby, isEntered: true };
 }
 
 /** @throws {TenantReplicatedError} when an enabled subscription writes to the database */
@@ -108,13 +112,19 @@ async function requireNoSubscription(client: pg.Client): Promise<void> {
   if (found) throw new TenantReplicatedError(`subscription ${found.name} writes to the database`);
 }
 
-async function readIdentity(client: pg.Client): Promise<Identity | undefined> {
+async function readIdentity(
+  client: pg.Client,
+  cluster: EnteredCluster,
+): Promise<Identity | undefined> {
   const query = async (text: string) => (await client.query<Identity>(text)).rows[0];
 
   try {
+    if (cluster.isUnknown) return await query(identityAlone);
+
     return await query(identityOf).catch(error => {
-      if (sqlState(error) === insufficientPrivilege) return query(identityAlone);
-      throw error;
+      if (sqlState(error) !== insufficientPrivilege) throw error;
+      cluster.isUnknown = true;
+      return query(identityAlone);
     });
   } catch (error) {
     const state = sqlState(error);
