@@ -488,44 +488,55 @@ create index audit_log_feed_index
 -- the entries.
 --
 -- Every change calls the function, so it is written for its cost: it makes the JSON of a row
--- once, and no trigger of a table has a condition (`when`), whose text PostgreSQL would parse
--- anew in each statement. An update that changes nothing makes no entry.
+-- once, and its insert has few expressions, because each is prepared anew in each call. No
+-- trigger of a table has a condition (`when`), whose text PostgreSQL would parse anew in each
+-- statement. An update that changes nothing makes no entry.
 --
 -- Arguments: the resource, the column with the key, and the column with the entity, if there is
 -- one.
+create type request_actor as (
+  "userId" bigint, "userGuid" uuid, "ipAddress" text, "traceId" text
+);
+comment on type request_actor is
+  'Who makes the changes of a transaction, with the names of the JSON in app.actor.';
+
 create function audit_change() returns trigger language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
 declare
-  actor jsonb := coalesce(nullif(current_setting('app.actor', true), ''), '{}')::jsonb;
+  actor request_actor := jsonb_populate_record(
+    null::request_actor, nullif(current_setting('app.actor', true), '')::jsonb);
   action text;
   before jsonb;
   after jsonb;
   record jsonb;
   entity bigint;
 begin
-  if tg_op = 'UPDATE' and old is not distinct from new then
-    return null;
+  if tg_op = 'INSERT' then
+    action := 'create';
+    after := to_jsonb(new);
+    record := after;
+  elsif tg_op = 'DELETE' then
+    action := 'delete';
+    before := to_jsonb(old);
+    record := before;
+  else
+    if old is not distinct from new then
+      return null;
+    end if;
+
+    before := to_jsonb(old);
+    after := to_jsonb(new);
+    record := after;
+    -- Users delete such a row by marking it as deleted.
+    action := case
+      when after ->> 'is_deleted' = 'true' and before ->> 'is_deleted' = 'false' then 'delete'
+      else 'update'
+    end;
   end if;
 
-  if actor ->> 'traceId' is null then
+  if actor."traceId" is null then
     perform public.refuse_without_request(tg_relid);
   end if;
-
-  if tg_op <> 'INSERT' then
-    before := to_jsonb(old);
-  end if;
-  if tg_op <> 'DELETE' then
-    after := to_jsonb(new);
-  end if;
-  record := coalesce(after, before);
-
-  action := case
-    when tg_op = 'INSERT' then 'create'
-    when tg_op = 'DELETE' then 'delete'
-    -- Users delete such a row by marking it as deleted.
-    when after ->> 'is_deleted' = 'true' and before ->> 'is_deleted' = 'false' then 'delete'
-    else 'update'
-  end;
 
   if tg_nargs > 2 then
     entity := record ->> tg_argv[2];
@@ -537,10 +548,10 @@ begin
     before, after,
     ip_address, trace_id, database_user, feed_era)
   values (
-    (actor ->> 'userId')::bigint, (actor ->> 'userGuid')::uuid, entity,
+    actor."userId", actor."userGuid", entity,
     action, tg_argv[0], record ->> tg_argv[1],
     before, after,
-    actor ->> 'ipAddress', actor ->> 'traceId', session_user,
+    actor."ipAddress", actor."traceId", session_user,
     (select i.feed_era from tenant_identity i));
 
   return null;
