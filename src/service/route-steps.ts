@@ -15,7 +15,7 @@ import {
   readPatch,
   unknownNames,
 } from '../lib/http/read-fields.ts';
-import { type QueryInput, readParameters } from '../lib/http/read-parameters.ts';
+import { hasFilters, type QueryInput, readParameters } from '../lib/http/read-parameters.ts';
 import { readUpload } from '../lib/http/read-upload.ts';
 import { preconditionOf, Representation } from '../lib/http/representation.ts';
 import { type ResponseFilter, responseFilter } from '../lib/http/response-filter.ts';
@@ -71,7 +71,9 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
 
     const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
     const parameters: QueryInput =
-      route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
+      route.query || route.list || strict || hasFilters(ctx.querystring)
+        ? readParameters(ctx, route, strict)
+        : noQuery;
     const input = {
       body: body as never,
       ...(parameters as QueryInput<never>),

@@ -119,7 +119,7 @@ describe('OpenAPI document', () => {
         expect(named('path').every(({ required }) => required)).to.equal(true);
 
         const own = Object.keys(route.query?.shape ?? {});
-        const ofList = route.list ? ['limit', 'after', 'sort', 'q', 'bom', 'filter'] : [];
+        const ofList = route.list ? ['limit', 'after', 'offset', 'sort', 'q', 'bom', 'filter'] : [];
         if (route.list && route.list.includes.length > 0) ofList.push('include');
         const names = named('query').map(({ name }) => name);
         expect(names).to.include.members([...own, ...ofList]);

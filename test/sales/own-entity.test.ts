@@ -278,6 +278,7 @@ describe('the data of the own entity', () => {
     '/api/v1/Activity': [403, 200, 200],
     '/api/v1/Activity/{id}': [403, 200, 200],
     '/api/v1/AuditLog': [403, 200, 200],
+    '/api/v1/AuditLog/{id}': [403, 200, 200],
     '/api/v1/EntityStatus': [403, 200, 200],
     '/api/v1/EntityStatus/{id}': [403, 200, 200],
     '/api/v1/Roles': [403, 200, 200],

@@ -1427,11 +1427,33 @@ export interface paths {
         };
         /**
          * The newest audit entries, of a resource, a record, a user, or all
-         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` names one of them, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
+         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource`, or `filter[Resource]`, names nothing beside these two, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
          *
          *     Needs a token with the permission `full.read`.
          */
         get: operations["getAuditLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/AuditLog/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One audit entry by its id
+         * @description The entries of `User` and `Role` have numbers of their own: one of these is returned only when `resource` names one of the two.
+         *
+         *     Needs a token with the permission `full.read`.
+         */
+        get: operations["getAuditLogById"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1939,6 +1961,41 @@ export interface components {
             Screen: string | null;
             /** @description The address of the client. Without it, a new entry has the address that the request came from. */
             IPAddress: string | null;
+        };
+        /** AuditEntry */
+        AuditEntry: {
+            /** @description The number of the entry: later entries have higher numbers. */
+            Id: number;
+            /**
+             * Format: date-time
+             * @description When the change was made: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new changes, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+            /** @description The number of the user who made the change; null for a change of the operator. */
+            UserId: number | null;
+            /** @description The guid of the user who made the change; null for a change of the operator. */
+            UserGuid: string | null;
+            /**
+             * @description What was done with the record.
+             * @enum {string}
+             */
+            Action: "create" | "update" | "delete";
+            /** @description The name of the resource, such as `Country`. */
+            Resource: string;
+            /** @description The id or the code of the record. */
+            Key: string;
+            /** @description The fields of the record before the change; null if it was created. */
+            Before: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The fields of the record after the change; null if it was deleted. */
+            After: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The address that the request came from; null for a change of the operator. */
+            IPAddress: string | null;
+            /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
+            TraceId: string | null;
         };
         /** Change */
         Change: {
@@ -3913,15 +3970,17 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt, MailState, MailReason, MailAt. */
                 sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt" | "MailState" | "-MailState" | "MailReason" | "-MailReason" | "MailAt" | "-MailAt")[];
-                /** @description Return only records with this text in `Email` or `FirstName` or `LastName`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Email` or `FirstName` or `LastName`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Guid?: string | string[];
@@ -3932,12 +3991,12 @@ export interface operations {
                     Scope?: ("Self" | "All") | ("Self" | "All")[];
                     EntityId?: number | number[];
                     IsDisabled?: boolean | boolean[];
-                    ConfirmedAt?: string | string[];
-                    LastLoginAt?: string | string[];
-                    CreatedAt?: string | string[];
+                    ConfirmedAt?: (string) | (string)[];
+                    LastLoginAt?: (string) | (string)[];
+                    CreatedAt?: (string) | (string)[];
                     MailState?: ("waiting" | "sent" | "refused") | ("waiting" | "sent" | "refused")[];
                     MailReason?: string | string[];
-                    MailAt?: string | string[];
+                    MailAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -3982,54 +4041,58 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`. */
+                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`, `filter[EntityId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[EntityId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `ConfirmedAt` compares so: `filter[ConfirmedAt][gte]=…`, `filter[ConfirmedAt][lte]=…`, `filter[ConfirmedAt][gt]=…`, `filter[ConfirmedAt][lt]=…`, `filter[ConfirmedAt][null]=…`. */
+                /** @description Return only records whose `ConfirmedAt` compares so: `filter[ConfirmedAt][gte]=…`, `filter[ConfirmedAt][lte]=…`, `filter[ConfirmedAt][gt]=…`, `filter[ConfirmedAt][lt]=…`, `filter[ConfirmedAt][null]=…`, `filter[ConfirmedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[ConfirmedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `LastLoginAt` compares so: `filter[LastLoginAt][gte]=…`, `filter[LastLoginAt][lte]=…`, `filter[LastLoginAt][gt]=…`, `filter[LastLoginAt][lt]=…`, `filter[LastLoginAt][null]=…`. */
+                /** @description Return only records whose `LastLoginAt` compares so: `filter[LastLoginAt][gte]=…`, `filter[LastLoginAt][lte]=…`, `filter[LastLoginAt][gt]=…`, `filter[LastLoginAt][lt]=…`, `filter[LastLoginAt][null]=…`, `filter[LastLoginAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[LastLoginAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
-                /** @description Return only records whose `MailState` compares so: `filter[MailState][null]=…`. */
+                /** @description Return only records whose `MailState` compares so: `filter[MailState][null]=…`, `filter[MailState][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[MailState]"?: {
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `MailReason` compares so: `filter[MailReason][gte]=…`, `filter[MailReason][lte]=…`, `filter[MailReason][gt]=…`, `filter[MailReason][lt]=…`, `filter[MailReason][prefix]=…`, `filter[MailReason][contains]=…`, `filter[MailReason][null]=…`. */
+                /** @description Return only records whose `MailReason` compares so: `filter[MailReason][gte]=…`, `filter[MailReason][lte]=…`, `filter[MailReason][gt]=…`, `filter[MailReason][lt]=…`, `filter[MailReason][prefix]=…`, `filter[MailReason][contains]=…`, `filter[MailReason][null]=…`, `filter[MailReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[MailReason]"?: {
                     gte?: string;
                     lte?: string;
@@ -4038,18 +4101,20 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `MailAt` compares so: `filter[MailAt][gte]=…`, `filter[MailAt][lte]=…`, `filter[MailAt][gt]=…`, `filter[MailAt][lt]=…`, `filter[MailAt][null]=…`. */
+                /** @description Return only records whose `MailAt` compares so: `filter[MailAt][gte]=…`, `filter[MailAt][lte]=…`, `filter[MailAt][gt]=…`, `filter[MailAt][lt]=…`, `filter[MailAt][null]=…`, `filter[MailAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[MailAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
             };
             header?: {
@@ -4604,15 +4669,17 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name")[];
-                /** @description Return only records with this text in `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Name?: string | string[];
@@ -4932,20 +4999,22 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Title, Weighting, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Title" | "-Title" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Title`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Title`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Title?: string | string[];
                     Weighting?: number | number[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -4972,13 +5041,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -5356,21 +5425,23 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of CountryCode, CountryName, IsDeleted, DeletedAt, CreatedAt. */
                 sort?: ("CountryCode" | "-CountryCode" | "CountryName" | "-CountryName" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `CountryCode` or `CountryName`, in any letter case. */
+                /** @description Return only records that have each word of this text in `CountryCode` or `CountryName`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     CountryCode?: string | string[];
                     CountryName?: string | string[];
                     IsDeleted?: boolean | boolean[];
-                    DeletedAt?: string | string[];
-                    CreatedAt?: string | string[];
+                    DeletedAt?: (string) | (string)[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`. */
                 "filter[CountryCode]"?: {
@@ -5390,27 +5461,28 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`. */
+                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`, `filter[DeletedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[DeletedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -5759,20 +5831,22 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name, Weighting, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Name?: string | string[];
                     Weighting?: number | number[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -5799,13 +5873,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -6102,20 +6176,22 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Code?: string | string[];
                     Name?: string | string[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -6144,13 +6220,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -6491,21 +6567,23 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, SystemOptionTypeId, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "SystemOptionTypeId" | "-SystemOptionTypeId" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Value`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Value`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     SystemOptionTypeId?: number | number[];
                     Value?: string | string[];
                     IsActive?: boolean | boolean[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -6532,13 +6610,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -6958,15 +7036,17 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, PromoCode, Name, DiscountType, DiscountValue, CurrencyId, StartsAt, EndsAt, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "PromoCode" | "-PromoCode" | "Name" | "-Name" | "DiscountType" | "-DiscountType" | "DiscountValue" | "-DiscountValue" | "CurrencyId" | "-CurrencyId" | "StartsAt" | "-StartsAt" | "EndsAt" | "-EndsAt" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `PromoCode` or `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `PromoCode` or `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     PromoCode?: string | string[];
@@ -6975,10 +7055,11 @@ export interface operations {
                     DiscountType?: ("Percentage" | "Amount") | ("Percentage" | "Amount")[];
                     DiscountValue?: number | number[];
                     CurrencyId?: number | number[];
-                    StartsAt?: string | string[];
-                    EndsAt?: string | string[];
+                    StartsAt?: (string) | (string)[];
+                    EndsAt?: (string) | (string)[];
+                    EntityIds?: number | number[];
                     IsActive?: boolean | boolean[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -7005,7 +7086,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`. */
+                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`, `filter[Description][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Description]"?: {
                     gte?: string;
                     lte?: string;
@@ -7014,6 +7095,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `DiscountValue` compares so: `filter[DiscountValue][gte]=…`, `filter[DiscountValue][lte]=…`, `filter[DiscountValue][gt]=…`, `filter[DiscountValue][lt]=…`. */
                 "filter[DiscountValue]"?: {
@@ -7022,47 +7104,50 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`. */
+                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`, `filter[CurrencyId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[CurrencyId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `StartsAt` compares so: `filter[StartsAt][gte]=…`, `filter[StartsAt][lte]=…`, `filter[StartsAt][gt]=…`, `filter[StartsAt][lt]=…`, `filter[StartsAt][null]=…`. */
+                /** @description Return only records whose `StartsAt` compares so: `filter[StartsAt][gte]=…`, `filter[StartsAt][lte]=…`, `filter[StartsAt][gt]=…`, `filter[StartsAt][lt]=…`, `filter[StartsAt][null]=…`, `filter[StartsAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[StartsAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `EndsAt` compares so: `filter[EndsAt][gte]=…`, `filter[EndsAt][lte]=…`, `filter[EndsAt][gt]=…`, `filter[EndsAt][lt]=…`, `filter[EndsAt][null]=…`. */
+                /** @description Return only records whose `EndsAt` compares so: `filter[EndsAt][gte]=…`, `filter[EndsAt][lte]=…`, `filter[EndsAt][gt]=…`, `filter[EndsAt][lt]=…`, `filter[EndsAt][null]=…`, `filter[EndsAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[EndsAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -7670,15 +7755,17 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Symbol, DecimalPlaces, IsDeleted, DeletedAt, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Symbol" | "-Symbol" | "DecimalPlaces" | "-DecimalPlaces" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Code?: string | string[];
@@ -7686,8 +7773,8 @@ export interface operations {
                     Symbol?: string | string[];
                     DecimalPlaces?: number | number[];
                     IsDeleted?: boolean | boolean[];
-                    DeletedAt?: string | string[];
-                    CreatedAt?: string | string[];
+                    DeletedAt?: (string) | (string)[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -7714,7 +7801,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `Symbol` compares so: `filter[Symbol][gte]=…`, `filter[Symbol][lte]=…`, `filter[Symbol][gt]=…`, `filter[Symbol][lt]=…`, `filter[Symbol][prefix]=…`, `filter[Symbol][contains]=…`, `filter[Symbol][null]=…`. */
+                /** @description Return only records whose `Symbol` compares so: `filter[Symbol][gte]=…`, `filter[Symbol][lte]=…`, `filter[Symbol][gt]=…`, `filter[Symbol][lt]=…`, `filter[Symbol][prefix]=…`, `filter[Symbol][contains]=…`, `filter[Symbol][null]=…`, `filter[Symbol][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Symbol]"?: {
                     gte?: string;
                     lte?: string;
@@ -7723,6 +7810,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `DecimalPlaces` compares so: `filter[DecimalPlaces][gte]=…`, `filter[DecimalPlaces][lte]=…`, `filter[DecimalPlaces][gt]=…`, `filter[DecimalPlaces][lt]=…`. */
                 "filter[DecimalPlaces]"?: {
@@ -7731,27 +7819,28 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`. */
+                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`, `filter[DeletedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[DeletedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -8242,22 +8331,24 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Rate, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Rate" | "-Rate" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Code?: string | string[];
                     Name?: string | string[];
                     Rate?: number | number[];
                     IsActive?: boolean | boolean[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -8293,13 +8384,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -8764,15 +8855,17 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, StatusTitle, CurrencyId, CountryCode, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "StatusTitle" | "-StatusTitle" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Name?: string | string[];
@@ -8781,7 +8874,7 @@ export interface operations {
                     StatusTitle?: string | string[];
                     CurrencyId?: number | number[];
                     CountryCode?: string | string[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -8815,15 +8908,16 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`. */
+                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`, `filter[CurrencyId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[CurrencyId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`, `filter[CountryCode][null]=…`. */
+                /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`, `filter[CountryCode][null]=…`, `filter[CountryCode][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[CountryCode]"?: {
                     gte?: string;
                     lte?: string;
@@ -8832,16 +8926,17 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -9290,8 +9385,8 @@ export interface operations {
     postImports: {
         parameters: {
             query: {
-                /** @description The resource whose records the file has. */
-                resource: "EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity";
+                /** @description The resource whose records the file has, by its name or by that of its path. */
+                resource: "EntityStatus" | "Country" | "Countries" | "OrderStatus" | "OrderStatuses" | "UnitOfMeasure" | "UnitsOfMeasure" | "SystemOption" | "SystemOptions" | "Promotion" | "Promotions" | "Currency" | "TaxCode" | "TaxCodes" | "Entity" | "Entities";
                 /** @description `create` makes new records only; `upsert` also changes those that exist. */
                 mode?: "create" | "upsert";
                 /** @description Whether to check the file only, and change nothing. */
@@ -9384,13 +9479,17 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, UserId, FailingSince, NextAttemptAt, LastSuccessAt, PreviousUntil, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "UserId" | "-UserId" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "PreviousUntil" | "-PreviousUntil" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Url` or `Description`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Url` or `Description`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Url?: string | string[];
@@ -9399,11 +9498,11 @@ export interface operations {
                     IsEnabled?: boolean | boolean[];
                     DisabledReason?: ("gone" | "failing" | "rights" | "operator") | ("gone" | "failing" | "rights" | "operator")[];
                     UserId?: number | number[];
-                    FailingSince?: string | string[];
-                    NextAttemptAt?: string | string[];
-                    LastSuccessAt?: string | string[];
-                    PreviousUntil?: string | string[];
-                    CreatedAt?: string | string[];
+                    FailingSince?: (string) | (string)[];
+                    NextAttemptAt?: (string) | (string)[];
+                    LastSuccessAt?: (string) | (string)[];
+                    PreviousUntil?: (string) | (string)[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -9421,7 +9520,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`. */
+                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`, `filter[Description][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Description]"?: {
                     gte?: string;
                     lte?: string;
@@ -9430,10 +9529,12 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `DisabledReason` compares so: `filter[DisabledReason][null]=…`. */
+                /** @description Return only records whose `DisabledReason` compares so: `filter[DisabledReason][null]=…`, `filter[DisabledReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[DisabledReason]"?: {
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`. */
                 "filter[UserId]"?: {
@@ -9442,63 +9543,67 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `FailingSince` compares so: `filter[FailingSince][gte]=…`, `filter[FailingSince][lte]=…`, `filter[FailingSince][gt]=…`, `filter[FailingSince][lt]=…`, `filter[FailingSince][null]=…`. */
+                /** @description Return only records whose `FailingSince` compares so: `filter[FailingSince][gte]=…`, `filter[FailingSince][lte]=…`, `filter[FailingSince][gt]=…`, `filter[FailingSince][lt]=…`, `filter[FailingSince][null]=…`, `filter[FailingSince][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[FailingSince]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `NextAttemptAt` compares so: `filter[NextAttemptAt][gte]=…`, `filter[NextAttemptAt][lte]=…`, `filter[NextAttemptAt][gt]=…`, `filter[NextAttemptAt][lt]=…`, `filter[NextAttemptAt][null]=…`. */
+                /** @description Return only records whose `NextAttemptAt` compares so: `filter[NextAttemptAt][gte]=…`, `filter[NextAttemptAt][lte]=…`, `filter[NextAttemptAt][gt]=…`, `filter[NextAttemptAt][lt]=…`, `filter[NextAttemptAt][null]=…`, `filter[NextAttemptAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[NextAttemptAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `LastSuccessAt` compares so: `filter[LastSuccessAt][gte]=…`, `filter[LastSuccessAt][lte]=…`, `filter[LastSuccessAt][gt]=…`, `filter[LastSuccessAt][lt]=…`, `filter[LastSuccessAt][null]=…`. */
+                /** @description Return only records whose `LastSuccessAt` compares so: `filter[LastSuccessAt][gte]=…`, `filter[LastSuccessAt][lte]=…`, `filter[LastSuccessAt][gt]=…`, `filter[LastSuccessAt][lt]=…`, `filter[LastSuccessAt][null]=…`, `filter[LastSuccessAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[LastSuccessAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `PreviousUntil` compares so: `filter[PreviousUntil][gte]=…`, `filter[PreviousUntil][lte]=…`, `filter[PreviousUntil][gt]=…`, `filter[PreviousUntil][lt]=…`, `filter[PreviousUntil][null]=…`. */
+                /** @description Return only records whose `PreviousUntil` compares so: `filter[PreviousUntil][gte]=…`, `filter[PreviousUntil][lte]=…`, `filter[PreviousUntil][gt]=…`, `filter[PreviousUntil][lt]=…`, `filter[PreviousUntil][null]=…`, `filter[PreviousUntil][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[PreviousUntil]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -9551,7 +9656,44 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Webhook"][];
+                    "application/json": {
+                        /** @description The number of the endpoint, which the service chooses. */
+                        Id: number;
+                        /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
+                        Url: string;
+                        /** @description A text about the endpoint; null if there is none. */
+                        Description: string | null;
+                        /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
+                        Resources: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
+                        /** @description The actions that are sent. Without it: all. */
+                        Actions: ("create" | "update" | "delete")[];
+                        /**
+                         * @description `thin`: what has changed; `record`: also the record as it is afterwards.
+                         * @enum {string}
+                         */
+                        Payload: "thin" | "record";
+                        /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
+                        IsEnabled: boolean;
+                        /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null. */
+                        DisabledReason: ("gone" | "failing" | "rights" | "operator") | null;
+                        /** @description The number of the user who created it or replaced it last. It sends only what this user may read. */
+                        UserId: number;
+                        /** @description The first failure since the last success; null if the last attempt succeeded. */
+                        FailingSince: string | null;
+                        /** @description When the endpoint sends again the change at which it stands; null if none has failed. */
+                        NextAttemptAt: string | null;
+                        /** @description When a message has last arrived. */
+                        LastSuccessAt: string | null;
+                        /** @description Until when messages are signed with former secrets, too; null if only with the present one. */
+                        PreviousUntil: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the endpoint was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -9907,18 +10049,20 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, MessageId, Type, AttemptedAt, DurationMs, Status, Error. */
                 sort?: ("Id" | "-Id" | "MessageId" | "-MessageId" | "Type" | "-Type" | "AttemptedAt" | "-AttemptedAt" | "DurationMs" | "-DurationMs" | "Status" | "-Status" | "Error" | "-Error")[];
-                /** @description Return only records with this text in `MessageId` or `Type`, in any letter case. */
+                /** @description Return only records that have each word of this text in `MessageId` or `Type`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     MessageId?: string | string[];
                     Type?: string | string[];
-                    AttemptedAt?: string | string[];
+                    AttemptedAt?: (string) | (string)[];
                     DurationMs?: number | number[];
                     Status?: number | number[];
                     Error?: ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret") | ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret")[];
@@ -9951,13 +10095,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `AttemptedAt` compares so: `filter[AttemptedAt][gte]=…`, `filter[AttemptedAt][lte]=…`, `filter[AttemptedAt][gt]=…`, `filter[AttemptedAt][lt]=…`. */
                 "filter[AttemptedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
                 /** @description Return only records whose `DurationMs` compares so: `filter[DurationMs][gte]=…`, `filter[DurationMs][lte]=…`, `filter[DurationMs][gt]=…`, `filter[DurationMs][lt]=…`. */
@@ -9967,19 +10111,21 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `Status` compares so: `filter[Status][gte]=…`, `filter[Status][lte]=…`, `filter[Status][gt]=…`, `filter[Status][lt]=…`, `filter[Status][null]=…`. */
+                /** @description Return only records whose `Status` compares so: `filter[Status][gte]=…`, `filter[Status][lte]=…`, `filter[Status][gt]=…`, `filter[Status][lt]=…`, `filter[Status][null]=…`, `filter[Status][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Status]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Error` compares so: `filter[Error][null]=…`. */
+                /** @description Return only records whose `Error` compares so: `filter[Error][null]=…`, `filter[Error][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Error]"?: {
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Response` compares so: `filter[Response][gte]=…`, `filter[Response][lte]=…`, `filter[Response][gt]=…`, `filter[Response][lt]=…`, `filter[Response][prefix]=…`, `filter[Response][contains]=…`, `filter[Response][null]=…`. */
+                /** @description Return only records whose `Response` compares so: `filter[Response][gte]=…`, `filter[Response][lte]=…`, `filter[Response][gt]=…`, `filter[Response][lt]=…`, `filter[Response][prefix]=…`, `filter[Response][contains]=…`, `filter[Response][null]=…`, `filter[Response][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Response]"?: {
                     gte?: string;
                     lte?: string;
@@ -9988,6 +10134,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
             };
             header?: {
@@ -10430,18 +10577,20 @@ export interface operations {
                 entityId?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, ActivityCode, UserId, EntityId, Screen, IPAddress. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "ActivityCode" | "-ActivityCode" | "UserId" | "-UserId" | "EntityId" | "-EntityId" | "Screen" | "-Screen" | "IPAddress" | "-IPAddress")[];
-                /** @description Return only records with this text in `Comment` or `Screen`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Comment` or `Screen`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
-                include?: "user"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: ("etag" | "user")[];
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                     ActivityCode?: number | number[];
                     UserId?: number | number[];
                     Comment?: string | string[];
@@ -10458,13 +10607,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
                 /** @description Return only records whose `ActivityCode` compares so: `filter[ActivityCode][gte]=…`, `filter[ActivityCode][lte]=…`, `filter[ActivityCode][gt]=…`, `filter[ActivityCode][lt]=…`. */
@@ -10474,15 +10623,16 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`. */
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[UserId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Comment` compares so: `filter[Comment][gte]=…`, `filter[Comment][lte]=…`, `filter[Comment][gt]=…`, `filter[Comment][lt]=…`, `filter[Comment][prefix]=…`, `filter[Comment][contains]=…`, `filter[Comment][null]=…`. */
+                /** @description Return only records whose `Comment` compares so: `filter[Comment][gte]=…`, `filter[Comment][lte]=…`, `filter[Comment][gt]=…`, `filter[Comment][lt]=…`, `filter[Comment][prefix]=…`, `filter[Comment][contains]=…`, `filter[Comment][null]=…`, `filter[Comment][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Comment]"?: {
                     gte?: string;
                     lte?: string;
@@ -10491,16 +10641,18 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`. */
+                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`, `filter[EntityId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[EntityId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Screen` compares so: `filter[Screen][gte]=…`, `filter[Screen][lte]=…`, `filter[Screen][gt]=…`, `filter[Screen][lt]=…`, `filter[Screen][prefix]=…`, `filter[Screen][contains]=…`, `filter[Screen][null]=…`. */
+                /** @description Return only records whose `Screen` compares so: `filter[Screen][gte]=…`, `filter[Screen][lte]=…`, `filter[Screen][gt]=…`, `filter[Screen][lt]=…`, `filter[Screen][prefix]=…`, `filter[Screen][contains]=…`, `filter[Screen][null]=…`, `filter[Screen][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Screen]"?: {
                     gte?: string;
                     lte?: string;
@@ -10509,8 +10661,9 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`. */
+                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`, `filter[IPAddress][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[IPAddress]"?: {
                     gte?: string;
                     lte?: string;
@@ -10519,6 +10672,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
             };
             header?: {
@@ -10580,6 +10734,8 @@ export interface operations {
                         Screen: string | null;
                         /** @description The address of the client. Without it, a new entry has the address that the request came from. */
                         IPAddress: string | null;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
                         /** @description The name of the user, with `include=user`. */
                         UserName?: string | null;
                     }[];
@@ -10689,30 +10845,32 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description Return only entries of this resource, such as `Country`. */
-                resource?: "EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role";
+                /** @description Return only entries of these resources, separated by commas, each by its name or by that of its path: `Country` or `Countries`. */
+                resource?: string;
                 /** @description Return only entries of the record with this id or code. */
                 key?: string;
                 /** @description Return only entries of this user. */
                 userId?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, UserGuid, Action, Resource, Key, IPAddress, TraceId. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "UserGuid" | "-UserGuid" | "Action" | "-Action" | "Resource" | "-Resource" | "Key" | "-Key" | "IPAddress" | "-IPAddress" | "TraceId" | "-TraceId")[];
-                /** @description Return only records with this text in `Resource` or `Key`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Resource` or `Key`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
-                include?: "user"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: ("etag" | "user")[];
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                     UserId?: number | number[];
                     UserGuid?: string | string[];
                     Action?: ("create" | "update" | "delete") | ("create" | "update" | "delete")[];
-                    Resource?: string | string[];
+                    Resource?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role") | ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role")[];
                     Key?: string | string[];
                     IPAddress?: string | string[];
                     TraceId?: string | string[];
@@ -10726,35 +10884,28 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`. */
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[UserId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `UserGuid` compares so: `filter[UserGuid][null]=…`. */
+                /** @description Return only records whose `UserGuid` compares so: `filter[UserGuid][null]=…`, `filter[UserGuid][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[UserGuid]"?: {
                     null?: boolean;
-                };
-                /** @description Return only records whose `Resource` compares so: `filter[Resource][gte]=…`, `filter[Resource][lte]=…`, `filter[Resource][gt]=…`, `filter[Resource][lt]=…`, `filter[Resource][prefix]=…`, `filter[Resource][contains]=…`. */
-                "filter[Resource]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `Key` compares so: `filter[Key][gte]=…`, `filter[Key][lte]=…`, `filter[Key][gt]=…`, `filter[Key][lt]=…`, `filter[Key][prefix]=…`, `filter[Key][contains]=…`. */
                 "filter[Key]"?: {
@@ -10765,7 +10916,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`. */
+                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`, `filter[IPAddress][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[IPAddress]"?: {
                     gte?: string;
                     lte?: string;
@@ -10774,8 +10925,9 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `TraceId` compares so: `filter[TraceId][gte]=…`, `filter[TraceId][lte]=…`, `filter[TraceId][gt]=…`, `filter[TraceId][lt]=…`, `filter[TraceId][prefix]=…`, `filter[TraceId][contains]=…`, `filter[TraceId][null]=…`. */
+                /** @description Return only records whose `TraceId` compares so: `filter[TraceId][gte]=…`, `filter[TraceId][lte]=…`, `filter[TraceId][gt]=…`, `filter[TraceId][lt]=…`, `filter[TraceId][prefix]=…`, `filter[TraceId][contains]=…`, `filter[TraceId][null]=…`, `filter[TraceId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[TraceId]"?: {
                     gte?: string;
                     lte?: string;
@@ -10784,6 +10936,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
             };
             header?: {
@@ -10864,6 +11017,8 @@ export interface operations {
                         IPAddress: string | null;
                         /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
                         TraceId: string | null;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
                         /** @description The name of the user, with `include=user`. */
                         UserName?: string | null;
                     }[];
@@ -10878,12 +11033,75 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    getAuditLogById: {
+        parameters: {
+            query?: {
+                /** @description Return only entries of these resources, separated by commas, each by its name or by that of its path: `Country` or `Countries`. */
+                resource?: string;
+            };
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "UserId": null,
+                     *       "UserGuid": null,
+                     *       "Action": "create",
+                     *       "Resource": "Country",
+                     *       "Key": "GB",
+                     *       "Before": null,
+                     *       "After": {
+                     *         "CountryCode": "GB",
+                     *         "CountryName": "United Kingdom"
+                     *       },
+                     *       "IPAddress": null,
+                     *       "TraceId": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AuditEntry"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     getChangesStream: {
         parameters: {
             query?: {
                 /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
                 after?: string;
-                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. The name of a path, such as `Countries`, stands for its resource. */
                 resource?: string;
                 /** @description `record` adds `Record` to each change. */
                 include?: "record";
@@ -10930,7 +11148,7 @@ export interface operations {
             query?: {
                 /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
                 after?: string;
-                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. The name of a path, such as `Countries`, stands for its resource. */
                 resource?: string;
                 /** @description `record` adds `Record` to each change. */
                 include?: "record";

@@ -1,6 +1,8 @@
 import type { Context } from 'koa';
 import { z } from 'zod';
+import type { FieldError } from '../runtime/field-error.ts';
 import { prefersCsv } from './list-parameters/list-export.ts';
+import { isFilterParameter } from './list-parameters/list-filters.ts';
 import {
   isListParameter,
   type ListQuery,
@@ -9,6 +11,13 @@ import {
 } from './list-parameters/list-query.ts';
 import { prefersCount, readQuery, unknownNames } from './read-fields.ts';
 import type { Route } from './route.ts';
+
+/**
+ * True if a request has parameters that may not be ignored, whatever its route: a filter.
+ */
+export function hasFilters(querystring: string): boolean {
+  return querystring !== '' && [...new URLSearchParams(querystring).keys()].some(isFilterParameter);
+}
 
 export interface QueryInput<Query = object> {
   readonly query: Query;
@@ -31,6 +40,10 @@ export function readParameters(
   const names = [...search.keys()].filter(name => !(list && isListParameter(list, name)));
   const errors = strict ? unknownNames(names, query, 'is not a parameter of this request') : {};
 
+  if (!list) {
+    for (const name of names.filter(isFilterParameter)) errors[name] = [noFilter];
+  }
+
   for (const name of malformedNames(ctx.querystring)) {
     errors[name] = [{ message: 'must be UTF-8, percent-encoded', code: 'invalid_text' }];
   }
@@ -48,6 +61,9 @@ export function readParameters(
   const listQuery = readListQuery(list, ctx.path, search, { isExport, isCounted }, errors);
   return { query: readQuery(list.otherParameters, search, errors), list: listQuery };
 }
+
+/** Without the refusal, a response with all records would be taken for the filtered one. */
+const noFilter: FieldError = { message: 'is not taken: this path has no filters', code: 'unknown' };
 
 /**
  * Returns the names of the parameters whose bytes are not UTF-8: they would be read as U+FFFD,

@@ -108,7 +108,8 @@ export class TableReads extends TableColumns {
     const hasIndex = keys.length <= maxIndexedKeys && hasOneDirection && isStored;
     const isUnindexed = !hasIndex || (page.searches ?? []).length > 0;
     // to know whether there are more
-    const isLong = (page.limit ?? Number.POSITIVE_INFINITY) > oneRowList + 1;
+    const read = (page.limit ?? Number.POSITIVE_INFINITY) + (page.offset ?? 0);
+    const isLong = read > oneRowList + 1;
 
     return { ...unpreparedStatement(text, values), isHeavy: isUnindexed || isLong };
   }
@@ -162,6 +163,8 @@ interface Page {
    */
   readonly after?: readonly (string | null)[] | undefined;
   readonly limit?: number | undefined;
+  /** The rows before the page, if there is no row before it. They are read, and not returned. */
+  readonly offset?: number;
 }
 
 /** Minimum rows of the probe (`pageText`). */
@@ -181,10 +184,12 @@ const minProbe = 1_000;
  * using one), by an index of the texts if there is one, and sorts those that match: they are
  * few, because few rows of the probe matched.
  *
+ * The rows that an offset skips are read as such: only those of the page become JSON.
+ *
  * @param values gets the values of the text
  */
 function pageText(table: string, page: Page, values: unknown[]): string {
-  const { conditions, searches = [], keys, after, limit } = page;
+  const { conditions, searches = [], keys, after, limit, offset = 0 } = page;
   const order = `order by ${keys.map(({ sql, direction }) => `${sql} ${direction}`).join(', ')}`;
   const ranges = after ? continuations(keys, after) : [[]];
   const firstRows = (also: Conditions, max: string): string =>
@@ -194,13 +199,16 @@ function pageText(table: string, page: Page, values: unknown[]): string {
           `(select * from ${table}${where([...conditions, ...also, ...range], values)} ${order} ${max})`,
       )
       .join(' union all ');
-  if (limit === undefined) return `(${firstRows(searches, '')}) ${table} ${order}`;
-  const max = `$${values.push(limit)}`;
+  const skipped = offset > 0 ? ` offset $${values.push(offset)}` : '';
+  if (limit === undefined) return `(${firstRows(searches, skipped)}) ${table} ${order}`;
   if (searches.length === 0) {
-    return `(${firstRows([], `limit ${max}`)}) ${table} ${order} limit ${max}`;
+    const length = `limit $${values.push(limit)}`;
+    return `(${firstRows([], `${length}${skipped}`)}) ${table} ${order} ${length}`;
   }
 
-  const probed = `limit ${minProbe + 3 * limit}`;
+  const max = `$${values.push(limit + offset)}`;
+
+  const probed = `limit ${minProbe + 3 * (limit + offset)}`;
   const found = `(select count(*) from probe)`;
   const allRows = ranges.map(
     range =>
@@ -212,6 +220,6 @@ function pageText(table: string, page: Page, values: unknown[]): string {
       select * from (select * from (${firstRows([], probed)}) ${table} ${order} ${probed}) ${table}${where(searches, values)}
        ${order} limit ${max})
     select * from (select * from probe where ${found} >= ${max} union all ${allRows.join(' union all ')}) ${table}
-     ${order} limit ${max}
+     ${order} limit ${max}${skipped}
   ) ${table} ${order}`;
 }

@@ -92,7 +92,7 @@ const list = listContract({
   key: 'Id',
   search: ['Comment', 'Screen'],
   longTexts: ['Comment'],
-  includes: ['user'],
+  includes: ['etag', 'user'],
 });
 
 const entry = describeFields(

@@ -4,6 +4,7 @@ import type { ControlDatabase } from '../../control/database.ts';
 import type { Permission } from '../../control/permissions.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
 import { userNamesOf } from '../../control/visible-users.ts';
+import { fieldProblem, problem } from '../../lib/errors.ts';
 import {
   describeFields,
   guid,
@@ -14,14 +15,20 @@ import {
   timestamp,
 } from '../../lib/http/fields.ts';
 import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
+import type { ListQuery } from '../../lib/http/list-parameters/list-query.ts';
+import { Representation } from '../../lib/http/representation.ts';
+import { pathId } from '../../lib/http/route.ts';
 import { toIso } from '../../lib/postgres/column-types.ts';
 import type { JsonFormat } from '../../lib/postgres/json-columns.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { pascalCase } from '../../lib/runtime/casing.ts';
+import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
+import type { RequestContext } from '../../tenancy/request-context.ts';
 import { resources } from '../resources/index.ts';
+import { resourceList } from '../resources/resource-names.ts';
 
 /** The kinds of change of a record. */
 export const changeActions = ['create', 'update', 'delete'] as const;
@@ -56,6 +63,23 @@ const AuditEntrySchema = defineEntity({
  */
 export class AuditEntry extends AuditEntrySchema.class {}
 AuditEntrySchema.setClass(AuditEntry);
+
+/** The resources whose records, and audit entries, are in the control database. */
+const controlResources = [
+  { name: 'User', path: '/api/v1/Users' },
+  { name: 'Role', path: '/api/v1/Roles' },
+];
+/**
+ * The resources that requests may name: those whose changes have audit entries, and `Activity`,
+ * whose records never change.
+ */
+const auditedResources = [
+  ...resources,
+  { name: 'PromotionUse' },
+  { name: 'Activity' },
+  { name: 'Webhook', path: '/api/v1/Webhooks' },
+  ...controlResources,
+];
 
 const view = describeFields(
   {
@@ -92,22 +116,14 @@ const view = describeFields(
 
 const table = new TableStatements(AuditEntry, view);
 
-/** The resources whose records, and audit entries, are in the control database. */
-const controlResources = ['User', 'Role'];
-/**
- * The names that the filter `resource` accepts: the resources whose changes have audit entries,
- * and `Activity`, whose records never change.
- */
-const auditedResources = [
-  ...resources.map(({ definition }) => definition.name),
-  'PromotionUse',
-  'Activity',
-  'Webhook',
-  ...controlResources,
-];
 const query = z.object({
   limit: limit(),
-  resource: z.enum(auditedResources).optional(),
+  resource: resourceList(auditedResources)
+    .optional()
+    .describe(
+      'Return only entries of these resources, separated by commas, each by its name or by that ' +
+        'of its path: `Country` or `Countries`.',
+    ),
   key: text({ max: 255 }).optional(),
   userId: queryId(),
 });
@@ -117,7 +133,8 @@ const list = listContract({
   order: { Id: 'desc' },
   key: 'Id',
   search: ['Resource', 'Key'],
-  includes: ['user'],
+  choices: { Resource: auditedResources.map(({ name }) => name) },
+  includes: ['etag', 'user'],
 });
 
 /**
@@ -129,40 +146,39 @@ const permissionOf = new Map<string, Permission>([
   ['Webhook', 'settings.write'],
 ]);
 
+const path = '/api/v1/AuditLog';
+
 export function auditRoutes({ control }: { control: ControlDatabase }): TenantRoute[] {
   return [
     defineRoute({
       method: 'GET',
-      path: '/api/v1/AuditLog',
+      path,
       access: 'full.read',
       tag: 'AuditLog',
       summary: 'The newest audit entries, of a resource, a record, a user, or all',
       description:
         'Every change of a record has one entry, written in the same transaction. `resource` is a name such as ' +
-        '`Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` ' +
-        'names one of them, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade ' +
+        '`Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource`, ' +
+        'or `filter[Resource]`, names nothing beside these two, and need the permission `users.read` too. Those of ' +
+        '`Webhook` need `settings.write`. An upgrade ' +
         'that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and ' +
         '`Before` and `After` are null.',
       query,
       list,
       response: z.array(view),
       handler: async ({ query: { limit, resource, key, userId }, list }, context) => {
-        const { caller, tenant } = context;
-        const isControl = resource !== undefined && controlResources.includes(resource);
-        const permission = permissionOf.get(resource ?? '');
-        if (permission && !caller.permissions.has(permission)) throw permissionMissing(permission);
+        const named = namedResources(resource, list);
+        requirePermissions(named, context.caller);
 
-        const conditions: (Condition | undefined)[] = [
-          isControl ? ['tenant_id = ?', tenant.id] : undefined,
-          caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined,
-          resource === undefined ? undefined : ['resource = ?', resource],
-          caller.permissions.has('settings.write') ? undefined : ['resource <> ?', 'Webhook'],
-          key === undefined ? undefined : ['record_key = ?', key],
-          userId === undefined ? undefined : ['user_id = ?', userId],
+        const conditions = [
+          ...visibleEntries(named, context),
+          resource && resourceCondition(resource),
+          key === undefined ? undefined : (['record_key = ?', key] as const),
+          userId === undefined ? undefined : (['user_id = ?', userId] as const),
         ];
 
-        const reads = isControl ? controlReads(control, context) : context;
-        const userNames = userNamesOf(control, context, caller);
+        const reads = readsOf(named, control, context);
+        const userNames = userNamesOf(control, context, context.caller);
         const source = {
           table,
           conditions,
@@ -174,7 +190,101 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
         return readList(list, source, { orderBy: { id: 'desc' }, limit });
       },
     }),
+
+    defineRoute({
+      method: 'GET',
+      path: `${path}/:id`,
+      access: 'full.read',
+      cache: 'revalidate',
+      tag: 'AuditLog',
+      summary: 'One audit entry by its id',
+      description:
+        'The entries of `User` and `Role` have numbers of their own: one of these is returned only when `resource` names ' +
+        'one of the two.',
+      query: query.pick({ resource: true }),
+      response: view,
+      handler: async ({ params, query: { resource } }, context) => {
+        const named = namedResources(resource, undefined);
+        requirePermissions(named, context.caller);
+
+        const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
+        const conditions: (Condition | undefined)[] = [
+          ['id = ?', id],
+          ...visibleEntries(named, context),
+          resource && resourceCondition(resource),
+        ];
+        const reads = readsOf(named, control, context);
+        const [row] = id ? await reads.read(table.selectRecord(conditions)) : [];
+        if (!row?.json) throw problem('not_found');
+
+        return Representation.ofText(entryText(row.json as string));
+      },
+    }),
   ];
+}
+
+/** The resources that a request names. */
+interface NamedResources {
+  /** Names in `resource` and in the filter of the same field. */
+  readonly names: readonly string[];
+  /** True if their entries are in the control database. */
+  readonly areOfControl: boolean;
+}
+
+/**
+ * Returns the resources that a request names, by the parameter `resource` or by a filter. Both
+ * decide from which database the entries are read.
+ * @throws {Problem} `validation_failed` when they are in both databases
+ */
+function namedResources(
+  resource: readonly string[] | undefined,
+  list: ListQuery | undefined,
+): NamedResources {
+  const filtered = list?.filters.find(({ field }) => field.name === 'Resource')?.values;
+  const deciding = resource ?? filtered ?? [];
+  const isOfControl = (name: string) => controlResources.some(each => each.name === name);
+  const areOfControl = deciding.length > 0 && deciding.every(isOfControl);
+
+  if (!areOfControl && deciding.some(isOfControl)) {
+    throw fieldProblem(
+      resource ? 'resource' : 'filter[Resource]',
+      'cannot name User or Role beside other resources: ask for them in a request of their own',
+      'not_allowed',
+    );
+  }
+  return { names: [...(resource ?? []), ...(filtered ?? [])], areOfControl };
+}
+
+/** @throws {Problem} `forbidden` when a named resource needs a permission that is missing */
+function requirePermissions({ names }: NamedResources, caller: Caller): void {
+  for (const name of names) {
+    const permission = permissionOf.get(name);
+    if (permission && !caller.permissions.has(permission)) throw permissionMissing(permission);
+  }
+}
+
+/** The conditions for the entries that a caller may see. */
+function visibleEntries(
+  { areOfControl }: NamedResources,
+  { caller, tenant }: RequestContext,
+): (Condition | undefined)[] {
+  return [
+    areOfControl ? ['tenant_id = ?', tenant.id] : undefined,
+    caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined,
+    caller.permissions.has('settings.write') ? undefined : ['resource <> ?', 'Webhook'],
+  ];
+}
+
+function resourceCondition(names: readonly string[]): Condition {
+  return names.length === 1 ? ['resource = ?', names[0]] : ['resource = any (?)', names];
+}
+
+function readsOf(
+  { areOfControl }: NamedResources,
+  control: ControlDatabase,
+  context: RequestContext,
+) {
+  return areOfControl ? controlReads(control, context) : context;
 }
 
 /** `entryText` by columns, so that only the audited rows are parsed. */

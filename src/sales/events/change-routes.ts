@@ -6,6 +6,7 @@ import { Page } from '../../lib/http/list-parameters/list-page.ts';
 import { Representation } from '../../lib/http/representation.ts';
 import { invalid } from '../../lib/runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import { resourceList } from '../resources/resource-names.ts';
 import { type Change, changeView, sentChange } from './change.ts';
 import { type Cursor, firstCursor } from './change-cursor.ts';
 import { accessChanged, readChanges } from './change-reader.ts';
@@ -34,17 +35,12 @@ const parameters = {
   after: cursor
     .optional()
     .describe('The `Id` of a change, a `Next-Cursor`, or `now`: return what follows.'),
-  resource: z
-    .string()
-    .transform(text => text.split(','))
-    .refine(
-      each => each.every(name => changeSources.has(name)),
-      invalid(`must be names, separated by commas, of ${names.join(', ')}`, 'not_allowed', {
-        values: names,
-      }),
-    )
+  resource: resourceList([...changeSources.values()])
     .optional()
-    .describe(`Return only changes of these resources, separated by commas: ${names.join(', ')}.`),
+    .describe(
+      `Return only changes of these resources, separated by commas: ${names.join(', ')}. The name ` +
+        'of a path, such as `Countries`, stands for its resource.',
+    ),
   include: z.enum(['record']).optional().describe('`record` adds `Record` to each change.'),
 };
 const streamQuery = z.object(parameters);

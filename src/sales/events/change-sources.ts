@@ -26,6 +26,8 @@ export interface ChangeFilter {
 /** A resource whose changes are in the feed. */
 export interface ChangeSource {
   readonly name: string;
+  /** The path of its list; undefined if it has none. */
+  readonly path?: string;
   /** The callers who may read its records, and so its changes. */
   readonly access: Permission | 'user';
   /** The permission that a caller of scope `Self` needs in its place. */
@@ -47,11 +49,12 @@ const withColumns = (fields: readonly string[]) =>
   fields.map(field => [field, snakeCase(camelCase(field))] as const);
 
 function sourceOf(resource: ResourceDefinition): ChangeSource {
-  const { name, access, scopedBy, namesEntities, view, computed = [] } = resource;
+  const { name, path, access, scopedBy, namesEntities, view, computed = [] } = resource;
   const fields = Object.keys(view.shape).filter(field => !computed.includes(camelCase(field)));
   const href = (key: string) => hrefOf(resource, key);
   return {
     name,
+    path,
     access: access.read,
     accessOfSelf: access.readOfSelf,
     isOwned: scopedBy !== undefined,

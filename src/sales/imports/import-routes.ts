@@ -6,6 +6,7 @@ import { ListExport } from '../../lib/http/list-parameters/list-export.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { requireScopeAll } from '../../tenancy/require-manager.ts';
+import { oneResource } from '../resources/resource-names.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import type { ImportError, ImportReport } from './import-report.ts';
 import { type ImportRunner, importDeadlineMs } from './import-runner.ts';
@@ -70,8 +71,6 @@ const view = describeFields(
   },
 ).meta({ title: tag });
 
-const names = [...importableResources.keys()] as [string, ...string[]];
-
 /** The services that the routes use. */
 export interface ImportServices {
   imports: ImportRunner;
@@ -93,7 +92,9 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
         '`atomic=false`, rows that are refused are left out; otherwise one refused row rejects all. A file with ids is refused with 400 unless ' +
         '`ids=own`: they mean something only in the tenant that gave them. `Accept: text/csv` returns the errors as a file for a spreadsheet.',
       query: z.object({
-        resource: z.enum(names).describe('The resource whose records the file has.'),
+        resource: oneResource([...importableResources.values()]).describe(
+          'The resource whose records the file has, by its name or by that of its path.',
+        ),
         mode: z.enum(['create', 'upsert']).default('create').describe(modeDescription),
         dryRun: flag().describe('Whether to check the file only, and change nothing.'),
         atomic: flag(true).describe('Whether one refused row rejects the whole file.'),

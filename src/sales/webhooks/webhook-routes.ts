@@ -42,6 +42,8 @@ const list = listContract({
   order: { Id: 'asc' },
   key: 'Id',
   search: ['Url', 'Description'],
+  includes: ['etag'],
+  volatile: volatileWebhookFields,
 });
 const created = webhookView.extend({
   Secret: z.string().describe('The secret that signs the messages. No other response has it.'),

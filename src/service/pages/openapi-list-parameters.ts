@@ -3,8 +3,10 @@ import {
   type ListContract,
   operatorsOf,
   sortableNames,
+  takesFlag,
 } from '../../lib/http/list-parameters/list-contract.ts';
 import type { ListField, ListFieldKind } from '../../lib/http/list-parameters/list-field.ts';
+import { maxOffset } from '../../lib/http/list-parameters/list-query.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
 
@@ -17,7 +19,9 @@ export function listParameters({ list }: TenantRoute): Json[] {
 
   const own = new Set(Object.keys(list.query.shape));
   const fields = [...new Set(list.fields.values())];
-  const paging = [limitParameter, afterParameter].filter(({ name }) => !own.has(name));
+  const paging = [limitParameter, afterParameter, offsetParameter].filter(
+    ({ name }) => !own.has(name),
+  );
 
   return [
     ...paging,
@@ -47,6 +51,15 @@ const afterParameter = {
     'sort and filters. Later, records may have appeared behind it: to receive what is new, ' +
     'read `GET /api/v1/Changes`.',
   schema: { type: 'string' },
+};
+
+const offsetParameter = {
+  name: 'offset',
+  ...inQuery,
+  description:
+    'The number of records before the page, for tables with page numbers. A program that reads ' +
+    'the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`.',
+  schema: { type: 'integer', minimum: 0, maximum: maxOffset, default: 0 },
 };
 
 const bomParameter = {
@@ -92,7 +105,7 @@ function sortParameter(list: ListContract): Json {
 
 function searchParameter({ search }: ListContract): Json {
   const names = search.map(({ name }) => `\`${name}\``).join(' or ');
-  const description = `Return only records with this text in ${names}, in any letter case.`;
+  const description = `Return only records that have each word of this text in ${names}, in any letter case and order.`;
   return { name: 'q', ...inQuery, description, schema: { type: 'string' } };
 }
 
@@ -107,7 +120,8 @@ function equalityParameter(fields: ListField[]): Json {
     ...inQuery,
     description:
       'Return only records with this value in a field: `filter[Field]=value`. Repeated for ' +
-      'one field, any of the values: `filter[Field]=one&filter[Field]=other`.',
+      'one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has ' +
+      'the value among them.',
     style: 'deepObject',
     explode: true,
     schema: { type: 'object', properties, additionalProperties: false },
@@ -121,13 +135,18 @@ function equalityParameter(fields: ListField[]): Json {
 function operators(field: ListField): Json {
   const names = operatorsOf(field);
   const properties = Object.fromEntries(
-    names.map(name => [name, name === 'null' ? { type: 'boolean' } : valueSchema(field)]),
+    names.map(name => [name, takesFlag(name) ? { type: 'boolean' } : valueSchema(field)]),
   );
 
   return {
     name: `filter[${field.name}]`,
     ...inQuery,
-    description: `Return only records whose \`${field.name}\` compares so: ${names.map(name => `\`filter[${field.name}][${name}]=…\``).join(', ')}.`,
+    description:
+      `Return only records whose \`${field.name}\` compares so: ` +
+      `${names.map(name => `\`filter[${field.name}][${name}]=…\``).join(', ')}.` +
+      (field.isNullable
+        ? ' `orNull=true` beside another one adds the records without a value.'
+        : ''),
     style: 'deepObject',
     explode: true,
     schema: { type: 'object', properties, additionalProperties: false },
@@ -144,7 +163,16 @@ const kinds: Record<ListFieldKind, readonly [schema: Json, example: unknown]> = 
   integer: [{ type: 'integer' }, 1],
   decimal: [{ type: 'number' }, 20],
   boolean: [{ type: 'boolean' }, true],
-  timestamp: [{ type: 'string', format: 'date-time' }, '2026-01-31T12:00:00Z'],
+  timestamp: [
+    {
+      description: 'A time, or a date alone: that day in UTC.',
+      anyOf: [
+        { type: 'string', format: 'date-time' },
+        { type: 'string', format: 'date' },
+      ],
+    },
+    '2026-01-31T12:00:00Z',
+  ],
   uuid: [{ type: 'string', format: 'uuid' }, '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e'],
 };
 

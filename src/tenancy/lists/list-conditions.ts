@@ -1,6 +1,6 @@
 import { emailPart, hasLookAlike } from '../../lib/http/email.ts';
 import { normalText } from '../../lib/http/fields.ts';
-import type { ListField } from '../../lib/http/list-parameters/list-field.ts';
+import { isDay, type ListField } from '../../lib/http/list-parameters/list-field.ts';
 import type { Filter } from '../../lib/http/list-parameters/list-filters.ts';
 import { type ListQuery, textSeparator } from '../../lib/http/list-parameters/list-query.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
@@ -9,83 +9,138 @@ import { camelCase } from '../../lib/runtime/casing.ts';
 
 type Columns = Pick<TableStatements, 'sourceOf'>;
 
-/**
- * Returns the conditions of the filters and the search text of a request. Values are never part
- * of the SQL.
- * @returns the conditions; apart, as `searches`, those that no index in the order of the page
- *   can serve
- */
-export function listConditions(
-  { contract: { search, hasTrigrams }, filters, q }: ListQuery,
-  columns: Columns,
-): { conditions: Condition[]; searches: Condition[] } {
-  const conditionOf = (filter: Filter) =>
-    filterCondition(filter, columns.sourceOf(camelCase(filter.field.name)));
-  const searches = filters.filter(isSearch).map(conditionOf);
-  if (q !== undefined) {
-    searches.push(searchCondition(search, q, { hasTrigrams, columns }));
-  }
-  return { conditions: filters.filter(filter => !isSearch(filter)).map(conditionOf), searches };
+/** The conditions of a request for a list. */
+interface ListConditions {
+  readonly conditions: Condition[];
+  /** Those that no index in the order of the page can serve. */
+  readonly searches: Condition[];
 }
 
 /**
- * The condition that one of the searched fields contains a text. The text is brought into the
+ * Returns the conditions of the filters and the search text of a request. Values are never part
+ * of the SQL.
+ */
+export function listConditions(
+  { contract, filters, words }: Pick<ListQuery, 'contract' | 'filters' | 'words'>,
+  columns: Columns,
+): ListConditions {
+  const texts = { ...contract, columns };
+  const withNull = new Set(filters.filter(isWithNull).map(({ field }) => field));
+  const own = filters.filter(
+    ({ field, operator }) => operator !== 'orNull' && !withNull.has(field),
+  );
+  const conditionOf = (filter: Filter) => filterCondition(filter, texts);
+
+  return {
+    conditions: own.filter(filter => !isSearch(filter)).map(conditionOf),
+    searches: [
+      ...own.filter(isSearch).map(conditionOf),
+      ...[...withNull].map(field => orNullCondition(field, filters, texts)),
+      ...words.map(word => searchCondition(contract.search, word, texts)),
+    ],
+  };
+}
+
+/** The facts that decide how texts are searched. */
+interface SearchedTexts {
+  readonly search: readonly ListField[];
+  readonly hasTrigrams: boolean;
+  readonly columns: Columns;
+}
+
+const isWithNull = ({ operator, values }: Filter): boolean =>
+  operator === 'orNull' && values.includes('true');
+
+/** The condition that a field meets all of its filters, or is null. */
+function orNullCondition(
+  field: ListField,
+  filters: readonly Filter[],
+  texts: SearchedTexts,
+): Condition {
+  const conditions = filters
+    .filter(each => each.field === field && each.operator !== 'orNull')
+    .map(filter => filterCondition(filter, texts));
+  const all = conditions.map(([sql]) => sql).join(' and ');
+
+  return [
+    `((${all}) or ${sourceOf(field, texts)} is null)`,
+    ...conditions.flatMap(([, ...values]) => values),
+  ];
+}
+
+const sourceOf = ({ name }: ListField, { columns }: Pick<SearchedTexts, 'columns'>): string =>
+  columns.sourceOf(camelCase(name));
+
+/**
+ * The condition that one of the searched fields contains a word. The word is brought into the
  * form in which the values of a field are stored. The forms differ: an address has
  * `xn--bcher-kva` where a name has `bücher`, and keeps U+212A, which a name does not.
  */
 function searchCondition(
   search: readonly ListField[],
-  q: string,
-  { hasTrigrams, columns }: { hasTrigrams: boolean; columns: Columns },
+  word: string,
+  texts: SearchedTexts,
 ): Condition {
-  const sourcesOf = (fields: readonly ListField[]) =>
-    fields.map(({ name }) => columns.sourceOf(camelCase(name)));
-  const contains = (sources: readonly string[], text: string) =>
-    hasTrigrams && text.length >= minTrigram ? findText(sources, text) : readText(sources, text);
-
-  const text = normalText(q);
-  const address = emailPart(q);
   const addresses = search.filter(({ kind }) => kind === 'email');
-  if (addresses.length === 0 || address === text.toLowerCase()) {
-    return contains(sourcesOf(search), text);
+  if (addresses.length === 0 || emailPart(word) === normalText(word).toLowerCase()) {
+    return containsText(search, normalText(word), texts);
   }
 
   const others = search.filter(({ kind }) => kind !== 'email');
-  const [sql, ...values] = contains(sourcesOf(others), text);
-  const [inAddress, ...parts] = hasLookAlike(address)
-    ? likeText(sourcesOf(addresses), address)
-    : readText(sourcesOf(addresses), address);
+  const [sql, ...values] = containsText(others, normalText(word), texts);
+  const [inAddress, ...parts] = addressCondition(addresses, 'contains', emailPart(word), texts);
   return [`(${sql} or ${inAddress})`, ...values, ...parts];
 }
 
 /** Characters of the shortest text that a trigram index finds. */
 const minTrigram = 3;
 
-/**
- * The condition that one of the texts contains another in any letter case, as their trigram
- * indexes find it.
- */
-function findText(sources: readonly string[], text: string): Condition {
-  const pattern = `%${literal(text)}%`;
+/** The condition that one of the fields contains a text in any letter case. */
+function containsText(fields: readonly ListField[], text: string, texts: SearchedTexts): Condition {
+  const sources = fields.map(field => sourceOf(field, texts));
+  const hasIndex = texts.hasTrigrams && fields.every(field => texts.search.includes(field));
+  if (!hasIndex || text.length < minTrigram) return readText(sources, 'contains', text);
+
+  // one condition for each column, as the trigram indexes find them
+  const pattern = patternOf('contains', text);
   return [`(${sources.map(sql => `${sql} ilike ?`).join(' or ')})`, ...sources.map(() => pattern)];
 }
 
-/** The condition that one of the texts contains another one as it is. */
-function likeText(sources: readonly string[], text: string): Condition {
-  const pattern = `%${literal(text)}%`;
+/** The condition that one of the addresses contains a part, or begins with it. */
+function addressCondition(
+  fields: readonly ListField[],
+  operator: TextOperator,
+  part: string,
+  texts: SearchedTexts,
+): Condition {
+  const sources = fields.map(field => sourceOf(field, texts));
+  if (!hasLookAlike(part)) return readText(sources, operator, part);
+
+  const pattern = patternOf(operator, part);
   return [`(${sources.map(sql => `${sql} like ?`).join(' or ')})`, ...sources.map(() => pattern)];
 }
 
+type TextOperator = 'prefix' | 'contains';
+
+/** Returns the pattern of `like` for a text. */
+function patternOf(operator: TextOperator, text: string): string {
+  return operator === 'prefix' ? `${literal(text)}%` : `%${literal(text)}%`;
+}
+
 /**
- * The same condition in any letter case, for texts without an index, in half the time: compares
- * all texts as one, with `textSeparator` between them. For an ASCII text, only ASCII letters
- * need to be changed to lower case, and `İ`, whose lower case is `i`.
+ * The condition of a pattern in any letter case, for texts without an index, in half the time:
+ * compares all texts as one, with `textSeparator` between them. For an ASCII text, only ASCII
+ * letters need to be changed to lower case, and `İ`, whose lower case is `i`.
  */
-function readText(sources: readonly string[], text: string): Condition {
-  const joined = sources.map(sql => `coalesce(${sql}, '')`).join(` || '${textSeparator}' || `);
-  if (!isAscii(text)) return [`(${joined}) ilike ?`, `%${literal(text)}%`];
+function readText(sources: readonly string[], operator: TextOperator, text: string): Condition {
+  const pattern = patternOf(operator, text);
+  const joined =
+    sources.length === 1
+      ? (sources[0] ?? '')
+      : sources.map(sql => `coalesce(${sql}, '')`).join(` || '${textSeparator}' || `);
+  if (!isAscii(text)) return [`(${joined}) ilike ?`, pattern];
   const plain = /i/i.test(text) ? `replace(${joined}, 'İ', 'i')` : joined;
-  return [`lower((${plain}) collate "C") like ?`, `%${literal(text.toLowerCase())}%`];
+  return [`lower((${plain}) collate "C") like ?`, pattern.toLowerCase()];
 }
 
 const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);
@@ -97,31 +152,91 @@ const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);
  */
 function isSearch({ field, operator, values }: Filter): boolean {
   if (operator === 'null') return values.includes('true');
-  if (field.isComputed) return true;
-  const isPattern = !field.isSortable || field.kind === 'code';
-  return operator === 'contains' || (operator === 'prefix' && isPattern);
+  if (field.isComputed || field.isList || operator === 'contains') return true;
+  return operator === 'prefix' && !(field.kind === 'email' && isAscii(values[0] ?? ''));
 }
 
-function filterCondition({ field, operator, values }: Filter, sql: string): Condition {
+function filterCondition({ field, operator, values }: Filter, texts: SearchedTexts): Condition {
+  const sql = sourceOf(field, texts);
   const [value = ''] = values;
   if (operator === 'null') return [`${sql} is ${value === 'true' ? '' : 'not '}null`];
+  if (field.isList) return [`${sql} && ?`, values];
   if (field.kind === 'timestamp') return timestampCondition(sql, operator, values);
   if (field.kind === 'code') return codeCondition(sql, operator, values);
 
-  // A text that no list is sorted by has only its trigram index, which finds patterns of
-  // `like`.
-  const hasPattern = field.kind === 'text' && !field.isSortable;
   switch (operator) {
     case 'equal':
       if (values.length > 1) return [`${sql} = any (?)`, values];
-      return hasPattern ? [`${sql} like ?`, literal(value)] : [`${sql} = ?`, value];
+      // A text that no list is sorted by has only its trigram index, which finds patterns of
+      // `like`.
+      return field.kind === 'text' && !field.isSortable
+        ? [`${sql} like ?`, literal(value)]
+        : [`${sql} = ?`, value];
     case 'prefix':
-      return hasPattern ? [`${sql} like ?`, `${literal(value)}%`] : [`${sql} ^@ ?`, value];
     case 'contains':
-      return [`${sql} like ?`, `%${literal(value)}%`];
+      if (field.kind === 'email') {
+        // stored in small letters, as far as they are ASCII
+        return operator === 'prefix' && isAscii(value)
+          ? [`${sql} ^@ ?`, value]
+          : addressCondition([field], operator, value, texts);
+      }
+      return operator === 'prefix'
+        ? prefixCondition(field, value, texts)
+        : containsText([field], value, texts);
     default:
-      return [`${sql} ${comparisons[operator]} ?`, value];
+      return [`${sql} ${comparisons[operator as keyof typeof comparisons]} ?`, value];
   }
+}
+
+/**
+ * The condition that a text begins with another one in any letter case. The index of a sorted
+ * text finds the spellings of its first letters, and the pattern those among them that match.
+ */
+function prefixCondition(field: ListField, text: string, texts: SearchedTexts): Condition {
+  const sql = sourceOf(field, texts);
+  const beginnings = field.isSortable && !field.isComputed ? spellingsOfBeginning(text) : [];
+  const pattern: Condition = [`${sql} ilike ?`, patternOf('prefix', text)];
+  if (beginnings.length === 0) return pattern;
+
+  const [match, value] = pattern;
+  const any = beginnings.map(() => `${sql} ^@ ?`).join(' or ');
+  return [`(${any}) and ${match}`, ...beginnings, value];
+}
+
+/**
+ * Letters beside those of `toUpperCase` and `toLowerCase` whose lower case in PostgreSQL is one
+ * of these.
+ */
+const otherCapitals: Readonly<Record<string, string>> = {
+  i: 'İ',
+  k: '\u212a',
+  å: '\u212b',
+  θ: 'ϴ',
+  ω: '\u2126',
+  ß: 'ẞ',
+  ǆ: 'ǅ',
+  ǉ: 'ǈ',
+  ǌ: 'ǋ',
+  ǳ: 'ǲ',
+};
+/** Letters whose spellings are sought by an index: up to nine spellings of the two. */
+const soughtLetters = 2;
+
+/** Returns the beginnings, in every letter case, that a text with this prefix can have. */
+function spellingsOfBeginning(prefix: string): string[] {
+  let beginnings = [''];
+  for (const letter of [...prefix].slice(0, soughtLetters)) {
+    // JavaScript would add a dot to the lower case of `İ`.
+    const small = letter === 'İ' ? 'i' : letter.toLowerCase();
+    const spellings = [letter, small, small.toUpperCase(), otherCapitals[small] ?? letter].filter(
+      each => [...each].length === 1, // `ß` in capitals is another text in PostgreSQL
+    );
+    beginnings = beginnings.flatMap(beginning =>
+      [...new Set(spellings)].map(spelling => beginning + spelling),
+    );
+  }
+
+  return prefix === '' ? [] : beginnings;
 }
 
 /**
@@ -152,27 +267,33 @@ const comparisons = { gte: '>=', lte: '<=', gt: '>', lt: '<' };
 
 /**
  * Compares a timestamp as responses show it: without the microseconds within a millisecond.
- * Each value stands for the whole millisecond that begins with it.
+ * Each value stands for the whole millisecond that begins with it, and a date for its whole day
+ * in UTC.
  */
 function timestampCondition(
   sql: string,
   operator: Filter['operator'],
   values: readonly string[],
 ): Condition {
-  const end = `?::timestamptz + interval '1 millisecond'`;
-  const [value = ''] = values;
+  const spans = values.map(value =>
+    isDay(value)
+      ? { start: `${value}T00:00:00Z`, length: '24 hours' }
+      : { start: value, length: '1 millisecond' },
+  );
+  const [{ start, length } = { start: '', length: '' }] = spans;
+  const endOf = (span: string) => `?::timestamptz + interval '${span}'`;
   switch (operator) {
     case 'gte':
-      return [`${sql} >= ?`, value];
+      return [`${sql} >= ?`, start];
     case 'gt':
-      return [`${sql} >= ${end}`, value];
+      return [`${sql} >= ${endOf(length)}`, start];
     case 'lt':
-      return [`${sql} < ?`, value];
+      return [`${sql} < ?`, start];
     case 'lte':
-      return [`${sql} < ${end}`, value];
+      return [`${sql} < ${endOf(length)}`, start];
     default: {
-      const ranges = values.map(() => `${sql} >= ? and ${sql} < ${end}`).join(' or ');
-      return [`(${ranges})`, ...values.flatMap(moment => [moment, moment])];
+      const ranges = spans.map(span => `${sql} >= ? and ${sql} < ${endOf(span.length)}`);
+      return [`(${ranges.join(' or ')})`, ...spans.flatMap(each => [each.start, each.start])];
     }
   }
 }

@@ -39,7 +39,7 @@ export async function readPage(query: ListQuery, source: ListSource): Promise<Pa
   const last = records.length < rows.length ? records.at(-1) : undefined;
   const total = query.isCounted ? await countRecords(query, source) : undefined;
   const count = query.isCounted
-    ? { length: records.length, isFirst: query.after === undefined, total }
+    ? { length: records.length, offset: query.after ? undefined : query.offset, total }
     : undefined;
   const include = await includer(query, source, records);
   const representation = await Representation.ofList(textsOf(records, source.toResponse, include));
@@ -122,7 +122,9 @@ class ExportPieces {
     const { columns } = this.#query.contract;
     const { toResponse } = this.#source;
     const limit = Math.min(this.#limit, this.#left);
-    const records = await readRecords({ ...this.#query, after: this.#after }, this.#source, limit);
+    const offset = this.#after ? 0 : this.#query.offset;
+    const part = { ...this.#query, after: this.#after, offset };
+    const records = await readRecords(part, this.#source, limit);
 
     let text = '';
     for (const { json } of records) {

@@ -48,6 +48,7 @@ export async function readRecords(
       isNullable: field.isNullable,
     })),
     after: query.after,
+    offset: query.offset,
     limit,
   });
 

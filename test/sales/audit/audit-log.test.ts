@@ -192,12 +192,24 @@ describe('audit log', () => {
       const names = ['User', 'Role', 'Activity', ...audited.map(({ name }) => name)];
 
       for (const name of names) await read(`?resource=${name}`);
-      for (const wrong of ['currency', 'Countries', 'Country,Currency', 'Curr%25', '']) {
+      for (const wrong of ['currency', 'Country,', 'Country,Nothing', 'Curr%25', '']) {
         const refused = await admin.get(`${path}?resource=${wrong}`);
 
         expectRefused(refused, 400, 'validation_failed', ['resource']);
         expect(refused.body.errorCodes.resource[0].values).to.have.members(names);
       }
+    });
+
+    it('resource takes several names with commas between them, and the names of paths', async () => {
+      await admin.post('/api/v1/Countries', { CountryCode: 'NN', CountryName: 'Named' });
+      await admin.post('/api/v1/Currency', { Code: 'NNN', Name: 'Named' });
+
+      const countries = await read('?resource=Country');
+      expect(await read('?resource=Countries')).to.deep.equal(countries);
+      expect(await read('?resource=Countries,Country')).to.deep.equal(countries);
+      const both = await read('?resource=Countries,Currency&limit=2');
+      expect(both.map(({ Resource }) => Resource)).to.deep.equal(['Currency', 'Country']);
+      expect(await read('?resource=Users,Roles')).not.to.be.empty;
     });
 
     it('the audit log contains no entry of another tenant', async () => {
@@ -224,7 +236,33 @@ describe('audit log', () => {
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
       expectRefused(await admin.send(method, path, {}), 405, 'method_not_allowed');
     }
-    expectRefused(await admin.get(`${path}/1`), 404, 'not_found');
+    for (const method of ['PUT', 'PATCH', 'DELETE']) {
+      expectRefused(await admin.send(method, `${path}/1`, {}), 405, 'method_not_allowed');
+    }
+  });
+
+  it('an audit entry is read by its id, with the rights of the list', async () => {
+    await admin.post('/api/v1/Roles', { Name: 'Read by id', Permissions: [] });
+    await admin.post('/api/v1/Currency', { Code: 'RBI', Name: 'Read by id' });
+    const [entry] = await read('?resource=Currency&limit=1&include=etag&sort=-Id');
+    const [ofRole] = await read('?resource=Role&limit=1');
+    const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
+    const self = await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'Self' });
+    const globex = await world.login(world.globex);
+    const { ETag, ...fields } = entry as AuditEntry & { ETag?: string };
+
+    const one = await admin.get(`${path}/${entry?.Id}`);
+    const role = await admin.get(`${path}/${ofRole?.Id}?resource=Roles`);
+
+    expect(one.body).to.deep.equal(fields);
+    expect(one.headers.get('etag')).to.equal(ETag);
+    expect(role.body).to.deep.equal(ofRole);
+    expectRefused(await reader.get(`${path}/${ofRole?.Id}?resource=Role`), 403, 'forbidden');
+    expectRefused(await globex.get(`${path}/${ofRole?.Id}?resource=Role`), 404, 'not_found');
+    expectRefused(await self.get(`${path}/${entry?.Id}`), 404, 'not_found');
+    for (const id of ['0', 'x', '9007199254740991', `${entry?.Id}?resource=Country`]) {
+      expectRefused(await admin.get(`${path}/${id}`), 404, 'not_found');
+    }
   });
 
   it('a caller of scope Self sees only the changes of their own entity, and without an entity none', async () => {

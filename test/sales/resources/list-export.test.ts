@@ -285,12 +285,12 @@ describe('exports of lists as CSV', () => {
         world.acme,
         `set session_replication_role = replica;
          insert into audit_log (action, resource, record_key, before, after, database_user)
-         select 'update', 'Growing', i::text, contents, contents, 'postgres'
+         select 'update', 'PromotionUse', i::text, contents, contents, 'postgres'
            from generate_series(1, 5000) i, jsonb_build_object('Name', repeat('x', case when i > 2020 then 16000 else 8 end)) contents`,
       );
 
       // when
-      const rows = await rowsOf('/api/v1/AuditLog?filter[Resource]=Growing&sort=Id');
+      const rows = await rowsOf('/api/v1/AuditLog?filter[Resource]=PromotionUse&sort=Id');
 
       // then
       expect(rows.slice(1)).to.have.length(5_000);

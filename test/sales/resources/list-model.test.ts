@@ -93,11 +93,20 @@ const filter: fc.Arbitrary<ModelFilter> = fc.oneof(
     matches: ({ screen }: Row) =>
       screen !== null &&
       (operator === 'prefix'
-        ? screen.startsWith(value)
+        ? screen.toLowerCase().startsWith(value.toLowerCase())
         : operator
-          ? screen.includes(value)
+          ? screen.toLowerCase().includes(value.toLowerCase())
           : screen === value.trim()),
   })),
+  fc
+    .tuple(fc.constantFrom('gte', 'lt', ''), fc.integer({ min: 1, max: 3 }))
+    .map(([operator, value]) => ({
+      parameters: [
+        [`filter[UserId]${operator && `[${operator}]`}`, String(value)],
+        ['filter[UserId][orNull]', 'true'],
+      ] as [string, string][],
+      matches: ({ userId }: Row) => userId === null || compares(operator, compare(userId, value)),
+    })),
   fc.boolean().map(isNull => ({
     parameters: [['filter[Comment][null]', String(isNull)] as [string, string]],
     matches: ({ comment }: Row) => (comment === null) === isNull,
@@ -105,11 +114,16 @@ const filter: fc.Arbitrary<ModelFilter> = fc.oneof(
   text.map(value => ({
     parameters: [['q', value] as [string, string]],
     matches: ({ comment, screen }: Row) =>
-      [comment, screen].some(other => other?.toLowerCase().includes(value.trim().toLowerCase())),
+      value
+        .toLowerCase()
+        .trim()
+        .split(/\s+/)
+        .every(word => [comment, screen].some(other => other?.toLowerCase().includes(word))),
   })),
 );
 const filters = fc.uniqueArray(filter, {
-  selector: ({ parameters }) => parameters[0]?.[0].replace(/(\[\w+\])$/, '$1'),
+  // one filter of the user: `orNull` extends all filters of its field
+  selector: ({ parameters }) => parameters[0]?.[0].replace(/(UserId\]).*/, '$1'),
   maxLength: 2,
 });
 
@@ -203,6 +217,31 @@ describe('list pages beside a model in memory', () => {
     );
   });
 
+  it('the page at an offset has the records at that place of the model, with any sort, filters and limit', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        sort,
+        filters,
+        fc.integer({ min: 1, max: 10 }),
+        fc.integer({ min: 0, max: 45 }),
+        async (keys, chosen, limit, offset) => {
+          const expected = rows
+            .filter(row => chosen.every(({ matches }) => matches(row)))
+            .sort(compareRows(keys));
+
+          const walked: number[] = [];
+          const parameters = { offset: String(offset) };
+          for await (const page of walk(admin, keys, chosen, limit, parameters)) {
+            walked.push(...page);
+          }
+
+          expect(walked).to.deep.equal(expected.slice(offset).map(({ id }) => id));
+        },
+      ),
+      { numRuns: 20 },
+    );
+  });
+
   it('rows that are inserted and deleted during a walk cause no other row to be skipped or repeated', async () => {
     await fc.assert(
       fc.asyncProperty(
@@ -244,8 +283,10 @@ async function* walk(
   keys: { name: string; descending: boolean }[],
   chosen: ModelFilter[],
   limit: number,
+  others: Readonly<Record<string, string>> = {},
 ): AsyncGenerator<number[]> {
   const parameters = new URLSearchParams([
+    ...Object.entries(others),
     ['limit', String(limit)],
     ['sort', keys.map(({ name, descending }) => (descending ? `-${name}` : name)).join(',')],
     ...chosen.flatMap(({ parameters }) => parameters),

@@ -12,7 +12,7 @@ export interface SortKey {
  * paged.
  */
 export interface ListContract {
-  /** The fields of the view without lists and objects, by name and by camelCase spelling. */
+  /** The fields of the view that filters may name, by name and by camelCase spelling. */
   readonly fields: ReadonlyMap<string, ListField>;
   /**
    * The order of the list without `sort`. Ends with the key, so that no two records are equal
@@ -67,6 +67,11 @@ interface ListOptions {
    * of the sorted fields.
    */
   longTexts?: readonly string[] | undefined;
+  /**
+   * The values that filters of a text may have: others would find nothing, as if there were no
+   * such record.
+   */
+  choices?: Readonly<Record<string, readonly string[]>>;
   includes?: readonly Include[];
   volatile?: readonly string[];
 }
@@ -81,6 +86,7 @@ export function listContract(options: ListOptions): ListContract {
     search,
     computed = [],
     longTexts = [],
+    choices = {},
     includes = [],
     volatile = [],
   } = options;
@@ -94,8 +100,11 @@ export function listContract(options: ListOptions): ListContract {
       isComputed,
     });
     if (!field) continue;
-    fields.set(name, field);
-    fields.set(camelCase(name), field);
+
+    const values = choices[name];
+    const filtered = values ? { ...field, kind: 'choice' as const, values } : field;
+    fields.set(name, filtered);
+    fields.set(camelCase(name), filtered);
   }
 
   const named = (name: string): ListField => {
@@ -137,7 +146,13 @@ export function withKey(keys: readonly SortKey[], key: ListField): SortKey[] {
 }
 
 const comparisons = ['gte', 'lte', 'gt', 'lt'] as const;
-export type Operator = 'equal' | (typeof comparisons)[number] | 'prefix' | 'contains' | 'null';
+export type Operator =
+  | 'equal'
+  | (typeof comparisons)[number]
+  | 'prefix'
+  | 'contains'
+  | 'null'
+  | 'orNull';
 
 const operatorsOfKind: Record<ListFieldKind, readonly Operator[]> = {
   text: [...comparisons, 'prefix', 'contains'],
@@ -152,8 +167,14 @@ const operatorsOfKind: Record<ListFieldKind, readonly Operator[]> = {
 };
 
 /** The operators of a filter by a field, beside equality. */
-export function operatorsOf({ kind, isNullable }: ListField): readonly Operator[] {
-  return isNullable ? [...operatorsOfKind[kind], 'null'] : operatorsOfKind[kind];
+export function operatorsOf({ kind, isNullable, isList }: ListField): readonly Operator[] {
+  const own = isList ? [] : operatorsOfKind[kind];
+  return isNullable ? [...own, 'null', 'orNull'] : own;
+}
+
+/** True for an operator whose value is `true` or `false`, whatever the field. */
+export function takesFlag(operator: Operator): boolean {
+  return operator === 'null' || operator === 'orNull';
 }
 
 /** The names of the fields that a list can be sorted by. */

@@ -23,6 +23,8 @@ export interface ListField {
   readonly kind: ListFieldKind;
   readonly isNullable: boolean;
   readonly isSortable: boolean;
+  /** True for a list of ids: a filter finds the records that have one of its values. */
+  readonly isList: boolean;
   /** True for a value of another table, which no index serves. */
   readonly isComputed: boolean;
   /** The largest value of the column of an integer; the smallest is `-max - 1`. */
@@ -31,7 +33,9 @@ export interface ListField {
   readonly values: readonly string[];
 }
 
-/** Returns the field of a view; undefined for a list or an object, which has no order. */
+/**
+ * Returns the field of a view; undefined for an object, and for a list of anything but ids.
+ */
 export function listField(
   name: string,
   schema: z.ZodType,
@@ -39,11 +43,21 @@ export function listField(
 ): ListField | undefined {
   const isNullable = schema instanceof z.ZodNullable;
   const inner = isNullable ? (schema.unwrap() as z.ZodType) : schema;
-  const kind = kindOf(inner);
-  if (!kind) return undefined;
-  const values = inner instanceof z.ZodEnum ? inner.options.map(String) : [];
-  const max = inner instanceof z.ZodNumber ? (inner.maxValue ?? 0) : 0;
-  return { name, kind, isNullable, isSortable, isComputed, max, values };
+  const isList = inner instanceof z.ZodArray;
+  const one = isList ? (inner.element as z.ZodType) : inner;
+  const kind = kindOf(one);
+  if (!kind || (isList && kind !== 'integer')) return undefined;
+
+  return {
+    name,
+    kind,
+    isNullable,
+    isSortable: isSortable && !isList,
+    isList,
+    isComputed,
+    max: one instanceof z.ZodNumber ? (one.maxValue ?? 0) : 0,
+    values: one instanceof z.ZodEnum ? one.options.map(String) : [],
+  };
 }
 
 function kindOf(schema: z.ZodType): ListFieldKind | undefined {
@@ -108,8 +122,22 @@ export function readValue(field: ListField, text: string, isPart = false): Field
       }
       return { value: text };
     case 'timestamp':
-      return readMoment(text);
+      return isDay(text) ? { value: text } : readMoment(text);
   }
+}
+
+/**
+ * True for a date without a time, such as `2026-01-31`, which stands for that day in UTC. A day
+ * that no calendar has is read as a time, and refused as one.
+ */
+export function isDay(text: string): boolean {
+  if (!/^\d{4}-\d\d-\d\d$/.test(text)) return false;
+  const start = new Date(`${text}T00:00:00Z`);
+  return (
+    !Number.isNaN(start.getTime()) &&
+    start.toISOString().startsWith(text) &&
+    start.getUTCFullYear() > 0
+  );
 }
 
 /**

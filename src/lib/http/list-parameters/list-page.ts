@@ -17,10 +17,10 @@ export interface PageCount {
   /** The number of records in the page. */
   readonly length: number;
   /**
-   * True unless the page follows a cursor: the place of its records in the list is then not
-   * known.
+   * The number of records before the page; undefined after a cursor: the place of its records
+   * in the list is then not known.
    */
-  readonly isFirst: boolean;
+  readonly offset: number | undefined;
   /**
    * The number of records that the filters match; undefined if it is too large to be counted.
    */
@@ -47,15 +47,18 @@ export class Page {
  * a page without records or after a cursor; then the total, or `*` if it is not known, as in
  * `items 0-19/57`. Undefined if neither is known.
  */
-export function contentRange({ length, isFirst, total }: PageCount): string | undefined {
-  if (!isFirst || length === 0) {
+export function contentRange({ length, offset, total }: PageCount): string | undefined {
+  if (offset === undefined || length === 0) {
     return total === undefined ? undefined : `items */${Math.max(total, length)}`;
   }
-  return `items 0-${length - 1}/${total === undefined ? '*' : Math.max(total, length)}`;
+
+  const end = offset + length;
+  return `items ${offset}-${end - 1}/${total === undefined ? '*' : Math.max(total, end)}`;
 }
 
 /**
- * Returns the path of the page after a record: that of the request with another cursor.
+ * Returns the path of the page after a record: that of the request with another cursor, which
+ * also replaces an offset.
  * @param values of the sorted fields of the record, as PostgreSQL prints them
  */
 export function nextPath(
@@ -63,6 +66,7 @@ export function nextPath(
   values: readonly (string | null)[],
 ): string {
   const next = new URLSearchParams(parameters);
+  next.delete('offset');
   next.set('after', cursorOf(binding, values));
   return `${path}?${next}`;
 }

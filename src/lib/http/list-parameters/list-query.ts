@@ -27,8 +27,8 @@ export interface ListQuery {
   readonly limit: number | undefined;
   readonly sort: readonly SortKey[];
   readonly filters: readonly Filter[];
-  /** The text that one of the searched fields contains, as the client wrote it. */
-  readonly q: string | undefined;
+  /** The words, as the client wrote them, each of which one of the searched fields contains. */
+  readonly words: readonly string[];
   /** The fields that the records have beyond their view. */
   readonly includes: readonly Include[];
   /** True if the response says how many records the filters match. */
@@ -37,6 +37,8 @@ export interface ListQuery {
    * The values of the sorted fields of the record before the page, as PostgreSQL prints them.
    */
   readonly after: readonly (string | null)[] | undefined;
+  /** The records of the list before the page; 0 for a page after a cursor. */
+  readonly offset: number;
   /**
    * Identifies list, order and filters: a cursor is accepted only with the list, order and
    * filters of its own request.
@@ -47,7 +49,12 @@ export interface ListQuery {
   readonly parameters: URLSearchParams;
 }
 
-const single = ['sort', 'q', 'limit', 'after', 'bom'];
+const single = ['sort', 'q', 'limit', 'after', 'offset', 'bom'];
+
+/** Maximum `offset`: PostgreSQL reads all records before the page. */
+export const maxOffset = 10_000;
+/** Maximum words of `q`: each one is a condition of its own. */
+const maxWords = 20;
 
 /**
  * True for the parameters that a list takes beside those of its own, also when they are written
@@ -91,7 +98,7 @@ export function readListQuery(
 
   const sort = readSort(contract, search.get('sort'), errors);
   const filters = readFilters(contract, search, errors);
-  const q = readSearchText(search.get('q'), errors);
+  const words = readWords(search.get('q'), errors);
 
   const others = Object.keys(contract.otherParameters.shape).map(
     name => [name, search.get(name)] as const,
@@ -100,13 +107,14 @@ export function readListQuery(
     path,
     sort.map(({ field, direction }) => [field.name, direction]),
     filters.map(({ field, operator, values }) => [field.name, operator, values.toSorted()]),
-    q,
+    words,
     others,
   ]);
 
   const cursor = search.get('after');
   const after = cursor === null ? undefined : readCursor(cursor, binding, sort);
   if (cursor !== null && !after) errors.after ??= [wrongCursor];
+  const offset = readOffset(search, errors);
 
   const names = [...search].filter(
     ([name]) => isListParameter(contract, name) || others.some(([other]) => other === name),
@@ -120,10 +128,11 @@ export function readListQuery(
     limit: read('limit', limitOf(contract, isExport), search, errors),
     sort,
     filters,
-    q,
+    words,
     includes: readIncludes(contract, search.get('include'), errors),
     isCounted,
     after,
+    offset,
     binding,
     path,
     parameters,
@@ -133,6 +142,32 @@ export function readListQuery(
 const wrongCursor: FieldError = {
   message: 'must be the cursor of a Link header of the same list, with the same sort and filters',
   code: 'wrong_format',
+};
+
+/**
+ * Reads the number of records before a page with a number. It is bounded, and beside a cursor it
+ * would have two meanings.
+ */
+function readOffset(search: URLSearchParams, errors: FieldErrors): number {
+  const text = search.get('offset');
+  if (text === null) return 0;
+  if (search.has('after')) {
+    errors.offset ??= [{ message: 'cannot be sent beside after', code: 'ambiguous' }];
+  } else if (!/^(0|[1-9]\d{0,15})$/.test(text)) {
+    errors.offset ??= [{ message: 'must be a whole number', code: 'wrong_format' }];
+  } else if (Number(text) > maxOffset) {
+    errors.offset ??= [farOffset];
+  }
+
+  return Number(text);
+}
+
+const farOffset: FieldError = {
+  message:
+    `must be at most ${maxOffset}: read on with the cursor of the Link header, or by a filter, ` +
+    'such as gt, of the sorted field',
+  code: 'too_large',
+  max: maxOffset,
 };
 
 /**
@@ -175,9 +210,18 @@ function readIncludes(
  */
 export const textSeparator = '\x01';
 
-function readSearchText(text: string | null, errors: FieldErrors): string | undefined {
-  if (text !== null && controlCharacters.test(text)) errors.q ??= [hasControlCharacters];
-  return text === null ? undefined : text.trim() || undefined;
+/** Reads the words of `q`, each of which is looked for by itself, in any order. */
+function readWords(text: string | null, errors: FieldErrors): string[] {
+  if (text === null) return [];
+  if (controlCharacters.test(text)) errors.q ??= [hasControlCharacters];
+
+  const words = [...new Set(text.split(/\s+/).filter(word => word !== ''))];
+  if (words.length > maxWords) {
+    errors.q ??= [
+      { message: `must have at most ${maxWords} words`, code: 'too_many', max: maxWords },
+    ];
+  }
+  return words;
 }
 
 /** `Name,-CreatedAt` → Name ascending, then CreatedAt descending, then the key. */

@@ -10,6 +10,7 @@ import { readPage } from '../../../tenancy/lists/read-page.ts';
 import { codeCondition } from '../record.ts';
 import {
   keyCondition,
+  listedRecords,
   ownText,
   type PathParams,
   recordsVisibleTo,
@@ -37,7 +38,7 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
     handler: async ({ query, list }, context) => {
       requireReadable(resource, context.caller);
       if (list) {
-        const conditions = recordsVisibleTo(resource, context.caller, query);
+        const conditions = listedRecords(resource, context.caller, query, list);
         const toResponse = ownText(resource, context.caller);
         return readPage(list, {
           table,

@@ -1,4 +1,5 @@
 import { type Problem, problem } from '../../../lib/errors.ts';
+import type { ListQuery } from '../../../lib/http/list-parameters/list-query.ts';
 import type { Precondition, Representation } from '../../../lib/http/representation.ts';
 import { pathId, type RouteInput } from '../../../lib/http/route.ts';
 import { sqlState } from '../../../lib/postgres/database-error.ts';
@@ -32,6 +33,34 @@ export function recordsVisibleTo(
     namesEntities && ownEntity !== undefined
       ? forEntity(snakeCase(namesEntities), ownEntity)
       : undefined,
+  ];
+}
+
+/**
+ * Conditions for the records of a list that its filters need beside their own. A filter on the
+ * mark of deletion decides alone which records are left out. Of the ids that a record names, a
+ * caller of scope `Self` reads the own one alone, so a filter by others finds nothing.
+ */
+export function listedRecords(
+  resource: ResourceDefinition,
+  caller: Caller,
+  query: { includeDeleted?: boolean },
+  { filters }: Pick<ListQuery, 'filters'>,
+): (Condition | undefined)[] {
+  const isMarkFiltered = filters.some(({ field }) =>
+    ['IsDeleted', 'DeletedAt'].includes(field.name),
+  );
+  const named = resource.namesEntities && pascalCase(resource.namesEntities);
+  const isOfOthers = filters.some(
+    ({ field, values }) =>
+      field.name === named && caller.scope === 'Self' && !values.includes(String(caller.entityId)),
+  );
+
+  return [
+    ...recordsVisibleTo(resource, caller, {
+      includeDeleted: query.includeDeleted === true || isMarkFiltered,
+    }),
+    isOfOthers ? ['false'] : undefined,
   ];
 }
 
