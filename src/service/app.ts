@@ -12,6 +12,7 @@ import { crossOrigin } from '../lib/http/cors.ts';
 import { limitDuration } from '../lib/http/limit-duration.ts';
 import { problemDetails } from '../lib/http/problem-details.ts';
 import { ProxyNotices } from '../lib/http/proxy-notices.ts';
+import { publicAddresses } from '../lib/http/public-address.ts';
 import type { RateLimitStore } from '../lib/http/rate-limit/rate-limit-store.ts';
 import { createRateLimits } from '../lib/http/rate-limit/rate-limits.ts';
 import { requestId } from '../lib/http/request-id.ts';
@@ -65,10 +66,13 @@ export interface AppServices extends RouteServices {
 export function createApp(services: AppServices): Koa {
   const { config, directory, rateLimitStore, countRequest, tracing, draining, log } = services;
   const routes = apiRoutes(services);
+  const cors = crossOrigin(config.corsOrigins, log);
+  const documentation = documentationPages(routes, config.publicUrl, config.docs);
   const limits = createRateLimits({
     rates: config.rateLimits,
     store: rateLimitStore,
     draining,
+    isPage: ctx => documentation.hasPage(ctx) || cors.isListedPreflight(ctx),
     loginAccount,
   });
   const verifiedTokens = new VerifiedTokens(directory);
@@ -89,6 +93,10 @@ export function createApp(services: AppServices): Koa {
   const rate = config.rateLimits.failures;
   const failures = limitFailures({ ...services, store: rateLimitStore, rate });
   const scheduleFairly = fairScheduler();
+  const responding = {
+    unsentResponses: services.unsentResponses,
+    addressOf: publicAddresses(config.publicUrl),
+  };
   const routers = createRouters(
     routes.map(route => ({
       ...route,
@@ -99,12 +107,11 @@ export function createApp(services: AppServices): Koa {
         route.rateLimit === 'login' ? failures.ofLogin : undefined,
         scheduleFairly,
         requirePermission(route),
-        respond(route, services.unsentResponses),
+        respond(route, responding),
       ]),
     })),
   );
 
-  const cors = crossOrigin(config.corsOrigins);
   const app = new Koa();
   // Errors that `problemDetails` could not render, or that were thrown by a middleware above
   // it.
@@ -118,10 +125,10 @@ export function createApp(services: AppServices): Koa {
   app.use(problemDetails(log));
   app.use(limitDuration(services.deadlineMs));
   app.use(securityHeaders());
-  if (cors) app.use(cors.headers);
+  if (cors.headers) app.use(cors.headers);
   app.use(readAddresses(config.trustedProxies, log));
   app.use(limits.everyRequest);
-  if (cors) app.use(cors.preflights);
+  app.use(cors.preflights);
   app.use(routers.dispatch);
   app.use(
     accountPages({
@@ -137,7 +144,7 @@ export function createApp(services: AppServices): Koa {
       hasExplorer: config.docs !== 'off',
     }),
   );
-  app.use(documentationPages(routes, config.publicUrl, config.docs));
+  app.use(documentation.serve);
   app.use(unknownRoute(routers, routes, identify.user));
   return app;
 }

@@ -54,12 +54,22 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
   };
 }
 
+/** The services that responses use. */
+export interface ResponseServices {
+  readonly unsentResponses: UnsentResponses;
+  /** Returns the address of a path, for a header that the client of a request follows. */
+  readonly addressOf: (path: string, headers: Context['req']['headers']) => string;
+}
+
 /**
  * Body → scope → fields → handler → response. The response contains only the fields that the
  * route names. A `Representation` is sent without that step: it is made of rows that have
  * exactly the fields of a view.
  */
-export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware {
+export function respond(
+  route: TenantRoute,
+  { unsentResponses: unsent, addressOf }: ResponseServices,
+): Middleware {
   const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
 
   return async function respondToRequest(ctx) {
@@ -95,12 +105,16 @@ export function respond(route: TenantRoute, unsent: UnsentResponses): Middleware
     if (context?.repeatable?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
     deadline.throwIfPassed(); // the request has been answered
 
-    if (result instanceof Page) return sendPage(ctx, route, result);
+    if (result instanceof Page) return sendPage(ctx, route, result, addressOf);
     if (result instanceof EventStream) return sendEventStream(ctx, result, unsent);
     if (result instanceof ListExport) {
       return sendExport(ctx, result, piece => context.continue(piece), pieceSender(ctx, unsent));
     }
-    await sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
+    const sent = result instanceof Representation ? result : filter(result);
+    if (route.location && sent !== undefined) {
+      ctx.set('Location', addressOf(route.location(sent as never), ctx.req.headers));
+    }
+    await sendResponse(ctx, route, sent);
   };
 }
 
@@ -132,10 +146,17 @@ function idempotencyKeyOf(
 
 const noQuery: QueryInput = { query: {} };
 
-function sendPage(ctx: Context, route: TenantRoute, page: Page): void | Promise<void> {
+function sendPage(
+  ctx: Context,
+  route: TenantRoute,
+  page: Page,
+  addressOf: ResponseServices['addressOf'],
+): void | Promise<void> {
   const { representation, next, count, cursor } = page;
   if (cursor !== undefined) ctx.set('Next-Cursor', cursor);
-  if (next !== undefined) ctx.set('Link', `<${next}>; rel="next"`);
+  if (next !== undefined) {
+    ctx.set('Link', `<${addressOf(next, ctx.req.headers)}>; rel="next"`);
+  }
   const range = count && contentRange(count);
   if (range !== undefined) ctx.set('Content-Range', range);
   if (count) ctx.vary('Prefer');

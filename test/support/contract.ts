@@ -135,11 +135,17 @@ function checkProblem(
     status: stated,
     traceId,
     detail,
-  } = body as { status: number; traceId: string; detail?: string };
+    retryAfter,
+  } = body as { status: number; traceId: string; detail?: string; retryAfter?: number };
 
   if (stated !== status) throw contractError(`the body states status ${stated}`);
   if (traceId !== headers.get('x-request-id')) {
     throw contractError('traceId differs from X-Request-Id');
+  }
+
+  const seconds = headers.get('retry-after');
+  if (retryAfter !== (seconds === null ? undefined : Number(seconds))) {
+    throw contractError(`retryAfter is ${retryAfter}, and Retry-After is ${seconds}`);
   }
 
   if (status === 503 && detail === outcomeUnknownDetail) {

@@ -2065,7 +2065,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -2073,6 +2073,8 @@ export interface components {
             traceId: string;
             /** @description What is wrong with this request, as text that may change. */
             detail?: string;
+            /** @description The number of seconds to wait, as in the header `Retry-After`. */
+            retryAfter?: number;
             /** @description What is wrong, by field name. */
             errors?: {
                 [key: string]: string[];
@@ -3028,7 +3030,7 @@ export interface components {
          *     `tenant_inactive`: This tenant is not active
          *     `forbidden`: A permission is missing
          */
-        Problem403: {
+        "Problem403-tenant_required-tenant_inactive-forbidden": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -3164,7 +3166,8 @@ export interface components {
                  *       "title": "A request with this idempotency key is still running",
                  *       "status": 409,
                  *       "code": "idempotency_in_progress",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "retryAfter": 2
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem"] & {
@@ -3372,7 +3375,8 @@ export interface components {
                  *       "title": "Too many requests",
                  *       "status": 429,
                  *       "code": "rate_limited",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "retryAfter": 2
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem"] & {
@@ -3435,7 +3439,8 @@ export interface components {
                  *       "title": "The service cannot answer at the moment",
                  *       "status": 503,
                  *       "code": "unavailable",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "retryAfter": 2
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem"] & {
@@ -3452,11 +3457,11 @@ export interface components {
     headers: {
         /** @description The id of this request. A problem repeats it as `traceId`. */
         RequestId: string;
-        /** @description The path of the new record. */
+        /** @description The address of the new record; its path alone if the request came to another host than that of the service. */
         Location: string;
         /** @description Send it back as `If-None-Match` of a read, or as `If-Match` of a change. */
         ETag: string;
-        /** @description The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter that the plain list does not have. */
+        /** @description The address of the next page, with `rel="next"`; its path alone if the request came to another host than that of the service. Of a list that has more records, if the request has a parameter that the plain list does not have. */
         Link: string;
         /** @description The place after the page, also after an empty one: send it as `after`, now or later. */
         NextCursor: string;
@@ -3738,7 +3743,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -3806,7 +3811,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -4217,7 +4222,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -4307,7 +4312,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4372,7 +4377,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -4466,7 +4471,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -4498,7 +4503,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -4560,7 +4565,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4623,7 +4628,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4653,7 +4658,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -4756,7 +4761,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -4824,7 +4829,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4880,7 +4885,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -4951,7 +4956,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -4983,7 +4988,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -5109,7 +5114,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -5175,7 +5180,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -5229,7 +5234,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -5295,7 +5300,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -5327,7 +5332,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -5404,7 +5409,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -5611,7 +5616,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -5678,7 +5683,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -5764,7 +5769,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -5815,7 +5820,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
@@ -6007,7 +6012,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -6130,7 +6135,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -6161,7 +6166,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -6351,7 +6356,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -6471,7 +6476,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -6502,7 +6507,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -6681,7 +6686,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -6753,7 +6758,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -6808,7 +6813,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -6883,7 +6888,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -6914,7 +6919,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -7019,7 +7024,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-duplicate-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -7344,7 +7349,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -7517,7 +7522,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -7549,7 +7554,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -7674,7 +7679,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -7993,7 +7998,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -8135,7 +8140,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8167,7 +8172,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -8256,7 +8261,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8314,7 +8319,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -8532,7 +8537,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -8665,7 +8670,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8697,7 +8702,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -8784,7 +8789,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -9095,7 +9100,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -9239,7 +9244,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -9271,7 +9276,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -9370,7 +9375,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -9460,7 +9465,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -9698,7 +9703,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -9832,7 +9837,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -9900,7 +9905,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10001,7 +10006,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -10033,7 +10038,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -10184,7 +10189,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10228,7 +10233,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10277,7 +10282,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10342,7 +10347,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
@@ -10411,7 +10416,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
@@ -10445,7 +10450,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10502,7 +10507,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10558,7 +10563,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10743,7 +10748,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -10828,7 +10833,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -11026,7 +11031,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -11088,7 +11093,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -11136,7 +11141,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -11196,7 +11201,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -11250,7 +11255,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];

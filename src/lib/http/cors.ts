@@ -1,5 +1,7 @@
 import cors from '@koa/cors';
-import type { Middleware } from 'koa';
+import type { Context, Middleware } from 'koa';
+import type { Logger } from 'pino';
+import { problem } from '../errors.ts';
 
 /**
  * Headers of responses that scripts of another origin may read, beside those that browsers
@@ -36,13 +38,15 @@ const maxAge = 7_200;
  * browser adds by itself.
  */
 export interface CrossOrigin {
-  /** Adds the headers to every response to a listed origin, errors included. */
-  readonly headers: Middleware;
   /**
-   * Answers preflights of listed origins. All other preflights continue as requests without a
-   * token.
+   * Adds the headers to every response to a listed origin, errors included; undefined when no
+   * origin is listed.
    */
+  readonly headers: Middleware | undefined;
+  /** Answers preflights: those of other origins than the listed ones are refused. */
   readonly preflights: Middleware;
+  /** True for a preflight of a listed origin. */
+  isListedPreflight(ctx: Context): boolean;
 }
 
 /**
@@ -69,11 +73,15 @@ export function refusalHeaders(
   };
 }
 
-/** @param origins such as `https://app.example.com`; undefined when there are none */
-export function crossOrigin(origins: readonly string[]): CrossOrigin | undefined {
-  if (origins.length === 0) return undefined;
+/** Maximum origins whose refusal is remembered, so that it is logged once. */
+const maxNoticed = 100;
+/** Maximum characters of an origin in the log. */
+const maxOriginLength = 200;
 
+/** @param origins such as `https://app.example.com` */
+export function crossOrigin(origins: readonly string[], log: Pick<Logger, 'warn'>): CrossOrigin {
   const listed = new Set(origins);
+  const refused = new Set<string>();
   const allow = cors({
     origin: ctx => (listed.has(ctx.get('Origin')) ? ctx.get('Origin') : ''), // '' adds no header
     allowMethods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
@@ -82,8 +90,43 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin | undefined
     maxAge,
   });
 
+  function noteRefused(origin: string): void {
+    if (refused.has(origin)) return;
+    if (refused.size >= maxNoticed) refused.clear();
+    refused.add(origin);
+    log.warn(
+      { event: 'unlisted_origin', origin },
+      'a browser asked whether a page of this origin may call the API, and was refused: to allow ' +
+        'it, add the origin to CORS_ORIGINS',
+    );
+  }
+
   return {
-    headers: (ctx, next) => (ctx.method === 'OPTIONS' ? next() : allow(ctx, next)),
-    preflights: (ctx, next) => (ctx.method === 'OPTIONS' ? allow(ctx, next) : next()),
+    headers:
+      listed.size === 0
+        ? undefined
+        : (ctx, next) => (ctx.method === 'OPTIONS' ? next() : allow(ctx, next)),
+
+    preflights: (ctx, next) => {
+      if (!isPreflight(ctx)) return next();
+      if (listed.has(ctx.get('Origin'))) return allow(ctx, next);
+
+      noteRefused(ctx.get('Origin').slice(0, maxOriginLength));
+      throw problem('origin_not_allowed', {
+        detail: 'The operator of the service lists the origins whose pages may call it.',
+        headers: { Vary: 'Origin' },
+      });
+    },
+
+    isListedPreflight: ctx => isPreflight(ctx) && listed.has(ctx.get('Origin')),
   };
+}
+
+/** True for the question of a browser that comes before a request (Fetch Standard §3.2.2). */
+function isPreflight(ctx: Context): boolean {
+  return (
+    ctx.method === 'OPTIONS' &&
+    ctx.get('Origin') !== '' &&
+    ctx.get('Access-Control-Request-Method') !== ''
+  );
 }

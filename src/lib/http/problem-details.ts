@@ -55,7 +55,12 @@ function renderProblem(ctx: Context, { code, status, detail, errors, headers }: 
   }
   ctx.remove('ETag');
   ctx.type = 'application/problem+json';
-  ctx.body = JSON.stringify(problemBody(code, ctx.state.traceId, detail, errors));
+
+  const seconds = ctx.res.getHeader('Retry-After');
+  ctx.body = JSON.stringify({
+    ...problemBody(code, ctx.state.traceId, detail, errors),
+    retryAfter: seconds === undefined ? undefined : Number(seconds),
+  });
 }
 
 /** Returns the members of a problem document (RFC 9457 §3.1). */

@@ -44,6 +44,9 @@ async function read(ctx: Context, limit: number): Promise<object> {
   const deadline: Deadline = ctx.state.deadline;
   await deadline.notCounting(() => parse(ctx, limit));
   const text = textOfBody();
+  if (isLabelledAscii(headers) && !isAscii(text)) {
+    throw problem('malformed_json', { detail: 'The body is not in US-ASCII, as it says it is.' });
+  }
   const body: unknown = (ctx.request as { body?: unknown }).body;
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw problem('malformed_json', { detail: 'The body must be a JSON object.' });
@@ -108,8 +111,24 @@ const json = 'application/json';
 /** The media type of a JSON merge patch (RFC 7396). */
 export const mergePatch = 'application/merge-patch+json';
 
-/** `utf8` is a label of UTF-8 too (WHATWG Encoding §4.2). */
-const utf8Charset = /^charset\s*=\s*"?utf-?8"?$/;
+/**
+ * `utf8` is a label of UTF-8 too (WHATWG Encoding §4.2). A text in US-ASCII has the same bytes
+ * in UTF-8 (RFC 3629 §1).
+ */
+const utf8Charset = /^charset\s*=\s*"?(utf-?8|us-ascii)"?$/;
+
+/**
+ * True for a body that is said to be in US-ASCII. A byte beyond it would have no meaning.
+ */
+export function isLabelledAscii({
+  'content-type': contentType = '',
+}: IncomingHttpHeaders): boolean {
+  return /;\s*charset\s*=\s*"?us-ascii/i.test(contentType);
+}
+
+function isAscii(text: string): boolean {
+  return Buffer.byteLength(text) === text.length;
+}
 
 /**
  * Requires the headers of a body that can be read. The parameters of the media type other than

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Context } from 'koa';
 import { type Problem, problem } from '../errors.ts';
 import { type Deadline, DeadlineError, withDeadline } from '../runtime/deadline.ts';
-import { askForBody, closing, requirePlain } from './read-body.ts';
+import { askForBody, closing, isLabelledAscii, requirePlain } from './read-body.ts';
 
 /** A body that is not JSON and is read in pieces. */
 export interface UploadContract {
@@ -31,6 +31,8 @@ const defaultProgress = { bytes: 256 * 1024, ms: 15_000 };
  * The number of bytes at the beginning of a body that are examined for NUL, which no text has.
  */
 const examinedBytes = 1024;
+
+const maxAscii = 0x7f;
 
 /** The requests whose body this file reads. */
 const uploads = new WeakSet<IncomingMessage>();
@@ -86,6 +88,7 @@ async function read(
   minProgress: typeof defaultProgress,
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
+  const isAscii = isLabelledAscii(req.headers);
   const decoder = new TextDecoder('utf-8', { fatal: true });
   const decode = (chunk?: Buffer): void => {
     try {
@@ -111,6 +114,8 @@ async function read(
 
       // UTF-16 without a byte order mark is valid UTF-8, with a NUL for every other letter.
       if (chunk.subarray(0, Math.max(0, examinedBytes - bytes)).includes(0)) throw limit.notUtf8();
+
+      if (isAscii && chunk.some(byte => byte > maxAscii)) throw limit.notUtf8();
 
       bytes += chunk.length;
       if (bytes > limit.bytes) throw limit.exceeded();

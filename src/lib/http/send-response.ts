@@ -7,12 +7,12 @@ import type { Route } from './route.ts';
 const json = 'application/json; charset=utf-8';
 
 /**
- * Sends the result of a handler: status, `Location`, and an `ETag` if clients may revalidate
- * the response.
+ * Sends the result of a handler: its status, and an `ETag` if clients may revalidate the
+ * response.
  */
 export function sendResponse(
   ctx: Context,
-  route: Pick<Route, 'status' | 'location' | 'cache' | 'hasTag' | 'volatile' | 'list'>,
+  route: Pick<Route, 'status' | 'cache' | 'hasTag' | 'volatile' | 'list'>,
   result: unknown,
 ): void | Promise<void> {
   ctx.status = result === undefined ? 204 : route.status;
@@ -22,7 +22,6 @@ export function sendResponse(
   }
 
   const { res } = ctx;
-  if (route.location) res.setHeader('Location', route.location(result as never));
   if (route.cache === 'revalidate') {
     const representation =
       result instanceof Representation ? result : Representation.of(result, route.volatile);

@@ -33,6 +33,9 @@ export const meanings: Record<ProblemCode, string> = {
   tenant_required:
     'A request without a token needs the guid or the slug of an active tenant in `X-Tenant`.',
   tenant_inactive: 'The tenant is suspended or deleted.',
+  origin_not_allowed:
+    'A browser asked, in a preflight (CORS), whether a page of this origin may call the service. Ask ' +
+    'the operator to list the origin.',
   forbidden:
     'Your role lacks the permission that `WWW-Authenticate` names, or the endpoint needs ' +
     'the scope `All`.',

@@ -44,6 +44,7 @@ function problemResponse(status: ProblemStatus, codes: readonly ProblemCode[]): 
   const narrowed = { properties: { status: { const: status }, code: { enum: codes } } };
   const example = {
     ...problemBody(code, '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e'),
+    ...(problemHeaders[status]?.includes('Retry-After') ? { retryAfter: 2 } : {}),
     ...(code === 'validation_failed'
       ? {
           errors: { CountryName: ['is required'] },
@@ -98,6 +99,11 @@ export const problemSchema = {
     detail: {
       type: 'string',
       description: 'What is wrong with this request, as text that may change.',
+    },
+    retryAfter: {
+      type: 'integer',
+      minimum: 1,
+      description: 'The number of seconds to wait, as in the header `Retry-After`.',
     },
     errors: {
       type: 'object',

@@ -92,7 +92,8 @@ export const responseHeaders = {
     schema: { type: 'string', format: 'uuid' },
   },
   Location: {
-    description: 'The path of the new record.',
+    description:
+      'The address of the new record; its path alone if the request came to another host than that of the service.',
     schema: { type: 'string', format: 'uri-reference' },
   },
   ETag: {
@@ -101,7 +102,8 @@ export const responseHeaders = {
   },
   Link: {
     description:
-      'The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter ' +
+      'The address of the next page, with `rel="next"`; its path alone if the request came to another host than that of ' +
+      'the service. Of a list that has more records, if the request has a parameter ' +
       'that the plain list does not have.',
     schema: { type: 'string' },
   },

@@ -15,7 +15,7 @@ import { contentsByPath } from './contents.ts';
 import { page, type Site } from './page.ts';
 
 /** The pages to which short addresses redirect. */
-const movedPages: Readonly<Record<string, string>> = { '/': '/docs' };
+const movedPages: Readonly<Record<string, string>> = { '/': '/docs', '/docs/guide': '/docs' };
 
 /**
  * The paths of the documentation, its style sheets and the explorer, whether they exist or not.
@@ -25,6 +25,13 @@ const ownPaths = /^\/(?:docs|css|swagger)(?:\/[\w-][\w.-]*)*\/?$/;
 
 /** The pages that a service shows: all, all but the handbook of operators, or none. */
 export type ShownDocumentation = 'public' | 'api' | 'off';
+
+/** The documentation of a service, as a part of its stack. */
+export interface Documentation {
+  readonly serve: Middleware;
+  /** True for a request that a page, or a file of one, answers. */
+  hasPage(ctx: Context): boolean;
+}
 
 /**
  * Serves the documentation: pages, style sheet, OpenAPI document and Swagger UI. The paths
@@ -36,22 +43,36 @@ export function documentationPages(
   routes: readonly TenantRoute[],
   base: string,
   shown: ShownDocumentation,
-): Middleware {
+): Documentation {
   const site = { base, hasHandbook: shown === 'public' };
   const contents =
     shown === 'off' ? new Map([...sharedAssets, ...accountAssets]) : contentsByPath(routes, site);
+
+  return {
+    serve: servePages(contents, site, shown),
+    hasPage: ctx =>
+      isRead(ctx) && (contents.has(ctx.path) || contents.has(movedPages[ctx.path] ?? '')),
+  };
+}
+
+const isRead = ({ method }: Context): boolean => method === 'GET' || method === 'HEAD';
+
+function servePages(
+  contents: ReadonlyMap<string, Content>,
+  site: Site,
+  shown: ShownDocumentation,
+): Middleware {
   const rendered = new Map<string, Promise<Representation>>();
 
   return async function serveDocumentation(ctx, next) {
-    const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
     const moved = movedPages[ctx.path];
     if (moved && contents.has(moved)) {
-      if (!isRead) throw methodNotAllowed();
+      if (!isRead(ctx)) throw methodNotAllowed();
       return ctx.redirect(moved);
     }
 
     const content = contents.get(ctx.path);
-    if (shown !== 'off' && isRead && !content && isForPerson(ctx)) {
+    if (shown !== 'off' && isRead(ctx) && !content && isForPerson(ctx)) {
       const path = ctx.path.replace(/\/$/, '');
       if (contents.has(path)) return ctx.redirect(path);
 
@@ -68,7 +89,7 @@ export function documentationPages(
       }
       return next();
     }
-    if (!isRead) throw methodNotAllowed();
+    if (!isRead(ctx)) throw methodNotAllowed();
 
     ctx.state.route = ctx.path;
     const rendering = rendered.get(ctx.path) ?? render(content);

@@ -546,6 +546,7 @@ describe('clients without an address', () => {
       rates,
       store,
       draining: new AbortController().signal,
+      isPage: () => false,
       loginAccount: () => '',
     });
     const addressOf = clientAddresses(trusted, new ProxyNotices(log, trusted.header));

@@ -114,13 +114,60 @@ describe('cross-origin requests', () => {
     expect(limited?.headers.get('vary')).to.match(/\bOrigin\b/);
   });
 
-  it('preflights count for the global limit of their client', async () => {
+  it('preflights of listed origins and pages have a limit of their own, ten times that of requests', async () => {
     const address = { 'X-Forwarded-For': '203.0.113.10' };
-    const responses = await Promise.all(
-      Array.from({ length: 101 }, () => preflight(app, statuses, address)),
+    const client = await world.login(world.acme);
+    const pages = ['/docs', '/', '/css/base.css', '/docs/openapi.json', '/swagger'];
+
+    const preflights = await Promise.all(
+      Array.from({ length: 990 }, () => preflight(app, statuses, address)),
     );
-    expect(responses.filter(({ status }) => status === 204)).to.have.length(100);
-    expect(responses.filter(({ status }) => status === 429)).to.have.length(1);
+    for (const path of pages) await world.anonymous.get(path, address);
+    const request = await client.get(statuses, address);
+    const later = await Promise.all(
+      Array.from({ length: 10 }, () => preflight(app, statuses, address)),
+    );
+
+    expect(preflights.every(({ status }) => status === 204)).to.equal(true);
+    expect(preflights[0]?.headers.get('ratelimit-policy')).to.equal('"Pages";q=1000;w=60');
+    expect(request.status).to.equal(200);
+    expect(request.headers.get('ratelimit')).to.match(/^"Global";r=99;/);
+    expect(later.filter(({ status }) => status === 429)).to.have.length.above(0);
+  });
+
+  it('preflights of other origins, and paths that are no page, count as requests', async () => {
+    const address = { 'X-Forwarded-For': '203.0.113.11' };
+    const leftAfter = ({ headers }: ApiResponse) => headers.get('ratelimit');
+
+    expect(leftAfter(await preflight('https://evil.test', statuses, address))).to.match(
+      /^"Global";r=99;/,
+    );
+    expect(leftAfter(await world.anonymous.get('/docs/nothing', address))).to.match(
+      /^"Global";r=98;/,
+    );
+    expect(leftAfter(await world.anonymous.get('/accept', address))).to.match(/^"Global";r=97;/);
+    expect(leftAfter(await world.anonymous.send('OPTIONS', statuses, undefined, address))).to.match(
+      /^"Global";r=96;/,
+    );
+  });
+
+  it('a preflight of an unlisted origin is refused as such, and one line of the log names the setting', async () => {
+    const origin = 'https://new.example.com';
+    const address = { 'X-Forwarded-For': '203.0.113.12' };
+
+    for (const path of [statuses, '/api/v1/auth/login', '/api/v1/Nothing', '/docs']) {
+      const { status, body, headers } = await preflight(origin, path, address);
+
+      expect(status, path).to.equal(403);
+      expect(body.code).to.equal('origin_not_allowed');
+      expect(headers.get('vary')).to.match(/\bOrigin\b/);
+    }
+
+    const lines = world.logs.filter(
+      line => line.includes('unlisted_origin') && line.includes(origin),
+    );
+    expect(lines).to.have.length(1);
+    expect(JSON.parse(lines[0] ?? '').msg).to.include('CORS_ORIGINS');
   });
 
   it('an unlisted origin, even one that resembles a listed one, may read nothing', async () => {

@@ -211,6 +211,7 @@ describe('values as clients write them', () => {
     const names = [
       'charset=utf8',
       'charset="UTF-8"',
+      'charset=us-ascii',
       'odata.metadata=minimal',
       'profile="x"',
       'v=1.0',
@@ -226,6 +227,19 @@ describe('values as clients write them', () => {
       );
       expect(status, parameter).to.equal(201);
     }
+
+    const ascii = { 'Content-Type': 'application/json; charset=US-ASCII' };
+    const beyond = await postText('/api/v1/OrderStatuses', '{"Name":"ä"}', ascii);
+    const file = await postText('/api/v1/Imports?resource=OrderStatus', 'Name\nplain\n', {
+      'Content-Type': 'text/csv; charset=us-ascii',
+    });
+    const fileBeyond = await postText('/api/v1/Imports?resource=OrderStatus', 'Name\nä\n', {
+      'Content-Type': 'text/csv; charset=us-ascii',
+    });
+    expect(beyond.status).to.equal(400);
+    expect(beyond.body.code).to.equal('malformed_json');
+    expect(file.status).to.equal(200);
+    expect(fileBeyond.status).to.equal(400);
 
     const headers = { 'Content-Type': 'application/json; charset=iso-8859-1' };
     expect((await postText('/api/v1/OrderStatuses', '{"Name":"x"}', headers)).status).to.equal(415);

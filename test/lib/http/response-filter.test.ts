@@ -168,7 +168,10 @@ async function send(
   const app = new Koa({ asyncLocalStorage: false });
   app.silent = true;
   const server: Server = createServer(
-    app.use(limitDuration(10_000)).use(respond(route, new UnsentResponses())).callback(),
+    app
+      .use(limitDuration(10_000))
+      .use(respond(route, { unsentResponses: new UnsentResponses(), addressOf: path => path }))
+      .callback(),
   ).listen(0, '127.0.0.1');
 
   try {

@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import type { Context } from 'koa';
 import type { Rate } from './sliding-window.ts';
 
-/** The limits of the requests of a client, by the names of the service description. */
-export type ClientPolicy = 'Global' | 'Login' | 'AccountWrite' | 'GenerateToken';
+/** The limits of the requests of a client. */
+export type ClientPolicy = 'Global' | 'Pages' | 'Login' | 'AccountWrite' | 'GenerateToken';
 
 /**
  * The name of a limit in `RateLimit` and `RateLimit-Policy`; `…Network` is that of a larger

@@ -16,8 +16,8 @@ type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
 
 export interface RateLimits {
   /**
-   * Limits all requests of a client, before any work is done for a request. Requires
-   * `ctx.state.ipAddress`.
+   * Limits all requests of a client, before any work is done for a request: those of the API,
+   * and apart those of `isPage`. Requires `ctx.state.ipAddress`.
    */
   readonly everyRequest: Middleware;
   /**
@@ -43,9 +43,17 @@ interface RateLimitOptions {
   store: RateLimitStore;
   /** The signal that ends the delays of rejections. */
   draining: AbortSignal;
+  /**
+   * True for a request that costs next to nothing, and of which a page makes many: for a page of
+   * the service, and for a preflight.
+   */
+  isPage: (ctx: Context) => boolean;
   /** Returns the account that a login body names, in canonical form; '' when it names none. */
   loginAccount: (body: object) => string;
 }
+
+/** The number of requests for pages that a client may send for each one of the API. */
+const pagesForEach = 10;
 
 /** Delay of the rejection of a login or a change of an account, in milliseconds. */
 export const rejectionDelayMs = 2_000;
@@ -66,6 +74,7 @@ export function createRateLimits({
   rates,
   store,
   draining,
+  isPage,
   loginAccount,
 }: RateLimitOptions): RateLimits {
   const delay = createDelay(rejectionDelayMs, draining);
@@ -106,16 +115,25 @@ export function createRateLimits({
     return loginAccount(body);
   }
 
+  const ofApi = limit({
+    name: 'rl:global',
+    policy: 'Global',
+    rate: rates.global,
+    store,
+    key: networkKey,
+  });
+  const ofPages = limit({
+    name: 'rl:pages',
+    policy: 'Pages',
+    rate: { ...rates.global, max: rates.global.max * pagesForEach },
+    store,
+    key: networkKey,
+  });
+
   return {
     ofAccounts: limits.account(0),
     ofPassword: (ctx, account, next) => limitLogins(() => account)(ctx, next),
-    everyRequest: limit({
-      name: 'rl:global',
-      policy: 'Global',
-      rate: rates.global,
-      store,
-      key: networkKey,
-    }),
+    everyRequest: (ctx, next) => (isPage(ctx) ? ofPages(ctx, next) : ofApi(ctx, next)),
     ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : undefined),
   };
 }
