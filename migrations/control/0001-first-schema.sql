@@ -555,7 +555,8 @@ create index audit_log_user_id_index on audit_log (tenant_id, user_id, id desc);
 -- neither invited nor disabled, is none for the log: the confirmation is the creation.
 --
 -- Arguments: the resource, and the columns that an entry has, so that it never has a password
--- hash. `role` is a column that the function adds: the name of the role of a user.
+-- hash. The function adds two columns to a user, as responses have them: `role`, the name of
+-- the role, and `is_disabled`.
 create function audit_change() returns trigger language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
 declare
@@ -576,9 +577,11 @@ begin
     end if;
 
     before := before || jsonb_build_object(
-      'role', (select name from roles where id = (before ->> 'role_id')::bigint));
+      'role', (select name from roles where id = (before ->> 'role_id')::bigint),
+      'is_disabled', before ->> 'disabled_at' is not null);
     after := after || jsonb_build_object(
-      'role', (select name from roles where id = (after ->> 'role_id')::bigint));
+      'role', (select name from roles where id = (after ->> 'role_id')::bigint),
+      'is_disabled', after ->> 'disabled_at' is not null);
   end if;
 
   before := (
@@ -626,14 +629,14 @@ create trigger audit_update after update on roles
 create trigger audit_create_delete after insert or delete on users
   for each row execute function audit_change(
     'User', 'id', 'guid', 'email', 'first_name', 'last_name', 'role', 'scope', 'entity_id',
-    'invited_at', 'confirmed_at', 'disabled_at', 'created_at');
+    'invited_at', 'confirmed_at', 'is_disabled', 'created_at');
 -- A login is no change of the user.
 create trigger audit_update after update on users
   for each row when (
     (to_jsonb(old) - 'last_login_at') is distinct from (to_jsonb(new) - 'last_login_at'))
   execute function audit_change(
     'User', 'id', 'guid', 'email', 'first_name', 'last_name', 'role', 'scope', 'entity_id',
-    'invited_at', 'confirmed_at', 'disabled_at', 'created_at');
+    'invited_at', 'confirmed_at', 'is_disabled', 'created_at');
 
 -- Writes an entry for a session that somebody ended: it is a change of the user. A logout and
 -- an expiry are none.

@@ -76,6 +76,8 @@ describeInBrowser('documentation in a browser', (world, open) => {
       ['new records', '/docs/guide/events#keep-a-copy'],
       ['poll', '/docs/guide/events#keep-a-copy'],
       ['since', '/docs/guide/events#keep-a-copy'],
+      ['preflight', '/docs/guide/first-call#browsers'],
+      ['CORS', '/docs/guide/first-call#browsers'],
       ['throttling', '/docs/errors#rate_limited'],
       ['sdk', '/docs/guide/first-call#with-typescript'],
       ['disaster', '/docs/operate/restore'],

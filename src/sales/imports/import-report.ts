@@ -91,7 +91,8 @@ export function reportOf(
     Created: created,
     Updated: updated,
     Unchanged: unchanged,
-    Refused: refused,
+    // The header is a row, too.
+    Refused: errors.length > 0 ? Math.max(1, refused) : refused,
     Errors: errors,
   };
 }

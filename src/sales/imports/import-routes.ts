@@ -66,7 +66,7 @@ const view = describeFields(
     Created: 'The rows that made a record.',
     Updated: 'The rows that changed a record.',
     Unchanged: 'The rows whose record was the same already.',
-    Refused: 'The rows that are wrong.',
+    Refused: 'The rows that are wrong; 1 if the header is, or the file as a whole.',
     Errors: 'The first 1,000 errors.',
   },
 ).meta({ title: tag });

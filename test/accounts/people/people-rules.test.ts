@@ -369,7 +369,8 @@ describe('management of people', () => {
     expect(renamed.After.LastName).to.equal('Audited');
     expect(renamed.After.Role).to.equal('Member');
 
-    expect([disabled.After.DisabledAt, enabled.Before.DisabledAt]).to.not.include(null);
+    expect([disabled.After.IsDisabled, enabled.After.IsDisabled]).to.deep.equal([true, false]);
+    expect(disabled.After).not.to.have.property('DisabledAt');
     expect(created.UserId).to.equal(null);
     expect(created.Before).to.equal(null);
     expect(JSON.stringify(entries)).to.not.match(/hash|argon/i);

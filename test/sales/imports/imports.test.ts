@@ -242,8 +242,13 @@ describe('imports of CSV files', () => {
       ['Code,Name\nA,"open\nB,C\n', '2  wrong_format'],
       ['', '1  required'],
     ]) {
-      const { Applied, Errors } = await importFile(admin, 'resource=UnitOfMeasure', file ?? '');
+      const { Applied, Errors, Refused } = await importFile(
+        admin,
+        'resource=UnitOfMeasure',
+        file ?? '',
+      );
       expect(Applied).to.equal(false);
+      expect(Refused).to.equal(1);
       expect(
         Errors.map(
           ({ Line, Field, Code }: Record<string, unknown>) => `${Line} ${Field} ${Code}`,
