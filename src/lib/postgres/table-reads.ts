@@ -2,6 +2,7 @@ import { entityTypes } from './column-types.ts';
 import { type JsonFormat, oneRow, rowPerRecord } from './json-columns.ts';
 import { continuations, type KeysetKey } from './keyset.ts';
 import {
+  type Condition,
   type Conditions,
   preparedStatement,
   type Statement,
@@ -155,6 +156,11 @@ interface Page {
    * rows or most of them.
    */
   readonly searches?: Conditions;
+  /**
+   * Conditions that exclude each other, one of which each row meets, so that each can be a range
+   * of an index. Not beside searches or an offset.
+   */
+  readonly alternatives?: readonly Condition[];
   /** The order of the rows, which no two rows share. */
   readonly keys: readonly KeysetKey[];
   /**
@@ -189,9 +195,13 @@ const minProbe = 1_000;
  * @param values gets the values of the text
  */
 function pageText(table: string, page: Page, values: unknown[]): string {
-  const { conditions, searches = [], keys, after, limit, offset = 0 } = page;
+  const { conditions, searches = [], alternatives = [], keys, after, limit, offset = 0 } = page;
   const order = `order by ${keys.map(({ sql, direction }) => `${sql} ${direction}`).join(', ')}`;
-  const ranges = after ? continuations(keys, after) : [[]];
+  const rests: Conditions[] = after ? continuations(keys, after) : [[]];
+  const ranges =
+    alternatives.length === 0
+      ? rests
+      : rests.flatMap(rest => alternatives.map(alternative => [alternative, ...rest]));
   const firstRows = (also: Conditions, max: string): string =>
     ranges
       .map(

@@ -14,6 +14,8 @@ interface ListConditions {
   readonly conditions: Condition[];
   /** Those that no index in the order of the page can serve. */
   readonly searches: Condition[];
+  /** Conditions that exclude each other, one of which a record must meet; empty for none. */
+  readonly alternatives: Condition[];
 }
 
 /**
@@ -21,7 +23,7 @@ interface ListConditions {
  * of the SQL.
  */
 export function listConditions(
-  { contract, filters, words }: Pick<ListQuery, 'contract' | 'filters' | 'words'>,
+  { contract, filters, words, offset }: ListQuery,
   columns: Columns,
 ): ListConditions {
   const texts = { ...contract, columns };
@@ -31,14 +33,33 @@ export function listConditions(
   );
   const conditionOf = (filter: Filter) => filterCondition(filter, texts);
 
+  const searched = own.filter(isSearch);
+  const conditions = own.filter(filter => !isSearch(filter)).map(conditionOf);
+  const [only] = searched;
+  const isAlone = searched.length === 1 && withNull.size === 0 && words.length === 0;
+  if (only && isAlone && offset === 0 && only.operator === 'prefix' && only.field.kind === 'text') {
+    const alternatives = prefixAlternatives(only, texts);
+    if (alternatives.length > 0) return { conditions, searches: [], alternatives };
+  }
+
   return {
-    conditions: own.filter(filter => !isSearch(filter)).map(conditionOf),
+    conditions,
     searches: [
-      ...own.filter(isSearch).map(conditionOf),
+      ...searched.map(conditionOf),
       ...[...withNull].map(field => orNullCondition(field, filters, texts)),
       ...words.map(word => searchCondition(contract.search, word, texts)),
     ],
+    alternatives: [],
   };
+}
+
+/** The condition that one of several is met. */
+export function anyOf(conditions: readonly Condition[]): Condition | undefined {
+  if (conditions.length === 0) return undefined;
+  return [
+    `(${conditions.map(([sql]) => sql).join(' or ')})`,
+    ...conditions.flatMap(([, ...values]) => values),
+  ];
 }
 
 /** The facts that decide how texts are searched. */
@@ -180,27 +201,33 @@ function filterCondition({ field, operator, values }: Filter, texts: SearchedTex
           ? [`${sql} ^@ ?`, value]
           : addressCondition([field], operator, value, texts);
       }
-      return operator === 'prefix'
-        ? prefixCondition(field, value, texts)
-        : containsText([field], value, texts);
+      if (operator === 'contains') return containsText([field], value, texts);
+      return (
+        anyOf(prefixAlternatives({ field, operator, values }, texts)) ?? [
+          `${sql} ilike ?`,
+          patternOf('prefix', value),
+        ]
+      );
     default:
       return [`${sql} ${comparisons[operator as keyof typeof comparisons]} ?`, value];
   }
 }
 
 /**
- * The condition that a text begins with another one in any letter case. The index of a sorted
- * text finds the spellings of its first letters, and the pattern those among them that match.
+ * Returns the conditions that a text begins with another one, in any letter case: one for each
+ * spelling of its first letters, which the index of a sorted text finds, in its order. Empty for
+ * a text without such an index.
  */
-function prefixCondition(field: ListField, text: string, texts: SearchedTexts): Condition {
+function prefixAlternatives({ field, values }: Filter, texts: SearchedTexts): Condition[] {
+  const [value = ''] = values;
   const sql = sourceOf(field, texts);
-  const beginnings = field.isSortable && !field.isComputed ? spellingsOfBeginning(text) : [];
-  const pattern: Condition = [`${sql} ilike ?`, patternOf('prefix', text)];
-  if (beginnings.length === 0) return pattern;
+  if (!field.isSortable || field.isComputed) return [];
 
-  const [match, value] = pattern;
-  const any = beginnings.map(() => `${sql} ^@ ?`).join(' or ');
-  return [`(${any}) and ${match}`, ...beginnings, value];
+  return spellingsOfBeginning(value).map(beginning => [
+    `${sql} ^@ ? and ${sql} ilike ?`,
+    beginning,
+    patternOf('prefix', value),
+  ]);
 }
 
 /**

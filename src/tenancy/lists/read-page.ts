@@ -4,7 +4,7 @@ import { nextPath, Page } from '../../lib/http/list-parameters/list-page.ts';
 import type { ListQuery } from '../../lib/http/list-parameters/list-query.ts';
 import { Representation } from '../../lib/http/representation.ts';
 import type { SelectOptions } from '../../lib/postgres/table-reads.ts';
-import { listConditions } from './list-conditions.ts';
+import { anyOf, listConditions } from './list-conditions.ts';
 import { type ListedRecord, type ListSource, readRecords } from './read-records.ts';
 
 /**
@@ -192,8 +192,9 @@ const maxMs = 1_000;
  */
 async function countRecords(query: ListQuery, source: ListSource): Promise<number | undefined> {
   const { table, conditions, reads } = source;
-  const { conditions: filters, searches } = listConditions(query, table);
-  const select = table.selectCount([...conditions, ...filters, ...searches], maxCount + 1);
+  const { conditions: filters, searches, alternatives } = listConditions(query, table);
+  const all = [...conditions, ...filters, ...searches, anyOf(alternatives)];
+  const select = table.selectCount(all, maxCount + 1);
   const rows = await (reads.readWithin?.(select, maxMs) ?? reads.read(select));
   const count = rows && Number(rows[0]?.count);
   return count === undefined || count > maxCount ? undefined : count;

@@ -39,9 +39,10 @@ export async function readRecords(
   { table, conditions, reads }: ListSource,
   limit: number | undefined,
 ): Promise<ListedRecord[]> {
-  const { conditions: filters, searches } = listConditions(query, table);
+  const { conditions: filters, searches, alternatives } = listConditions(query, table);
   const statement = table.selectPage([...conditions, ...filters], {
     searches,
+    alternatives,
     keys: query.sort.map(({ field, direction }) => ({
       property: camelCase(field.name),
       direction,
