@@ -1852,7 +1852,7 @@ export interface components {
             Updated: number;
             /** @description The rows whose record was the same already. */
             Unchanged: number;
-            /** @description The rows that are wrong. */
+            /** @description The rows that are wrong; 1 if the header is, or the file as a whole. */
             Refused: number;
             /** @description The first 1,000 errors. */
             Errors: {
@@ -2027,6 +2027,8 @@ export interface components {
             Record?: {
                 [key: string]: unknown;
             } | null;
+            /** @description The tag of the record after the change: send it as `If-Match` of a change; null if the record is gone. Only with `include=etag`. */
+            ETag?: string | null;
         };
         /** Usage */
         Usage: {
@@ -11108,8 +11110,8 @@ export interface operations {
                 after?: string;
                 /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. The name of a path, such as `Countries`, stands for its resource. */
                 resource?: string;
-                /** @description `record` adds `Record` to each change. */
-                include?: "record";
+                /** @description `record` adds `Record` to each change, `etag` the `ETag` of the record. */
+                include?: "record" | "etag" | "record,etag" | "etag,record";
             };
             header?: {
                 /** @description The `id` of the last event that was received: the stream goes on after it. */
@@ -11134,7 +11136,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id: mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w
-                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB","Record":null}
+                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB","Record":null,"ETag":null}
                      */
                     "text/event-stream": string;
                 };
@@ -11155,8 +11157,8 @@ export interface operations {
                 after?: string;
                 /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. The name of a path, such as `Countries`, stands for its resource. */
                 resource?: string;
-                /** @description `record` adds `Record` to each change. */
-                include?: "record";
+                /** @description `record` adds `Record` to each change, `etag` the `ETag` of the record. */
+                include?: "record" | "etag" | "record,etag" | "etag,record";
                 /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
             };
@@ -11192,7 +11194,8 @@ export interface operations {
                      *         "UserGuid": null,
                      *         "Fields": [],
                      *         "Href": "/api/v1/Countries/code/GB",
-                     *         "Record": null
+                     *         "Record": null,
+                     *         "ETag": null
                      *       }
                      *     ]
                      */

@@ -65,7 +65,7 @@ export class Representation {
     const fields = Object.entries(JSON.parse(String(this.body)));
     const lasting = fields.filter(([name]) => !this.#volatile.includes(name));
 
-    return [digestOf(JSON.stringify(lasting))];
+    return [versionOf(lasting)];
   }
 
   /**
@@ -196,6 +196,19 @@ export function preconditionOf(
     const isMet = required === undefined || namesVersion(required, tag);
     if (isRefused || !isMet) throw problem('precondition_failed');
   };
+}
+
+/**
+ * Returns the part of the `ETag` of a record with volatile fields that `If-Match` compares, as a
+ * tag.
+ * @param lasting the record without its volatile fields, in the order of the view
+ */
+export function versionTag(lasting: object): string {
+  return `"${versionOf(Object.entries(lasting))}"`;
+}
+
+function versionOf(fields: [string, unknown][]): string {
+  return digestOf(JSON.stringify(fields));
 }
 
 function digestOf(content: Buffer | string): string {

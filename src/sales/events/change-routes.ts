@@ -7,7 +7,13 @@ import { Representation } from '../../lib/http/representation.ts';
 import { invalid } from '../../lib/runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { resourceList } from '../resources/resource-names.ts';
-import { type Change, changeView, sentChange } from './change.ts';
+import {
+  type Change,
+  type ChangeInclude,
+  changeIncludes,
+  changeView,
+  sentChange,
+} from './change.ts';
 import { type Cursor, firstCursor } from './change-cursor.ts';
 import { accessChanged, readChanges } from './change-reader.ts';
 import { changeSources, visibleChanges } from './change-sources.ts';
@@ -41,7 +47,11 @@ const parameters = {
       `Return only changes of these resources, separated by commas: ${names.join(', ')}. The name ` +
         'of a path, such as `Countries`, stands for its resource.',
     ),
-  include: z.enum(['record']).optional().describe('`record` adds `Record` to each change.'),
+  include: z
+    .enum(['record', 'etag', 'record,etag', 'etag,record'])
+    .transform(text => changeIncludes.filter(each => text.split(',').includes(each)))
+    .optional()
+    .describe('`record` adds `Record` to each change, `etag` the `ETag` of the record.'),
 };
 const streamQuery = z.object(parameters);
 const query = z.object({ ...parameters, limit: limit() });
@@ -84,11 +94,9 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
         });
         const after = asked === 'now' || changes.length === 0 ? last : asked;
 
-        const isWithRecord = query.include === 'record';
+        const included = query.include ?? [];
         changeStreams.requireRoom(request); // other streams may have begun meanwhile
-        return new EventStream(sink =>
-          changeStreams.begin({ ...request, after, isWithRecord }, sink),
-        );
+        return new EventStream(sink => changeStreams.begin({ ...request, after, included }, sink));
       },
     }),
 
@@ -125,12 +133,10 @@ export function changeRoutes(services: { changeStreams: ChangeStreams }): Tenant
           after: cursor,
           limit: String(limit),
           ...(resource && { resource: resource.join() }),
-          ...(include && { include }),
+          ...(include && { include: include.join() }),
         });
 
-        const page = await Representation.ofList(
-          changeTexts(changes, access, include === 'record'),
-        );
+        const page = await Representation.ofList(changeTexts(changes, access, include ?? []));
         return new Page(page, { next: isEnd ? undefined : `${path}?${next}`, cursor });
       },
     }),
@@ -152,9 +158,9 @@ function cursorOf(place: ReaderCursor | 'now', access: string): Cursor | 'now' {
 function* changeTexts(
   changes: readonly Change[],
   access: string,
-  isWithRecord: boolean,
+  included: readonly ChangeInclude[],
 ): Iterable<string> {
   for (const change of changes) {
-    yield JSON.stringify(sentChange(change, access, isWithRecord));
+    yield JSON.stringify(sentChange(change, access, included));
   }
 }

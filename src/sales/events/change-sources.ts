@@ -39,6 +39,8 @@ export interface ChangeSource {
   readonly isOwned: boolean;
   /** The column with the ids of business entities that a record names (`isForEntity`). */
   readonly namedColumn?: string | undefined;
+  /** True if its view also has fields that are read from other records. */
+  readonly isPartial?: boolean;
   /** The fields of its view that are columns of its table, with their columns. */
   readonly fields: readonly (readonly [field: string, column: string])[];
   /** The path of a record. */
@@ -59,6 +61,7 @@ function sourceOf(resource: ResourceDefinition): ChangeSource {
     accessOfSelf: access.readOfSelf,
     isOwned: scopedBy !== undefined,
     namedColumn: namesEntities && snakeCase(namesEntities),
+    isPartial: computed.length > 0,
     fields: withColumns(fields),
     href,
   };

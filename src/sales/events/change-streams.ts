@@ -8,7 +8,7 @@ import type { EventSink } from '../../lib/http/event-stream.ts';
 import { requestDeadlineMs, withDeadline } from '../../lib/runtime/deadline.ts';
 import { type Caller, isCallerCurrent } from '../../tenancy/caller.ts';
 import type { TenantDatabases } from '../../tenancy/connections/tenant-databases.ts';
-import { type Change, sentChange } from './change.ts';
+import { type Change, type ChangeInclude, sentChange } from './change.ts';
 import type { Cursor } from './change-cursor.ts';
 import type { Read } from './change-reader.ts';
 import type { ChangeFilter } from './change-sources.ts';
@@ -46,7 +46,8 @@ export interface StreamRequest {
   readonly access: string;
   readonly after: Cursor;
   readonly filter: ChangeFilter;
-  readonly isWithRecord: boolean;
+  /** What each change has beside its own fields. */
+  readonly included: readonly ChangeInclude[];
 }
 
 interface Stream extends StreamRequest {
@@ -205,8 +206,8 @@ export class ChangeStreams {
    * Encodes the changes of a page as events. Lets the event loop run in between: otherwise many
    * streams that share a page would hold it until all of them have the page.
    */
-  async #encode(changes: readonly Change[], { access, isWithRecord }: Stream): Promise<string> {
-    const events = changes.map(change => eventOf(change, access, isWithRecord)).join('');
+  async #encode(changes: readonly Change[], { access, included }: Stream): Promise<string> {
+    const events = changes.map(change => eventOf(change, access, included)).join('');
 
     this.#encodedInTurn += events.length;
     if (this.#encodedInTurn > maxEncodedInTurn) {
@@ -238,9 +239,9 @@ export class ChangeStreams {
   }
 }
 
-function eventOf(change: Change, access: string, isWithRecord: boolean): string {
+function eventOf(change: Change, access: string, included: readonly ChangeInclude[]): string {
   const id = readerCursorText(change.cursor, access);
-  return `id: ${id}\ndata: ${JSON.stringify(sentChange(change, access, isWithRecord))}\n\n`;
+  return `id: ${id}\ndata: ${JSON.stringify(sentChange(change, access, included))}\n\n`;
 }
 
 /** The id of an event that moves the cursor of a client, and sends no change. */

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { describeFields, guid, timestamp } from '../../lib/http/fields.ts';
+import { Representation, versionTag } from '../../lib/http/representation.ts';
 import { snakeCase } from '../../lib/runtime/casing.ts';
 import { changeActions, toTimestamp } from '../audit/audit-log.ts';
 import { idsShownTo, isForEntity } from '../resources/rest/named-entities.ts';
@@ -23,6 +24,7 @@ export const changeView = describeFields(
     Fields: z.array(z.string()),
     Href: z.string(),
     Record: z.record(z.string(), z.unknown()).nullable().optional(),
+    ETag: z.string().nullable().optional(),
   },
   {
     Id:
@@ -40,11 +42,14 @@ export const changeView = describeFields(
     Record:
       'The record after the change, without fields that are read from other records; null if it is gone. Only with ' +
       '`include=record`.',
+    ETag:
+      'The tag of the record after the change: send it as `If-Match` of a change; null if the record is gone. Only with ' +
+      '`include=etag`.',
   },
 ).meta({ title: 'Change' });
 
 /** A change of a record. */
-export type Change = Omit<z.output<typeof changeView>, 'Id' | 'Record'> & {
+export type Change = Omit<z.output<typeof changeView>, 'Id' | 'Record' | 'ETag'> & {
   /** The record after the change; null if it is gone. */
   readonly Record: Row | null;
   /** The place after the change. */
@@ -149,12 +154,33 @@ const contentOf = (text: string | null): Row | null => (text === null ? null : J
 /**
  * Returns the part of a change that a reader receives.
  * @param access the mark of the reader's access (`accessMark`)
+ * @param included what the part has beside the change itself
  */
-export function sentChange(change: Change, access: string, isWithRecord: boolean): object {
+export function sentChange(
+  change: Change,
+  access: string,
+  included: readonly ChangeInclude[],
+): object {
   const { cursor, entityId: _, named: __, Record, ...thin } = change;
-  const sent = { Id: readerCursorText(cursor, access), ...thin };
+  const sent: Row = { Id: readerCursorText(cursor, access), ...thin };
 
-  return isWithRecord ? { ...sent, Record } : sent;
+  if (included.includes('record')) sent.Record = Record;
+  if (included.includes('etag')) sent.ETag = Record && tagOf(change.Resource, Record);
+  return sent;
+}
+
+/** The values that changes may have beside their own fields. */
+export const changeIncludes = ['record', 'etag'] as const;
+export type ChangeInclude = (typeof changeIncludes)[number];
+
+/**
+ * Returns the `ETag` of a record. That of a record with fields of other records, which a change
+ * does not have, is the part that `If-Match` compares.
+ */
+function tagOf(resource: string, record: Row): string {
+  return changeSources.get(resource)?.isPartial
+    ? versionTag(record)
+    : Representation.of(record).tag;
 }
 
 /** `UnitOfMeasure` → `unit_of_measure`. */

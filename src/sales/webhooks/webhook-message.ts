@@ -33,7 +33,9 @@ export function ofThisData(cursor: Cursor): Cursor {
  * @param access the mark of the access of the webhook's user (`accessMark`)
  */
 export function changeBody(change: Change, access: string, payload: 'thin' | 'record'): string {
-  return messageBody(change.Type, change.At, sentChange(change, access, payload === 'record'));
+  const included = payload === 'record' ? (['record'] as const) : [];
+
+  return messageBody(change.Type, change.At, sentChange(change, access, included));
 }
 
 export function messageBody(type: string, timestamp: string, data: object): string {

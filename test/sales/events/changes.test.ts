@@ -12,6 +12,8 @@ interface SentChange {
   Key: string;
   Fields: string[];
   Record?: Record<string, unknown> | null;
+  Href?: string;
+  ETag?: string;
 }
 
 describe('the feed of changes', () => {
@@ -102,6 +104,42 @@ describe('the feed of changes', () => {
 
     const { changes } = await readMany(admin, first, 3);
     expect(changes.map(({ Record }) => Record)).to.deep.equal([unit, activity, null]);
+  });
+
+  it('include=etag adds the tag of the record, which a change of it takes as If-Match', async () => {
+    const first = await now(admin, '&include=etag');
+    const bodies: Record<string, object> = {
+      Currency: { Code: 'ETG', Name: 'Tagged', Symbol: '€' },
+      Countries: { CountryCode: 'ET', CountryName: 'Tagged' },
+      OrderStatuses: { Name: 'Tagged' },
+      UnitsOfMeasure: { Code: 'etag', Name: 'Tagged' },
+      TaxCodes: { Code: 'ETAG', Name: 'Tagged', Rate: 12.5 },
+      SystemOptions: { SystemOptionTypeId: 1, Value: 'Tagged' },
+      EntityStatus: { Title: 'Tagged' },
+      Promotions: {
+        PromoCode: 'ETAG',
+        Name: 'Tagged',
+        DiscountType: 'Percentage',
+        DiscountValue: 7.25,
+        StartsAt: '2026-01-01T12:00:00.120Z',
+      },
+    };
+    for (const [name, body] of Object.entries(bodies)) {
+      const { status } = await admin.post(`/api/v1/${name}`, body);
+      expect(status, name).to.equal(201);
+    }
+
+    const { changes } = await readMany(admin, first, Object.keys(bodies).length);
+
+    expect(changes).to.have.length(Object.keys(bodies).length);
+    for (const { Href, ETag, Record } of changes) {
+      const { headers } = await admin.get(String(Href));
+      expect(ETag, String(Href)).to.equal(headers.get('etag'));
+      expect(Record).to.equal(undefined);
+
+      const removed = await admin.delete(String(Href), { 'If-Match': String(ETag) });
+      expect(removed.status, String(Href)).to.equal(204);
+    }
   });
 
   it('nobody receives the changes of another tenant', async () => {
