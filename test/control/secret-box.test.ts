@@ -121,6 +121,7 @@ describe('secrets at rest', () => {
         expect(body.code).to.equal('unavailable');
         expect(Object.keys(body).sort()).to.deep.equal([
           'code',
+          'retryAfter',
           'status',
           'title',
           'traceId',

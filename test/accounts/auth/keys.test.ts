@@ -399,6 +399,7 @@ describe('signing keys', () => {
           expect(body.code).to.equal('unavailable');
           expect(Object.keys(body).sort()).to.deep.equal([
             'code',
+            'retryAfter',
             'status',
             'title',
             'traceId',

@@ -199,7 +199,9 @@ describe('log of requests', () => {
       expect(response.status).to.equal(status);
       expect(response.headers.get('content-type')).to.match(/^application\/problem\+json\b/);
       expect(response.headers.get('cache-control')).to.equal('no-store');
-      expect(response.body).to.have.all.keys('type', 'title', 'status', 'code', 'traceId');
+      const members = ['type', 'title', 'status', 'code', 'traceId'];
+      const isRepeatable = response.headers.has('retry-after');
+      expect(response.body).to.have.all.keys(members.concat(isRepeatable ? 'retryAfter' : []));
       expect(response.body.code).to.equal(code);
       expect(JSON.stringify(response.body)).not.to.match(internals(tenant));
       const access = await accessLineOf(response);
