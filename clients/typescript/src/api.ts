@@ -1427,33 +1427,11 @@ export interface paths {
         };
         /**
          * The newest audit entries, of a resource, a record, a user, or all
-         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource`, or `filter[Resource]`, names nothing beside these two, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
+         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` names one of them, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
          *
          *     Needs a token with the permission `full.read`.
          */
         get: operations["getAuditLog"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/AuditLog/{id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * One audit entry by its id
-         * @description The entries of `User` and `Role` have numbers of their own: one of these is returned only when `resource` names one of the two.
-         *
-         *     Needs a token with the permission `full.read`.
-         */
-        get: operations["getAuditLogById"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1610,6 +1588,8 @@ export interface components {
             FirstName: string;
             /** @description The last name of the person. */
             LastName: string;
+            /** @description The `Id` of the role. */
+            RoleId: number;
             /** @description The name of the role, which grants the permissions. */
             Role: string;
             /**
@@ -1852,7 +1832,7 @@ export interface components {
             Updated: number;
             /** @description The rows whose record was the same already. */
             Unchanged: number;
-            /** @description The rows that are wrong; 1 if the header is, or the file as a whole. */
+            /** @description The rows that are wrong. */
             Refused: number;
             /** @description The first 1,000 errors. */
             Errors: {
@@ -1962,41 +1942,6 @@ export interface components {
             /** @description The address of the client. Without it, a new entry has the address that the request came from. */
             IPAddress: string | null;
         };
-        /** AuditEntry */
-        AuditEntry: {
-            /** @description The number of the entry: later entries have higher numbers. */
-            Id: number;
-            /**
-             * Format: date-time
-             * @description When the change was made: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new changes, read `GET /api/v1/Changes`.
-             */
-            CreatedAt: string;
-            /** @description The number of the user who made the change; null for a change of the operator. */
-            UserId: number | null;
-            /** @description The guid of the user who made the change; null for a change of the operator. */
-            UserGuid: string | null;
-            /**
-             * @description What was done with the record.
-             * @enum {string}
-             */
-            Action: "create" | "update" | "delete";
-            /** @description The name of the resource, such as `Country`. */
-            Resource: string;
-            /** @description The id or the code of the record. */
-            Key: string;
-            /** @description The fields of the record before the change; null if it was created. */
-            Before: {
-                [key: string]: unknown;
-            } | null;
-            /** @description The fields of the record after the change; null if it was deleted. */
-            After: {
-                [key: string]: unknown;
-            } | null;
-            /** @description The address that the request came from; null for a change of the operator. */
-            IPAddress: string | null;
-            /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
-            TraceId: string | null;
-        };
         /** Change */
         Change: {
             /** @description The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It changes only with what the caller may see. */
@@ -2027,8 +1972,6 @@ export interface components {
             Record?: {
                 [key: string]: unknown;
             } | null;
-            /** @description The tag of the record after the change: send it as `If-Match` of a change; null if the record is gone. Only with `include=etag`. */
-            ETag?: string | null;
         };
         /** Usage */
         Usage: {
@@ -2067,7 +2010,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -2075,8 +2018,6 @@ export interface components {
             traceId: string;
             /** @description What is wrong with this request, as text that may change. */
             detail?: string;
-            /** @description The number of seconds to wait, as in the header `Retry-After`. */
-            retryAfter?: number;
             /** @description What is wrong, by field name. */
             errors?: {
                 [key: string]: string[];
@@ -3032,7 +2973,7 @@ export interface components {
          *     `tenant_inactive`: This tenant is not active
          *     `forbidden`: A permission is missing
          */
-        "Problem403-tenant_required-tenant_inactive-forbidden": {
+        Problem403: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -3168,8 +3109,7 @@ export interface components {
                  *       "title": "A request with this idempotency key is still running",
                  *       "status": 409,
                  *       "code": "idempotency_in_progress",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
-                 *       "retryAfter": 2
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem"] & {
@@ -3377,8 +3317,7 @@ export interface components {
                  *       "title": "Too many requests",
                  *       "status": 429,
                  *       "code": "rate_limited",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
-                 *       "retryAfter": 2
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem"] & {
@@ -3441,8 +3380,7 @@ export interface components {
                  *       "title": "The service cannot answer at the moment",
                  *       "status": 503,
                  *       "code": "unavailable",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
-                 *       "retryAfter": 2
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem"] & {
@@ -3459,11 +3397,11 @@ export interface components {
     headers: {
         /** @description The id of this request. A problem repeats it as `traceId`. */
         RequestId: string;
-        /** @description The address of the new record; its path alone if the request came to another host than that of the service. */
+        /** @description The path of the new record. */
         Location: string;
         /** @description Send it back as `If-None-Match` of a read, or as `If-Match` of a change. */
         ETag: string;
-        /** @description The address of the next page, with `rel="next"`; its path alone if the request came to another host than that of the service. Of a list that has more records, if the request has a parameter that the plain list does not have. */
+        /** @description The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter that the plain list does not have. */
         Link: string;
         /** @description The place after the page, also after an empty one: send it as `after`, now or later. */
         NextCursor: string;
@@ -3745,7 +3683,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -3813,7 +3751,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -3977,33 +3915,32 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt, MailState, MailReason, MailAt. */
-                sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt" | "MailState" | "-MailState" | "MailReason" | "-MailReason" | "MailAt" | "-MailAt")[];
-                /** @description Return only records that have each word of this text in `Email` or `FirstName` or `LastName`, in any letter case and order. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, RoleId, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt, MailState, MailReason, MailAt. */
+                sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "RoleId" | "-RoleId" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt" | "MailState" | "-MailState" | "MailReason" | "-MailReason" | "MailAt" | "-MailAt")[];
+                /** @description Return only records with this text in `Email` or `FirstName` or `LastName`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     Guid?: string | string[];
                     Email?: string | string[];
                     FirstName?: string | string[];
                     LastName?: string | string[];
+                    RoleId?: number | number[];
                     Role?: string | string[];
                     Scope?: ("Self" | "All") | ("Self" | "All")[];
                     EntityId?: number | number[];
                     IsDisabled?: boolean | boolean[];
-                    ConfirmedAt?: (string) | (string)[];
-                    LastLoginAt?: (string) | (string)[];
-                    CreatedAt?: (string) | (string)[];
+                    ConfirmedAt?: string | string[];
+                    LastLoginAt?: string | string[];
+                    CreatedAt?: string | string[];
                     MailState?: ("waiting" | "sent" | "refused") | ("waiting" | "sent" | "refused")[];
                     MailReason?: string | string[];
-                    MailAt?: (string) | (string)[];
+                    MailAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -4039,6 +3976,13 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
+                /** @description Return only records whose `RoleId` compares so: `filter[RoleId][gte]=…`, `filter[RoleId][lte]=…`, `filter[RoleId][gt]=…`, `filter[RoleId][lt]=…`. */
+                "filter[RoleId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
                 /** @description Return only records whose `Role` compares so: `filter[Role][gte]=…`, `filter[Role][lte]=…`, `filter[Role][gt]=…`, `filter[Role][lt]=…`, `filter[Role][prefix]=…`, `filter[Role][contains]=…`. */
                 "filter[Role]"?: {
                     gte?: string;
@@ -4048,58 +3992,54 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`, `filter[EntityId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`. */
                 "filter[EntityId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `ConfirmedAt` compares so: `filter[ConfirmedAt][gte]=…`, `filter[ConfirmedAt][lte]=…`, `filter[ConfirmedAt][gt]=…`, `filter[ConfirmedAt][lt]=…`, `filter[ConfirmedAt][null]=…`, `filter[ConfirmedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `ConfirmedAt` compares so: `filter[ConfirmedAt][gte]=…`, `filter[ConfirmedAt][lte]=…`, `filter[ConfirmedAt][gt]=…`, `filter[ConfirmedAt][lt]=…`, `filter[ConfirmedAt][null]=…`. */
                 "filter[ConfirmedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `LastLoginAt` compares so: `filter[LastLoginAt][gte]=…`, `filter[LastLoginAt][lte]=…`, `filter[LastLoginAt][gt]=…`, `filter[LastLoginAt][lt]=…`, `filter[LastLoginAt][null]=…`, `filter[LastLoginAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `LastLoginAt` compares so: `filter[LastLoginAt][gte]=…`, `filter[LastLoginAt][lte]=…`, `filter[LastLoginAt][gt]=…`, `filter[LastLoginAt][lt]=…`, `filter[LastLoginAt][null]=…`. */
                 "filter[LastLoginAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
-                /** @description Return only records whose `MailState` compares so: `filter[MailState][null]=…`, `filter[MailState][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `MailState` compares so: `filter[MailState][null]=…`. */
                 "filter[MailState]"?: {
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `MailReason` compares so: `filter[MailReason][gte]=…`, `filter[MailReason][lte]=…`, `filter[MailReason][gt]=…`, `filter[MailReason][lt]=…`, `filter[MailReason][prefix]=…`, `filter[MailReason][contains]=…`, `filter[MailReason][null]=…`, `filter[MailReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `MailReason` compares so: `filter[MailReason][gte]=…`, `filter[MailReason][lte]=…`, `filter[MailReason][gt]=…`, `filter[MailReason][lt]=…`, `filter[MailReason][prefix]=…`, `filter[MailReason][contains]=…`, `filter[MailReason][null]=…`. */
                 "filter[MailReason]"?: {
                     gte?: string;
                     lte?: string;
@@ -4108,20 +4048,18 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `MailAt` compares so: `filter[MailAt][gte]=…`, `filter[MailAt][lte]=…`, `filter[MailAt][gt]=…`, `filter[MailAt][lt]=…`, `filter[MailAt][null]=…`, `filter[MailAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `MailAt` compares so: `filter[MailAt][gte]=…`, `filter[MailAt][lte]=…`, `filter[MailAt][gt]=…`, `filter[MailAt][lt]=…`, `filter[MailAt][null]=…`. */
                 "filter[MailAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
             };
             header?: {
@@ -4160,6 +4098,7 @@ export interface operations {
                      *         "Email": "nora@example.com",
                      *         "FirstName": "Nora",
                      *         "LastName": "Newman",
+                     *         "RoleId": 1,
                      *         "Role": "Member",
                      *         "Scope": "All",
                      *         "EntityId": null,
@@ -4190,6 +4129,8 @@ export interface operations {
                         FirstName: string;
                         /** @description The last name of the person. */
                         LastName: string;
+                        /** @description The `Id` of the role. */
+                        RoleId: number;
                         /** @description The name of the role, which grants the permissions. */
                         Role: string;
                         /**
@@ -4224,7 +4165,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -4297,6 +4238,7 @@ export interface operations {
                      *       "Email": "nora@example.com",
                      *       "FirstName": "Nora",
                      *       "LastName": "Newman",
+                     *       "RoleId": 1,
                      *       "Role": "Member",
                      *       "Scope": "All",
                      *       "EntityId": null,
@@ -4314,7 +4256,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4361,6 +4303,7 @@ export interface operations {
                      *       "Email": "nora@example.com",
                      *       "FirstName": "Nora",
                      *       "LastName": "Newman",
+                     *       "RoleId": 1,
                      *       "Role": "Member",
                      *       "Scope": "All",
                      *       "EntityId": null,
@@ -4379,7 +4322,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -4391,7 +4334,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `LastLoginAt`, `MailState`, `MailReason`, `MailAt` alone do not count. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `Role`, `LastLoginAt`, `MailState`, `MailReason`, `MailAt` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -4456,6 +4399,7 @@ export interface operations {
                      *       "Email": "nora@example.com",
                      *       "FirstName": "Nora",
                      *       "LastName": "Newman",
+                     *       "RoleId": 1,
                      *       "Role": "Member",
                      *       "Scope": "All",
                      *       "EntityId": null,
@@ -4473,7 +4417,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -4489,7 +4433,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `LastLoginAt`, `MailState`, `MailReason`, `MailAt` alone do not count. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `Role`, `LastLoginAt`, `MailState`, `MailReason`, `MailAt` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -4505,7 +4449,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -4550,6 +4494,7 @@ export interface operations {
                      *       "Email": "nora@example.com",
                      *       "FirstName": "Nora",
                      *       "LastName": "Newman",
+                     *       "RoleId": 1,
                      *       "Role": "Member",
                      *       "Scope": "All",
                      *       "EntityId": null,
@@ -4567,7 +4512,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4613,6 +4558,7 @@ export interface operations {
                      *       "Email": "nora@example.com",
                      *       "FirstName": "Nora",
                      *       "LastName": "Newman",
+                     *       "RoleId": 1,
                      *       "Role": "Member",
                      *       "Scope": "All",
                      *       "EntityId": null,
@@ -4630,7 +4576,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4644,7 +4590,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `LastLoginAt`, `MailState`, `MailReason`, `MailAt` alone do not count. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `Role`, `LastLoginAt`, `MailState`, `MailReason`, `MailAt` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -4660,7 +4606,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -4676,17 +4622,15 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name")[];
-                /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
+                /** @description Return only records with this text in `Name`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     Name?: string | string[];
@@ -4763,7 +4707,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -4831,7 +4775,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4887,7 +4831,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -4958,7 +4902,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -4990,7 +4934,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -5006,22 +4950,20 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Title, Weighting, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Title" | "-Title" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records that have each word of this text in `Title`, in any letter case and order. */
+                /** @description Return only records with this text in `Title`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     Title?: string | string[];
                     Weighting?: number | number[];
-                    CreatedAt?: (string) | (string)[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -5048,13 +4990,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
             };
@@ -5116,7 +5058,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -5182,7 +5124,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -5236,7 +5178,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -5302,7 +5244,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -5334,7 +5276,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -5411,7 +5353,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -5432,23 +5374,21 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of CountryCode, CountryName, IsDeleted, DeletedAt, CreatedAt. */
                 sort?: ("CountryCode" | "-CountryCode" | "CountryName" | "-CountryName" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records that have each word of this text in `CountryCode` or `CountryName`, in any letter case and order. */
+                /** @description Return only records with this text in `CountryCode` or `CountryName`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     CountryCode?: string | string[];
                     CountryName?: string | string[];
                     IsDeleted?: boolean | boolean[];
-                    DeletedAt?: (string) | (string)[];
-                    CreatedAt?: (string) | (string)[];
+                    DeletedAt?: string | string[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`. */
                 "filter[CountryCode]"?: {
@@ -5468,28 +5408,27 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`, `filter[DeletedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`. */
                 "filter[DeletedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
             };
@@ -5618,7 +5557,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -5685,7 +5624,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -5771,7 +5710,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -5822,7 +5761,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
@@ -5838,22 +5777,20 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name, Weighting, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
+                /** @description Return only records with this text in `Name`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     Name?: string | string[];
                     Weighting?: number | number[];
-                    CreatedAt?: (string) | (string)[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -5880,13 +5817,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
             };
@@ -6014,7 +5951,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -6137,7 +6074,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -6168,7 +6105,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -6183,22 +6120,20 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
+                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     Code?: string | string[];
                     Name?: string | string[];
-                    CreatedAt?: (string) | (string)[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -6227,13 +6162,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
             };
@@ -6358,7 +6293,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -6478,7 +6413,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -6509,7 +6444,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -6574,23 +6509,21 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, SystemOptionTypeId, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "SystemOptionTypeId" | "-SystemOptionTypeId" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records that have each word of this text in `Value`, in any letter case and order. */
+                /** @description Return only records with this text in `Value`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     SystemOptionTypeId?: number | number[];
                     Value?: string | string[];
                     IsActive?: boolean | boolean[];
-                    CreatedAt?: (string) | (string)[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -6617,13 +6550,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
             };
@@ -6688,7 +6621,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -6760,7 +6693,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -6815,7 +6748,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -6890,7 +6823,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -6921,7 +6854,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -7026,7 +6959,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-duplicate-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -7043,17 +6976,15 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, PromoCode, Name, DiscountType, DiscountValue, CurrencyId, StartsAt, EndsAt, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "PromoCode" | "-PromoCode" | "Name" | "-Name" | "DiscountType" | "-DiscountType" | "DiscountValue" | "-DiscountValue" | "CurrencyId" | "-CurrencyId" | "StartsAt" | "-StartsAt" | "EndsAt" | "-EndsAt" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records that have each word of this text in `PromoCode` or `Name`, in any letter case and order. */
+                /** @description Return only records with this text in `PromoCode` or `Name`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     PromoCode?: string | string[];
@@ -7062,11 +6993,10 @@ export interface operations {
                     DiscountType?: ("Percentage" | "Amount") | ("Percentage" | "Amount")[];
                     DiscountValue?: number | number[];
                     CurrencyId?: number | number[];
-                    StartsAt?: (string) | (string)[];
-                    EndsAt?: (string) | (string)[];
-                    EntityIds?: number | number[];
+                    StartsAt?: string | string[];
+                    EndsAt?: string | string[];
                     IsActive?: boolean | boolean[];
-                    CreatedAt?: (string) | (string)[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -7093,7 +7023,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`, `filter[Description][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`. */
                 "filter[Description]"?: {
                     gte?: string;
                     lte?: string;
@@ -7102,7 +7032,6 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
                 /** @description Return only records whose `DiscountValue` compares so: `filter[DiscountValue][gte]=…`, `filter[DiscountValue][lte]=…`, `filter[DiscountValue][gt]=…`, `filter[DiscountValue][lt]=…`. */
                 "filter[DiscountValue]"?: {
@@ -7111,50 +7040,47 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`, `filter[CurrencyId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`. */
                 "filter[CurrencyId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `StartsAt` compares so: `filter[StartsAt][gte]=…`, `filter[StartsAt][lte]=…`, `filter[StartsAt][gt]=…`, `filter[StartsAt][lt]=…`, `filter[StartsAt][null]=…`, `filter[StartsAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `StartsAt` compares so: `filter[StartsAt][gte]=…`, `filter[StartsAt][lte]=…`, `filter[StartsAt][gt]=…`, `filter[StartsAt][lt]=…`, `filter[StartsAt][null]=…`. */
                 "filter[StartsAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `EndsAt` compares so: `filter[EndsAt][gte]=…`, `filter[EndsAt][lte]=…`, `filter[EndsAt][gt]=…`, `filter[EndsAt][lt]=…`, `filter[EndsAt][null]=…`, `filter[EndsAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `EndsAt` compares so: `filter[EndsAt][gte]=…`, `filter[EndsAt][lte]=…`, `filter[EndsAt][gt]=…`, `filter[EndsAt][lt]=…`, `filter[EndsAt][null]=…`. */
                 "filter[EndsAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
             };
@@ -7351,7 +7277,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -7524,7 +7450,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -7556,7 +7482,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -7681,7 +7607,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -7762,17 +7688,15 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Symbol, DecimalPlaces, IsDeleted, DeletedAt, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Symbol" | "-Symbol" | "DecimalPlaces" | "-DecimalPlaces" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
+                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     Code?: string | string[];
@@ -7780,8 +7704,8 @@ export interface operations {
                     Symbol?: string | string[];
                     DecimalPlaces?: number | number[];
                     IsDeleted?: boolean | boolean[];
-                    DeletedAt?: (string) | (string)[];
-                    CreatedAt?: (string) | (string)[];
+                    DeletedAt?: string | string[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -7808,7 +7732,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `Symbol` compares so: `filter[Symbol][gte]=…`, `filter[Symbol][lte]=…`, `filter[Symbol][gt]=…`, `filter[Symbol][lt]=…`, `filter[Symbol][prefix]=…`, `filter[Symbol][contains]=…`, `filter[Symbol][null]=…`, `filter[Symbol][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `Symbol` compares so: `filter[Symbol][gte]=…`, `filter[Symbol][lte]=…`, `filter[Symbol][gt]=…`, `filter[Symbol][lt]=…`, `filter[Symbol][prefix]=…`, `filter[Symbol][contains]=…`, `filter[Symbol][null]=…`. */
                 "filter[Symbol]"?: {
                     gte?: string;
                     lte?: string;
@@ -7817,7 +7741,6 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
                 /** @description Return only records whose `DecimalPlaces` compares so: `filter[DecimalPlaces][gte]=…`, `filter[DecimalPlaces][lte]=…`, `filter[DecimalPlaces][gt]=…`, `filter[DecimalPlaces][lt]=…`. */
                 "filter[DecimalPlaces]"?: {
@@ -7826,28 +7749,27 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`, `filter[DeletedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`. */
                 "filter[DeletedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
             };
@@ -8000,7 +7922,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -8142,7 +8064,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8174,7 +8096,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -8263,7 +8185,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8321,7 +8243,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -8338,24 +8260,22 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Rate, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Rate" | "-Rate" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
+                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     Code?: string | string[];
                     Name?: string | string[];
                     Rate?: number | number[];
                     IsActive?: boolean | boolean[];
-                    CreatedAt?: (string) | (string)[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -8391,13 +8311,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
             };
@@ -8539,7 +8459,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -8672,7 +8592,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8704,7 +8624,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -8791,7 +8711,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8862,17 +8782,15 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, StatusTitle, CurrencyId, CountryCode, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "StatusTitle" | "-StatusTitle" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
+                /** @description Return only records with this text in `Name`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     Name?: string | string[];
@@ -8881,7 +8799,7 @@ export interface operations {
                     StatusTitle?: string | string[];
                     CurrencyId?: number | number[];
                     CountryCode?: string | string[];
-                    CreatedAt?: (string) | (string)[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -8915,16 +8833,15 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`, `filter[CurrencyId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`. */
                 "filter[CurrencyId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`, `filter[CountryCode][null]=…`, `filter[CountryCode][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`, `filter[CountryCode][null]=…`. */
                 "filter[CountryCode]"?: {
                     gte?: string;
                     lte?: string;
@@ -8933,17 +8850,16 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
             };
@@ -9102,7 +9018,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -9172,7 +9088,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `StatusTitle` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -9246,7 +9162,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -9262,7 +9178,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `StatusTitle` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -9278,7 +9194,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -9291,7 +9207,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `StatusTitle` alone do not count. */
                 "If-Match"?: string;
                 /** @description If the record has this `ETag`, the change is not made: 412. */
                 "If-None-Match"?: string;
@@ -9377,7 +9293,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -9392,8 +9308,8 @@ export interface operations {
     postImports: {
         parameters: {
             query: {
-                /** @description The resource whose records the file has, by its name or by that of its path. */
-                resource: "EntityStatus" | "Country" | "Countries" | "OrderStatus" | "OrderStatuses" | "UnitOfMeasure" | "UnitsOfMeasure" | "SystemOption" | "SystemOptions" | "Promotion" | "Promotions" | "Currency" | "TaxCode" | "TaxCodes" | "Entity" | "Entities";
+                /** @description The resource whose records the file has. */
+                resource: "EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity";
                 /** @description `create` makes new records only; `upsert` also changes those that exist. */
                 mode?: "create" | "upsert";
                 /** @description Whether to check the file only, and change nothing. */
@@ -9467,7 +9383,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -9486,17 +9402,13 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, UserId, FailingSince, NextAttemptAt, LastSuccessAt, PreviousUntil, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "UserId" | "-UserId" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "PreviousUntil" | "-PreviousUntil" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records that have each word of this text in `Url` or `Description`, in any letter case and order. */
+                /** @description Return only records with this text in `Url` or `Description`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
-                include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     Url?: string | string[];
@@ -9505,11 +9417,11 @@ export interface operations {
                     IsEnabled?: boolean | boolean[];
                     DisabledReason?: ("gone" | "failing" | "rights" | "operator") | ("gone" | "failing" | "rights" | "operator")[];
                     UserId?: number | number[];
-                    FailingSince?: (string) | (string)[];
-                    NextAttemptAt?: (string) | (string)[];
-                    LastSuccessAt?: (string) | (string)[];
-                    PreviousUntil?: (string) | (string)[];
-                    CreatedAt?: (string) | (string)[];
+                    FailingSince?: string | string[];
+                    NextAttemptAt?: string | string[];
+                    LastSuccessAt?: string | string[];
+                    PreviousUntil?: string | string[];
+                    CreatedAt?: string | string[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -9527,7 +9439,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`, `filter[Description][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`. */
                 "filter[Description]"?: {
                     gte?: string;
                     lte?: string;
@@ -9536,12 +9448,10 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `DisabledReason` compares so: `filter[DisabledReason][null]=…`, `filter[DisabledReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `DisabledReason` compares so: `filter[DisabledReason][null]=…`. */
                 "filter[DisabledReason]"?: {
                     null?: boolean;
-                    orNull?: boolean;
                 };
                 /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`. */
                 "filter[UserId]"?: {
@@ -9550,67 +9460,63 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `FailingSince` compares so: `filter[FailingSince][gte]=…`, `filter[FailingSince][lte]=…`, `filter[FailingSince][gt]=…`, `filter[FailingSince][lt]=…`, `filter[FailingSince][null]=…`, `filter[FailingSince][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `FailingSince` compares so: `filter[FailingSince][gte]=…`, `filter[FailingSince][lte]=…`, `filter[FailingSince][gt]=…`, `filter[FailingSince][lt]=…`, `filter[FailingSince][null]=…`. */
                 "filter[FailingSince]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `NextAttemptAt` compares so: `filter[NextAttemptAt][gte]=…`, `filter[NextAttemptAt][lte]=…`, `filter[NextAttemptAt][gt]=…`, `filter[NextAttemptAt][lt]=…`, `filter[NextAttemptAt][null]=…`, `filter[NextAttemptAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `NextAttemptAt` compares so: `filter[NextAttemptAt][gte]=…`, `filter[NextAttemptAt][lte]=…`, `filter[NextAttemptAt][gt]=…`, `filter[NextAttemptAt][lt]=…`, `filter[NextAttemptAt][null]=…`. */
                 "filter[NextAttemptAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `LastSuccessAt` compares so: `filter[LastSuccessAt][gte]=…`, `filter[LastSuccessAt][lte]=…`, `filter[LastSuccessAt][gt]=…`, `filter[LastSuccessAt][lt]=…`, `filter[LastSuccessAt][null]=…`, `filter[LastSuccessAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `LastSuccessAt` compares so: `filter[LastSuccessAt][gte]=…`, `filter[LastSuccessAt][lte]=…`, `filter[LastSuccessAt][gt]=…`, `filter[LastSuccessAt][lt]=…`, `filter[LastSuccessAt][null]=…`. */
                 "filter[LastSuccessAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `PreviousUntil` compares so: `filter[PreviousUntil][gte]=…`, `filter[PreviousUntil][lte]=…`, `filter[PreviousUntil][gt]=…`, `filter[PreviousUntil][lt]=…`, `filter[PreviousUntil][null]=…`, `filter[PreviousUntil][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `PreviousUntil` compares so: `filter[PreviousUntil][gte]=…`, `filter[PreviousUntil][lte]=…`, `filter[PreviousUntil][gt]=…`, `filter[PreviousUntil][lt]=…`, `filter[PreviousUntil][null]=…`. */
                 "filter[PreviousUntil]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
             };
@@ -9663,49 +9569,12 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the endpoint, which the service chooses. */
-                        Id: number;
-                        /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
-                        Url: string;
-                        /** @description A text about the endpoint; null if there is none. */
-                        Description: string | null;
-                        /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
-                        Resources: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
-                        /** @description The actions that are sent. Without it: all. */
-                        Actions: ("create" | "update" | "delete")[];
-                        /**
-                         * @description `thin`: what has changed; `record`: also the record as it is afterwards.
-                         * @enum {string}
-                         */
-                        Payload: "thin" | "record";
-                        /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
-                        IsEnabled: boolean;
-                        /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null. */
-                        DisabledReason: ("gone" | "failing" | "rights" | "operator") | null;
-                        /** @description The number of the user who created it or replaced it last. It sends only what this user may read. */
-                        UserId: number;
-                        /** @description The first failure since the last success; null if the last attempt succeeded. */
-                        FailingSince: string | null;
-                        /** @description When the endpoint sends again the change at which it stands; null if none has failed. */
-                        NextAttemptAt: string | null;
-                        /** @description When a message has last arrived. */
-                        LastSuccessAt: string | null;
-                        /** @description Until when messages are signed with former secrets, too; null if only with the present one. */
-                        PreviousUntil: string | null;
-                        /**
-                         * Format: date-time
-                         * @description When the endpoint was created.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["Webhook"][];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -9839,7 +9708,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -9907,7 +9776,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10008,7 +9877,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -10040,7 +9909,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -10056,20 +9925,18 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, MessageId, Type, AttemptedAt, DurationMs, Status, Error. */
                 sort?: ("Id" | "-Id" | "MessageId" | "-MessageId" | "Type" | "-Type" | "AttemptedAt" | "-AttemptedAt" | "DurationMs" | "-DurationMs" | "Status" | "-Status" | "Error" | "-Error")[];
-                /** @description Return only records that have each word of this text in `MessageId` or `Type`, in any letter case and order. */
+                /** @description Return only records with this text in `MessageId` or `Type`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
                     MessageId?: string | string[];
                     Type?: string | string[];
-                    AttemptedAt?: (string) | (string)[];
+                    AttemptedAt?: string | string[];
                     DurationMs?: number | number[];
                     Status?: number | number[];
                     Error?: ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret") | ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret")[];
@@ -10102,13 +9969,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `AttemptedAt` compares so: `filter[AttemptedAt][gte]=…`, `filter[AttemptedAt][lte]=…`, `filter[AttemptedAt][gt]=…`, `filter[AttemptedAt][lt]=…`. */
                 "filter[AttemptedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
                 /** @description Return only records whose `DurationMs` compares so: `filter[DurationMs][gte]=…`, `filter[DurationMs][lte]=…`, `filter[DurationMs][gt]=…`, `filter[DurationMs][lt]=…`. */
@@ -10118,21 +9985,19 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `Status` compares so: `filter[Status][gte]=…`, `filter[Status][lte]=…`, `filter[Status][gt]=…`, `filter[Status][lt]=…`, `filter[Status][null]=…`, `filter[Status][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `Status` compares so: `filter[Status][gte]=…`, `filter[Status][lte]=…`, `filter[Status][gt]=…`, `filter[Status][lt]=…`, `filter[Status][null]=…`. */
                 "filter[Status]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Error` compares so: `filter[Error][null]=…`, `filter[Error][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `Error` compares so: `filter[Error][null]=…`. */
                 "filter[Error]"?: {
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Response` compares so: `filter[Response][gte]=…`, `filter[Response][lte]=…`, `filter[Response][gt]=…`, `filter[Response][lt]=…`, `filter[Response][prefix]=…`, `filter[Response][contains]=…`, `filter[Response][null]=…`, `filter[Response][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `Response` compares so: `filter[Response][gte]=…`, `filter[Response][lte]=…`, `filter[Response][gt]=…`, `filter[Response][lt]=…`, `filter[Response][prefix]=…`, `filter[Response][contains]=…`, `filter[Response][null]=…`. */
                 "filter[Response]"?: {
                     gte?: string;
                     lte?: string;
@@ -10141,7 +10006,6 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
             };
             header?: {
@@ -10191,7 +10055,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10235,7 +10099,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10284,7 +10148,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10349,7 +10213,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
@@ -10418,7 +10282,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
@@ -10452,7 +10316,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10509,7 +10373,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10565,7 +10429,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10584,20 +10448,18 @@ export interface operations {
                 entityId?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, ActivityCode, UserId, EntityId, Screen, IPAddress. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "ActivityCode" | "-ActivityCode" | "UserId" | "-UserId" | "EntityId" | "-EntityId" | "Screen" | "-Screen" | "IPAddress" | "-IPAddress")[];
-                /** @description Return only records that have each word of this text in `Comment` or `Screen`, in any letter case and order. */
+                /** @description Return only records with this text in `Comment` or `Screen`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
-                include?: ("etag" | "user")[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: "user"[];
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
-                    CreatedAt?: (string) | (string)[];
+                    CreatedAt?: string | string[];
                     ActivityCode?: number | number[];
                     UserId?: number | number[];
                     Comment?: string | string[];
@@ -10614,13 +10476,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
                 /** @description Return only records whose `ActivityCode` compares so: `filter[ActivityCode][gte]=…`, `filter[ActivityCode][lte]=…`, `filter[ActivityCode][gt]=…`, `filter[ActivityCode][lt]=…`. */
@@ -10630,16 +10492,15 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`. */
                 "filter[UserId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Comment` compares so: `filter[Comment][gte]=…`, `filter[Comment][lte]=…`, `filter[Comment][gt]=…`, `filter[Comment][lt]=…`, `filter[Comment][prefix]=…`, `filter[Comment][contains]=…`, `filter[Comment][null]=…`, `filter[Comment][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `Comment` compares so: `filter[Comment][gte]=…`, `filter[Comment][lte]=…`, `filter[Comment][gt]=…`, `filter[Comment][lt]=…`, `filter[Comment][prefix]=…`, `filter[Comment][contains]=…`, `filter[Comment][null]=…`. */
                 "filter[Comment]"?: {
                     gte?: string;
                     lte?: string;
@@ -10648,18 +10509,16 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`, `filter[EntityId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`. */
                 "filter[EntityId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Screen` compares so: `filter[Screen][gte]=…`, `filter[Screen][lte]=…`, `filter[Screen][gt]=…`, `filter[Screen][lt]=…`, `filter[Screen][prefix]=…`, `filter[Screen][contains]=…`, `filter[Screen][null]=…`, `filter[Screen][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `Screen` compares so: `filter[Screen][gte]=…`, `filter[Screen][lte]=…`, `filter[Screen][gt]=…`, `filter[Screen][lt]=…`, `filter[Screen][prefix]=…`, `filter[Screen][contains]=…`, `filter[Screen][null]=…`. */
                 "filter[Screen]"?: {
                     gte?: string;
                     lte?: string;
@@ -10668,9 +10527,8 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`, `filter[IPAddress][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`. */
                 "filter[IPAddress]"?: {
                     gte?: string;
                     lte?: string;
@@ -10679,7 +10537,6 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
             };
             header?: {
@@ -10741,8 +10598,6 @@ export interface operations {
                         Screen: string | null;
                         /** @description The address of the client. Without it, a new entry has the address that the request came from. */
                         IPAddress: string | null;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
                         /** @description The name of the user, with `include=user`. */
                         UserName?: string | null;
                     }[];
@@ -10750,7 +10605,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -10835,7 +10690,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10852,32 +10707,30 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description Return only entries of these resources, separated by commas, each by its name or by that of its path: `Country` or `Countries`. */
-                resource?: string;
+                /** @description Return only entries of this resource, such as `Country`. */
+                resource?: "EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role";
                 /** @description Return only entries of the record with this id or code. */
                 key?: string;
                 /** @description Return only entries of this user. */
                 userId?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
-                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, UserGuid, Action, Resource, Key, IPAddress, TraceId. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "UserGuid" | "-UserGuid" | "Action" | "-Action" | "Resource" | "-Resource" | "Key" | "-Key" | "IPAddress" | "-IPAddress" | "TraceId" | "-TraceId")[];
-                /** @description Return only records that have each word of this text in `Resource` or `Key`, in any letter case and order. */
+                /** @description Return only records with this text in `Resource` or `Key`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
-                include?: ("etag" | "user")[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: "user"[];
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
                 filter?: {
                     Id?: number | number[];
-                    CreatedAt?: (string) | (string)[];
+                    CreatedAt?: string | string[];
                     UserId?: number | number[];
                     UserGuid?: string | string[];
                     Action?: ("create" | "update" | "delete") | ("create" | "update" | "delete")[];
-                    Resource?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role") | ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role")[];
+                    Resource?: string | string[];
                     Key?: string | string[];
                     IPAddress?: string | string[];
                     TraceId?: string | string[];
@@ -10891,28 +10744,35 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
+                    /** Format: date-time */
                     lt?: string;
                 };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`. */
                 "filter[UserId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `UserGuid` compares so: `filter[UserGuid][null]=…`, `filter[UserGuid][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `UserGuid` compares so: `filter[UserGuid][null]=…`. */
                 "filter[UserGuid]"?: {
                     null?: boolean;
-                    orNull?: boolean;
+                };
+                /** @description Return only records whose `Resource` compares so: `filter[Resource][gte]=…`, `filter[Resource][lte]=…`, `filter[Resource][gt]=…`, `filter[Resource][lt]=…`, `filter[Resource][prefix]=…`, `filter[Resource][contains]=…`. */
+                "filter[Resource]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
                 };
                 /** @description Return only records whose `Key` compares so: `filter[Key][gte]=…`, `filter[Key][lte]=…`, `filter[Key][gt]=…`, `filter[Key][lt]=…`, `filter[Key][prefix]=…`, `filter[Key][contains]=…`. */
                 "filter[Key]"?: {
@@ -10923,7 +10783,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`, `filter[IPAddress][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`. */
                 "filter[IPAddress]"?: {
                     gte?: string;
                     lte?: string;
@@ -10932,9 +10792,8 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
-                /** @description Return only records whose `TraceId` compares so: `filter[TraceId][gte]=…`, `filter[TraceId][lte]=…`, `filter[TraceId][gt]=…`, `filter[TraceId][lt]=…`, `filter[TraceId][prefix]=…`, `filter[TraceId][contains]=…`, `filter[TraceId][null]=…`, `filter[TraceId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                /** @description Return only records whose `TraceId` compares so: `filter[TraceId][gte]=…`, `filter[TraceId][lte]=…`, `filter[TraceId][gt]=…`, `filter[TraceId][lt]=…`, `filter[TraceId][prefix]=…`, `filter[TraceId][contains]=…`, `filter[TraceId][null]=…`. */
                 "filter[TraceId]"?: {
                     gte?: string;
                     lte?: string;
@@ -10943,7 +10802,6 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
-                    orNull?: boolean;
                 };
             };
             header?: {
@@ -11024,8 +10882,6 @@ export interface operations {
                         IPAddress: string | null;
                         /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
                         TraceId: string | null;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
                         /** @description The name of the user, with `include=user`. */
                         UserName?: string | null;
                     }[];
@@ -11033,70 +10889,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
-            410: components["responses"]["Problem410-gone"];
-            429: components["responses"]["Problem429"];
-            500: components["responses"]["Problem500"];
-            503: components["responses"]["Problem503"];
-        };
-    };
-    getAuditLogById: {
-        parameters: {
-            query?: {
-                /** @description Return only entries of these resources, separated by commas, each by its name or by that of its path: `Country` or `Countries`. */
-                resource?: string;
-            };
-            header?: {
-                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
-                "If-None-Match"?: string;
-            };
-            path: {
-                /** @description The id of the record. */
-                id: number;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Success. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    RateLimit: components["headers"]["RateLimit"];
-                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    ETag: components["headers"]["ETag"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "Id": 1,
-                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
-                     *       "UserId": null,
-                     *       "UserGuid": null,
-                     *       "Action": "create",
-                     *       "Resource": "Country",
-                     *       "Key": "GB",
-                     *       "Before": null,
-                     *       "After": {
-                     *         "CountryCode": "GB",
-                     *         "CountryName": "United Kingdom"
-                     *       },
-                     *       "IPAddress": null,
-                     *       "TraceId": null
-                     *     }
-                     */
-                    "application/json": components["schemas"]["AuditEntry"];
-                };
-            };
-            304: components["responses"]["NotModified"];
-            400: components["responses"]["Problem400-validation_failed-invalid_request"];
-            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
-            404: components["responses"]["Problem404"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -11108,10 +10901,10 @@ export interface operations {
             query?: {
                 /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
                 after?: string;
-                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. The name of a path, such as `Countries`, stands for its resource. */
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
                 resource?: string;
-                /** @description `record` adds `Record` to each change, `etag` the `ETag` of the record. */
-                include?: "record" | "etag" | "record,etag" | "etag,record";
+                /** @description `record` adds `Record` to each change. */
+                include?: "record";
             };
             header?: {
                 /** @description The `id` of the last event that was received: the stream goes on after it. */
@@ -11136,14 +10929,14 @@ export interface operations {
                 content: {
                     /**
                      * @example id: mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w
-                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB","Record":null,"ETag":null}
+                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB","Record":null}
                      */
                     "text/event-stream": string;
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -11155,10 +10948,10 @@ export interface operations {
             query?: {
                 /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
                 after?: string;
-                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. The name of a path, such as `Countries`, stands for its resource. */
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
                 resource?: string;
-                /** @description `record` adds `Record` to each change, `etag` the `ETag` of the record. */
-                include?: "record" | "etag" | "record,etag" | "etag,record";
+                /** @description `record` adds `Record` to each change. */
+                include?: "record";
                 /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
             };
@@ -11194,8 +10987,7 @@ export interface operations {
                      *         "UserGuid": null,
                      *         "Fields": [],
                      *         "Href": "/api/v1/Countries/code/GB",
-                     *         "Record": null,
-                     *         "ETag": null
+                     *         "Record": null
                      *       }
                      *     ]
                      */
@@ -11204,7 +10996,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -11258,7 +11050,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];

@@ -28,6 +28,7 @@ const PersonSchema = defineEntity({
     email: p.text(),
     firstName: p.text(),
     lastName: p.text(),
+    roleId: p.bigint('number'),
     role: p.text().formula(users => `(select r.name from roles r where r.id = ${users}.role_id)`),
     scope: p.text().$type<Scope>(),
     entityId: p.bigint('number').nullable(),
@@ -72,6 +73,7 @@ export const userView = describeFields(
     Email: storedEmail(),
     FirstName: z.string(),
     LastName: z.string(),
+    RoleId: longId(),
     Role: z.string(),
     Scope: z.enum(scopes),
     EntityId: longId().nullable(),
@@ -88,6 +90,7 @@ export const userView = describeFields(
     Id: 'The number of the user, which the service chooses.',
     Guid: 'The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.',
     Email: emailDescription,
+    RoleId: 'The `Id` of the role.',
     IsDisabled: 'Whether the logins of the user are refused.',
     ConfirmedAt: 'When the user first proved to own the address; null until then.',
     LastLoginAt: 'When the user last logged in; null if never.',
@@ -101,8 +104,12 @@ export const userView = describeFields(
 ).meta({ title: 'User' });
 export type UserView = z.output<typeof userView>;
 
-/** The fields that logins and mails change. Such a change is not a change of the user. */
+/**
+ * The fields that logins, mails and the name of the role change. Such a change is not a change
+ * of the user: another role has another `RoleId`.
+ */
 export const volatileUserFields: readonly (keyof UserView)[] = [
+  'Role',
   'LastLoginAt',
   'MailState',
   'MailReason',

@@ -83,9 +83,10 @@ export interface Route<Access = unknown, Context = unknown> {
    */
   readonly hasTag?: boolean | undefined;
   /**
-   * The fields of the record that the service changes by itself, such as the last login of a
-   * user. The `ETag` changes with them, so that no 304 hides their values; `If-Match` and
-   * `If-None-Match` of a change do not compare them.
+   * The fields of the record that change without a change of the record: the service sets them
+   * by itself, such as the last login of a user, or reads them from other records, such as the
+   * title of a status. The `ETag` changes with them, so that no 304 hides their values;
+   * `If-Match` and `If-None-Match` of a change do not compare them.
    */
   readonly volatile?: readonly string[] | undefined;
   /**

@@ -17,8 +17,8 @@ import {
 } from './resource-access.ts';
 import {
   changeProblems,
+  commonOf,
   createDefinition,
-  documentation,
   hrefOf,
   type ResourceDefinition,
 } from './resource-definition.ts';
@@ -69,7 +69,7 @@ function createRoute(resource: ResourceDefinition): TenantRoute {
   const { name, path, key, access, table, view, create, example, validate } = resource;
 
   return defineRoute({
-    ...documentation(resource),
+    ...commonOf(resource),
     method: 'POST',
     path,
     access: access.write,
@@ -118,7 +118,7 @@ function updateRoute(resource: ResourceDefinition): TenantRoute {
   const { name, path, recordPath, key, access, view, create, update, example, replacement } =
     resource;
   return defineRoute({
-    ...documentation(resource),
+    ...commonOf(resource),
     method: 'PUT',
     path: 'id' in key ? recordPath : path,
     access: access.write,
@@ -155,7 +155,7 @@ function patchRoute(resource: ResourceDefinition): TenantRoute {
     .slice(-1);
 
   return defineRoute({
-    ...documentation(resource),
+    ...commonOf(resource),
     method: 'PATCH',
     path: recordPath,
     access: access.write,
@@ -175,7 +175,7 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
   const { name, recordPath, access, table, softDelete, onMissing, isReferenced } = resource;
 
   return defineRoute({
-    ...documentation(resource),
+    ...commonOf(resource),
     method: 'DELETE',
     path: recordPath,
     access: access.write,
@@ -207,7 +207,7 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
 function undeleteRoute(resource: ResourceDefinition): TenantRoute {
   const { name, recordPath, access, table, view, onMissing } = resource;
   return defineRoute({
-    ...documentation(resource),
+    ...commonOf(resource),
     method: 'POST',
     path: `${recordPath}/undelete`,
     access: access.write,

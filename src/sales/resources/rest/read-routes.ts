@@ -17,7 +17,7 @@ import {
   requireReadable,
   respondWith,
 } from './resource-access.ts';
-import { documentation, type ResourceDefinition } from './resource-definition.ts';
+import { commonOf, type ResourceDefinition } from './resource-definition.ts';
 
 /** GET of the collection: a page of records, or all of them. */
 export function listRoute(resource: ResourceDefinition): TenantRoute {
@@ -25,7 +25,7 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
   const query = paged ? z.object({ limit: limit(), after: queryId() }) : includeDeleted(resource);
 
   return defineRoute({
-    ...documentation(resource),
+    ...commonOf(resource),
     method: 'GET',
     path,
     access: access.read,
@@ -66,7 +66,7 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
 }
 
 function listOf(
-  { view, key, orderBy, search, computed, longTexts }: ResourceDefinition,
+  { view, key, orderBy, search, computed, volatile, longTexts }: ResourceDefinition,
   query?: z.ZodObject,
 ) {
   const fields = Object.keys(view.shape);
@@ -84,6 +84,7 @@ function listOf(
     computed: computed?.map(fieldOf),
     longTexts: longTexts?.map(fieldOf),
     includes: ['etag'],
+    volatile,
   });
 }
 
@@ -113,9 +114,9 @@ function readRoute(
   summary: string,
   find: (params: PathParams) => Condition | undefined,
 ): TenantRoute {
-  const { access, table, view } = resource;
+  const { access, table, view, volatile } = resource;
   return defineRoute({
-    ...documentation(resource),
+    ...commonOf(resource),
     method: 'GET',
     path,
     access: access.read,
@@ -135,7 +136,7 @@ function readRoute(
 
       return respondWith(resource, context, cacheKey, select, ([row]) => {
         if (!row) throw problem('not_found');
-        return Representation.ofText(row.json as string);
+        return Representation.ofText(row.json as string, volatile);
       });
     },
   });

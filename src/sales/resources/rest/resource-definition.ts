@@ -29,6 +29,8 @@ export interface ResourceDefinition extends CommonOptions {
   readonly namesEntities?: string;
   readonly search: readonly string[];
   readonly computed?: readonly string[];
+  /** The fields of the view that are read from other records: see `Route.volatile`. */
+  readonly volatile: readonly string[];
   readonly longTexts?: readonly string[];
   readonly validate?: (record: RowValues, em: EntityManager, before: RowValues) => Promise<void>;
   readonly table: TableStatements;
@@ -49,7 +51,7 @@ export function createDefinition<
   Create extends z.ZodObject,
   Update extends z.ZodObject,
 >(options: ResourceOptions<Row, View, Create, Update>): ResourceDefinition {
-  const { name, path, key, scopedBy, fields } = options;
+  const { name, path, key, scopedBy, fields, computed = [] } = options;
   const entity = options.entity as EntityClass<object>;
   const describe = (schema: unknown): z.ZodObject =>
     describeContract(schema as z.ZodObject, fields);
@@ -62,6 +64,7 @@ export function createDefinition<
     ...(options.update && { update: describe(options.update) }),
     table: new TableStatements(entity, view),
     unique: options.unique ?? options.lookup?.property,
+    volatile: computed.map(pascalCase),
     recordPath: 'id' in key ? `${path}/:id` : `${path}/code/:code`,
     isCached: !scopedBy,
   };
@@ -75,11 +78,15 @@ export function hrefOf(
   return recordPath.replace(/:\w+$/, encodeURIComponent(String(key)));
 }
 
-/** The tag and description that every route of a resource has in the documentation. */
-export function documentation({ name, path, key, description }: ResourceDefinition) {
-  if ('id' in key) return { tag: name, description };
+/**
+ * The options that every route of a resource has: its documentation, and the fields that are no
+ * part of the version of a record.
+ */
+export function commonOf({ name, path, key, description, volatile }: ResourceDefinition) {
+  if ('id' in key) return { tag: name, description, volatile };
   const replaced = `\`PUT ${path}\` replaces the record with the \`${pascalCase(key.code)}\` of its body`;
-  return { tag: name, description: `${description} ${replaced}; its own path has no PUT.` };
+  const replacing = `${description} ${replaced}; its own path has no PUT.`;
+  return { tag: name, description: replacing, volatile };
 }
 
 /**

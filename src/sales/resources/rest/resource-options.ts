@@ -68,7 +68,8 @@ export interface ResourceOptions<
   /** The properties that the list parameter `q` searches: codes and names. */
   search: readonly (keyof Row & string)[];
   /**
-   * The properties that are read from another table. A list that is sorted or filtered by them
+   * The properties that are read from other records. A change of those is no change of this
+   * record: `If-Match` does not compare these fields. A list that is sorted or filtered by them
    * is read alone.
    */
   computed?: readonly (keyof Row & string)[];
