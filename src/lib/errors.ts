@@ -11,6 +11,7 @@ export const problems = {
   invalid_request: { status: 400, title: 'The request is not well-formed' },
   duplicate: { status: 400, title: 'A record with this key exists already' },
   in_use: { status: 400, title: 'Other records refer to this record' },
+  wrong_state: { status: 400, title: 'The state of the record does not allow this' },
   limit_reached: { status: 400, title: 'The tenant has no room for more of these records' },
   unknown_record: { status: 400, title: 'There is no such record' },
   unauthorized: { status: 401, title: 'An access token is needed' },

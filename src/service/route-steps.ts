@@ -1,7 +1,7 @@
 import type { Context, Middleware } from 'koa';
 import type { z } from 'zod';
 import { enforceScope } from '../accounts/auth/enforce-scope.ts';
-import { problem } from '../lib/errors.ts';
+import { Problem, problem } from '../lib/errors.ts';
 import { EventStream, sendEventStream } from '../lib/http/event-stream.ts';
 import { readIdempotencyKey } from '../lib/http/idempotency-key.ts';
 import { extendDuration } from '../lib/http/limit-duration.ts';
@@ -9,6 +9,7 @@ import { ListExport, prefersCsv } from '../lib/http/list-parameters/list-export.
 import { contentRange, Page } from '../lib/http/list-parameters/list-page.ts';
 import { readBody } from '../lib/http/read-body.ts';
 import {
+  InvalidFields,
   inexactErrors,
   prefersStrict,
   readFields,
@@ -188,9 +189,29 @@ async function readInput(
     : {};
   const errors = { ...unknown, ...inexactErrors(ctx.state.inexactFields ?? [], contract) };
   if (route.method === 'POST' && caller) enforceScope(body, caller);
-  return route.method === 'PATCH'
-    ? readPatch(contract, body, errors)
-    : readFields(contract, body, errors);
+  try {
+    return route.takesPart ? readPatch(contract, body, errors) : readFields(contract, body, errors);
+  } catch (error) {
+    throw error instanceof InvalidFields ? await withFurtherErrors(ctx, route, error) : error;
+  }
+}
+
+/**
+ * Adds the errors that a route finds in the fields that its contract takes, so that a client
+ * learns all errors of its request at once.
+ */
+async function withFurtherErrors(
+  ctx: Context,
+  route: TenantRoute,
+  { errors, valid }: InvalidFields,
+): Promise<Problem> {
+  const input = { body: valid, errors, params: ctx.params };
+  const further = await route.checkValid?.(input, ctx.state.context).catch(error => {
+    if (error instanceof Problem && error.status < 500) return {};
+    throw error;
+  });
+
+  return problem('validation_failed', { errors: { ...further, ...errors } });
 }
 
 function unknownPathDetail(path: string, paths: readonly string[]): string {

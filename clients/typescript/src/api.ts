@@ -1588,8 +1588,6 @@ export interface components {
             FirstName: string;
             /** @description The last name of the person. */
             LastName: string;
-            /** @description The `Id` of the role. */
-            RoleId: number;
             /** @description The name of the role, which grants the permissions. */
             Role: string;
             /**
@@ -1616,6 +1614,8 @@ export interface components {
             MailReason: string | null;
             /** @description When the last mail was asked for. */
             MailAt: string | null;
+            /** @description The `Id` of the role. */
+            RoleId: number;
         };
         /** Role */
         Role: {
@@ -2010,7 +2010,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -2216,8 +2216,9 @@ export interface components {
          *     `malformed_json`: The body is not valid JSON
          *     `invalid_request`: The request is not well-formed
          *     `duplicate`: A record with this key exists already
+         *     `wrong_state`: The state of the record does not allow this
          */
-        "Problem400-validation_failed-malformed_json-invalid_request-duplicate": {
+        "Problem400-validation_failed-malformed_json-invalid_request-duplicate-wrong_state": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -2253,7 +2254,7 @@ export interface components {
                     /** @constant */
                     status?: 400;
                     /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate";
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "wrong_state";
                 };
             };
         };
@@ -2261,8 +2262,9 @@ export interface components {
          * @description `validation_failed`: Some fields are not valid
          *     `invalid_request`: The request is not well-formed
          *     `in_use`: Other records refer to this record
+         *     `wrong_state`: The state of the record does not allow this
          */
-        "Problem400-validation_failed-invalid_request-in_use": {
+        "Problem400-validation_failed-invalid_request-in_use-wrong_state": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -2298,7 +2300,52 @@ export interface components {
                     /** @constant */
                     status?: 400;
                     /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "in_use";
+                    code?: "validation_failed" | "invalid_request" | "in_use" | "wrong_state";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `wrong_state`: The state of the record does not allow this
+         */
+        "Problem400-validation_failed-invalid_request-wrong_state": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "wrong_state";
                 };
             };
         };
@@ -2345,6 +2392,51 @@ export interface components {
                     status?: 400;
                     /** @enum {unknown} */
                     code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `in_use`: Other records refer to this record
+         */
+        "Problem400-validation_failed-invalid_request-in_use": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "in_use";
                 };
             };
         };
@@ -2628,54 +2720,6 @@ export interface components {
         };
         /**
          * @description `validation_failed`: Some fields are not valid
-         *     `malformed_json`: The body is not valid JSON
-         *     `invalid_request`: The request is not well-formed
-         *     `duplicate`: A record with this key exists already
-         *     `in_use`: Other records refer to this record
-         *     `limit_reached`: The tenant has no room for more of these records
-         */
-        "Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached": {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                RateLimit: components["headers"]["RateLimit"];
-                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "type": "/docs/errors#validation_failed",
-                 *       "title": "Some fields are not valid",
-                 *       "status": 400,
-                 *       "code": "validation_failed",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
-                 *       "errors": {
-                 *         "CountryName": [
-                 *           "is required"
-                 *         ]
-                 *       },
-                 *       "errorCodes": {
-                 *         "CountryName": [
-                 *           {
-                 *             "code": "required"
-                 *           }
-                 *         ]
-                 *       }
-                 *     }
-                 */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached";
-                };
-            };
-        };
-        /**
-         * @description `validation_failed`: Some fields are not valid
          *     `invalid_request`: The request is not well-formed
          *     `limit_reached`: The tenant has no room for more of these records
          */
@@ -2716,52 +2760,6 @@ export interface components {
                     status?: 400;
                     /** @enum {unknown} */
                     code?: "validation_failed" | "invalid_request" | "limit_reached";
-                };
-            };
-        };
-        /**
-         * @description `validation_failed`: Some fields are not valid
-         *     `malformed_json`: The body is not valid JSON
-         *     `invalid_request`: The request is not well-formed
-         *     `in_use`: Other records refer to this record
-         */
-        "Problem400-validation_failed-malformed_json-invalid_request-in_use": {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                RateLimit: components["headers"]["RateLimit"];
-                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "type": "/docs/errors#validation_failed",
-                 *       "title": "Some fields are not valid",
-                 *       "status": 400,
-                 *       "code": "validation_failed",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
-                 *       "errors": {
-                 *         "CountryName": [
-                 *           "is required"
-                 *         ]
-                 *       },
-                 *       "errorCodes": {
-                 *         "CountryName": [
-                 *           {
-                 *             "code": "required"
-                 *           }
-                 *         ]
-                 *       }
-                 *     }
-                 */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "in_use";
                 };
             };
         };
@@ -3814,12 +3812,12 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
-                    /** @description The address of the user who receives a mail. Send it alone, for step 1. */
-                    email?: string;
-                    /** @description The token of the mail. Send it with `newPassword`, for step 2. */
-                    token?: string;
-                    /** @description The password to set. */
-                    newPassword?: string;
+                    /** @description The address of the user who receives a mail. Send it alone, for step 1. Null: as in a new record without it. */
+                    email?: string | null;
+                    /** @description The token of the mail. Send it with `newPassword`, for step 2. Null: as in a new record without it. */
+                    token?: string | null;
+                    /** @description The password to set. Null: as in a new record without it. */
+                    newPassword?: string | null;
                 };
             };
         };
@@ -3915,8 +3913,8 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, RoleId, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt, MailState, MailReason, MailAt. */
-                sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "RoleId" | "-RoleId" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt" | "MailState" | "-MailState" | "MailReason" | "-MailReason" | "MailAt" | "-MailAt")[];
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt, MailState, MailReason, MailAt, RoleId. */
+                sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt" | "MailState" | "-MailState" | "MailReason" | "-MailReason" | "MailAt" | "-MailAt" | "RoleId" | "-RoleId")[];
                 /** @description Return only records with this text in `Email` or `FirstName` or `LastName`, in any letter case. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
@@ -3930,7 +3928,6 @@ export interface operations {
                     Email?: string | string[];
                     FirstName?: string | string[];
                     LastName?: string | string[];
-                    RoleId?: number | number[];
                     Role?: string | string[];
                     Scope?: ("Self" | "All") | ("Self" | "All")[];
                     EntityId?: number | number[];
@@ -3941,6 +3938,7 @@ export interface operations {
                     MailState?: ("waiting" | "sent" | "refused") | ("waiting" | "sent" | "refused")[];
                     MailReason?: string | string[];
                     MailAt?: string | string[];
+                    RoleId?: number | number[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -3975,13 +3973,6 @@ export interface operations {
                     lt?: string;
                     prefix?: string;
                     contains?: string;
-                };
-                /** @description Return only records whose `RoleId` compares so: `filter[RoleId][gte]=…`, `filter[RoleId][lte]=…`, `filter[RoleId][gt]=…`, `filter[RoleId][lt]=…`. */
-                "filter[RoleId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
                 };
                 /** @description Return only records whose `Role` compares so: `filter[Role][gte]=…`, `filter[Role][lte]=…`, `filter[Role][gt]=…`, `filter[Role][lt]=…`, `filter[Role][prefix]=…`, `filter[Role][contains]=…`. */
                 "filter[Role]"?: {
@@ -4061,6 +4052,13 @@ export interface operations {
                     lt?: string;
                     null?: boolean;
                 };
+                /** @description Return only records whose `RoleId` compares so: `filter[RoleId][gte]=…`, `filter[RoleId][lte]=…`, `filter[RoleId][gt]=…`, `filter[RoleId][lt]=…`. */
+                "filter[RoleId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -4098,7 +4096,6 @@ export interface operations {
                      *         "Email": "nora@example.com",
                      *         "FirstName": "Nora",
                      *         "LastName": "Newman",
-                     *         "RoleId": 1,
                      *         "Role": "Member",
                      *         "Scope": "All",
                      *         "EntityId": null,
@@ -4108,7 +4105,8 @@ export interface operations {
                      *         "CreatedAt": "2026-01-05T09:30:00.000Z",
                      *         "MailState": null,
                      *         "MailReason": null,
-                     *         "MailAt": null
+                     *         "MailAt": null,
+                     *         "RoleId": 1
                      *       }
                      *     ]
                      */
@@ -4129,8 +4127,6 @@ export interface operations {
                         FirstName: string;
                         /** @description The last name of the person. */
                         LastName: string;
-                        /** @description The `Id` of the role. */
-                        RoleId: number;
                         /** @description The name of the role, which grants the permissions. */
                         Role: string;
                         /**
@@ -4157,6 +4153,8 @@ export interface operations {
                         MailReason: string | null;
                         /** @description When the last mail was asked for. */
                         MailAt: string | null;
+                        /** @description The `Id` of the role. */
+                        RoleId: number;
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
@@ -4238,7 +4236,6 @@ export interface operations {
                      *       "Email": "nora@example.com",
                      *       "FirstName": "Nora",
                      *       "LastName": "Newman",
-                     *       "RoleId": 1,
                      *       "Role": "Member",
                      *       "Scope": "All",
                      *       "EntityId": null,
@@ -4248,7 +4245,8 @@ export interface operations {
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z",
                      *       "MailState": null,
                      *       "MailReason": null,
-                     *       "MailAt": null
+                     *       "MailAt": null,
+                     *       "RoleId": 1
                      *     }
                      */
                     "application/json": components["schemas"]["User"];
@@ -4303,7 +4301,6 @@ export interface operations {
                      *       "Email": "nora@example.com",
                      *       "FirstName": "Nora",
                      *       "LastName": "Newman",
-                     *       "RoleId": 1,
                      *       "Role": "Member",
                      *       "Scope": "All",
                      *       "EntityId": null,
@@ -4313,7 +4310,8 @@ export interface operations {
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z",
                      *       "MailState": null,
                      *       "MailReason": null,
-                     *       "MailAt": null
+                     *       "MailAt": null,
+                     *       "RoleId": 1
                      *     }
                      */
                     "application/json": components["schemas"]["User"];
@@ -4373,8 +4371,8 @@ export interface operations {
                      * @default null
                      */
                     EntityId?: number | null;
-                    /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. */
-                    Email?: string;
+                    /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. Null: as in a new record without it. */
+                    Email?: string | null;
                 };
             };
         };
@@ -4399,7 +4397,6 @@ export interface operations {
                      *       "Email": "nora@example.com",
                      *       "FirstName": "Nora",
                      *       "LastName": "Newman",
-                     *       "RoleId": 1,
                      *       "Role": "Member",
                      *       "Scope": "All",
                      *       "EntityId": null,
@@ -4409,13 +4406,14 @@ export interface operations {
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z",
                      *       "MailState": null,
                      *       "MailReason": null,
-                     *       "MailAt": null
+                     *       "MailAt": null,
+                     *       "RoleId": 1
                      *     }
                      */
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -4447,7 +4445,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             204: components["responses"]["NoContent"];
-            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -4494,7 +4492,6 @@ export interface operations {
                      *       "Email": "nora@example.com",
                      *       "FirstName": "Nora",
                      *       "LastName": "Newman",
-                     *       "RoleId": 1,
                      *       "Role": "Member",
                      *       "Scope": "All",
                      *       "EntityId": null,
@@ -4504,13 +4501,14 @@ export interface operations {
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z",
                      *       "MailState": null,
                      *       "MailReason": null,
-                     *       "MailAt": null
+                     *       "MailAt": null,
+                     *       "RoleId": 1
                      *     }
                      */
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -4558,7 +4556,6 @@ export interface operations {
                      *       "Email": "nora@example.com",
                      *       "FirstName": "Nora",
                      *       "LastName": "Newman",
-                     *       "RoleId": 1,
                      *       "Role": "Member",
                      *       "Scope": "All",
                      *       "EntityId": null,
@@ -4568,13 +4565,14 @@ export interface operations {
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z",
                      *       "MailState": null,
                      *       "MailReason": null,
-                     *       "MailAt": null
+                     *       "MailAt": null,
+                     *       "RoleId": 1
                      *     }
                      */
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -4900,7 +4898,7 @@ export interface operations {
                     "application/json": components["schemas"]["Role"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -4932,7 +4930,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             204: components["responses"]["NoContent"];
-            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -5088,10 +5086,10 @@ export interface operations {
                     /** @description The name of the status, such as `Prospect`. */
                     Title: string;
                     /**
-                     * @description The place of the status in the list: lower numbers come first.
+                     * @description The place of the status in the list: lower numbers come first. Null: as in a new record without it.
                      * @default 0
                      */
-                    Weighting?: number;
+                    Weighting?: number | null;
                 };
             };
         };
@@ -5212,8 +5210,8 @@ export interface operations {
                 "application/json": {
                     /** @description The name of the status, such as `Prospect`. */
                     Title?: string;
-                    /** @description The place of the status in the list: lower numbers come first. */
-                    Weighting?: number;
+                    /** @description The place of the status in the list: lower numbers come first. Null: as in a new record without it. */
+                    Weighting?: number | null;
                 };
             };
         };
@@ -5915,10 +5913,10 @@ export interface operations {
                     /** @description The name of the stage, such as `Shipped`. */
                     Name: string;
                     /**
-                     * @description The place of the stage in the list: lower numbers come first.
+                     * @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it.
                      * @default 0
                      */
-                    Weighting?: number;
+                    Weighting?: number | null;
                 };
             };
         };
@@ -6040,10 +6038,10 @@ export interface operations {
                     /** @description The name of the stage, such as `Shipped`. */
                     Name: string;
                     /**
-                     * @description The place of the stage in the list: lower numbers come first.
+                     * @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it.
                      * @default 0
                      */
-                    Weighting?: number;
+                    Weighting?: number | null;
                 };
             };
         };
@@ -6654,12 +6652,12 @@ export interface operations {
                     /** @description The value of the setting, as text. */
                     Value: string;
                     /**
-                     * @description Whether the setting is in use. The service stores it; your programs decide by it.
+                     * @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it.
                      * @default true
                      */
-                    IsActive?: boolean;
-                    /** @description When the setting was created. A client may send an earlier time. */
-                    CreatedAt?: string;
+                    IsActive?: boolean | null;
+                    /** @description When the setting was created. A client may send an earlier time. Null: as in a new record without it. */
+                    CreatedAt?: string | null;
                 };
             };
         };
@@ -6786,12 +6784,12 @@ export interface operations {
                     /** @description The value of the setting, as text. */
                     Value: string;
                     /**
-                     * @description Whether the setting is in use. The service stores it; your programs decide by it.
+                     * @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it.
                      * @default true
                      */
-                    IsActive?: boolean;
-                    /** @description When the setting was created. A client may send an earlier time. */
-                    CreatedAt?: string;
+                    IsActive?: boolean | null;
+                    /** @description When the setting was created. A client may send an earlier time. Null: as in a new record without it. */
+                    CreatedAt?: string | null;
                 };
             };
         };
@@ -7226,15 +7224,15 @@ export interface operations {
                     /** @description When the promotion ends; null if it has no end. */
                     EndsAt?: string | null;
                     /**
-                     * @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may.
+                     * @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it.
                      * @default []
                      */
-                    EntityIds?: number[];
+                    EntityIds?: number[] | null;
                     /**
-                     * @description Whether entities may use the promotion at present.
+                     * @description Whether entities may use the promotion at present. Null: as in a new record without it.
                      * @default true
                      */
-                    IsActive?: boolean;
+                    IsActive?: boolean | null;
                 };
             };
         };
@@ -7275,7 +7273,7 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
@@ -7401,15 +7399,15 @@ export interface operations {
                     /** @description When the promotion ends; null if it has no end. */
                     EndsAt?: string | null;
                     /**
-                     * @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may.
+                     * @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it.
                      * @default []
                      */
-                    EntityIds?: number[];
+                    EntityIds?: number[] | null;
                     /**
-                     * @description Whether entities may use the promotion at present.
+                     * @description Whether entities may use the promotion at present. Null: as in a new record without it.
                      * @default true
                      */
-                    IsActive?: boolean;
+                    IsActive?: boolean | null;
                 };
             };
         };
@@ -7448,7 +7446,7 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -7605,7 +7603,7 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -7882,10 +7880,10 @@ export interface operations {
                      */
                     Symbol?: string | null;
                     /**
-                     * @description The number of decimals of an amount, such as 2 for euros and cents.
+                     * @description The number of decimals of an amount, such as 2 for euros and cents. Null: as in a new record without it.
                      * @default 2
                      */
-                    DecimalPlaces?: number;
+                    DecimalPlaces?: number | null;
                 };
             };
         };
@@ -8026,10 +8024,10 @@ export interface operations {
                      */
                     Symbol?: string | null;
                     /**
-                     * @description The number of decimals of an amount, such as 2 for euros and cents.
+                     * @description The number of decimals of an amount, such as 2 for euros and cents. Null: as in a new record without it.
                      * @default 2
                      */
-                    DecimalPlaces?: number;
+                    DecimalPlaces?: number | null;
                 };
             };
         };
@@ -8421,10 +8419,10 @@ export interface operations {
                     /** @description The rate in percent, with at most four decimals. */
                     Rate: number;
                     /**
-                     * @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it.
+                     * @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it.
                      * @default true
                      */
-                    IsActive?: boolean;
+                    IsActive?: boolean | null;
                 };
             };
         };
@@ -8556,10 +8554,10 @@ export interface operations {
                     /** @description The rate in percent, with at most four decimals. */
                     Rate: number;
                     /**
-                     * @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it.
+                     * @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it.
                      * @default true
                      */
-                    IsActive?: boolean;
+                    IsActive?: boolean | null;
                 };
             };
         };
@@ -8970,8 +8968,8 @@ export interface operations {
                      * @enum {string}
                      */
                     EntityType: "supplier" | "customer";
-                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. */
-                    StatusId?: number;
+                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it. */
+                    StatusId?: number | null;
                     /**
                      * @description The `Id` of the currency that the entity trades in; null if none is chosen.
                      * @default null
@@ -9016,7 +9014,7 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             408: components["responses"]["Problem408"];
@@ -9116,8 +9114,8 @@ export interface operations {
                      * @enum {string}
                      */
                     EntityType: "supplier" | "customer";
-                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. */
-                    StatusId?: number;
+                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it. */
+                    StatusId?: number | null;
                     /**
                      * @description The `Id` of the currency that the entity trades in; null if none is chosen.
                      * @default null
@@ -9160,7 +9158,7 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -9291,7 +9289,7 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
@@ -9610,21 +9608,20 @@ export interface operations {
                      * @default null
                      */
                     Description?: string | null;
-                    /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
-                    Resources?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
-                    /** @description The actions that are sent. Without it: all. */
-                    Actions?: ("create" | "update" | "delete")[];
+                    /** @description The resources whose changes are sent. Without it: all whose records the caller may read. Null: as in a new record without it. */
+                    Resources?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[] | null;
+                    /** @description The actions that are sent. Without it: all. Null: as in a new record without it. */
+                    Actions?: ("create" | "update" | "delete")[] | null;
                     /**
-                     * @description `thin`: what has changed; `record`: also the record as it is afterwards.
+                     * @description `thin`: what has changed; `record`: also the record as it is afterwards. Null: as in a new record without it.
                      * @default thin
-                     * @enum {string}
                      */
-                    Payload?: "thin" | "record";
+                    Payload?: ("thin" | "record") | null;
                     /**
-                     * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood.
+                     * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. Null: as in a new record without it.
                      * @default true
                      */
-                    IsEnabled?: boolean;
+                    IsEnabled?: boolean | null;
                 };
             };
         };
@@ -9818,21 +9815,20 @@ export interface operations {
                      * @default null
                      */
                     Description?: string | null;
-                    /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
-                    Resources?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
-                    /** @description The actions that are sent. Without it: all. */
-                    Actions?: ("create" | "update" | "delete")[];
+                    /** @description The resources whose changes are sent. Without it: all whose records the caller may read. Null: as in a new record without it. */
+                    Resources?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[] | null;
+                    /** @description The actions that are sent. Without it: all. Null: as in a new record without it. */
+                    Actions?: ("create" | "update" | "delete")[] | null;
                     /**
-                     * @description `thin`: what has changed; `record`: also the record as it is afterwards.
+                     * @description `thin`: what has changed; `record`: also the record as it is afterwards. Null: as in a new record without it.
                      * @default thin
-                     * @enum {string}
                      */
-                    Payload?: "thin" | "record";
+                    Payload?: ("thin" | "record") | null;
                     /**
-                     * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood.
+                     * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. Null: as in a new record without it.
                      * @default true
                      */
-                    IsEnabled?: boolean;
+                    IsEnabled?: boolean | null;
                 };
             };
         };
@@ -10179,10 +10175,10 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
-                    /** @description The `MessageId` of the change to send again. */
-                    MessageId?: string;
-                    /** @description From when on all changes are sent again, in their order. */
-                    Since?: string;
+                    /** @description The `MessageId` of the change to send again. Null: as in a new record without it. */
+                    MessageId?: string | null;
+                    /** @description From when on all changes are sent again, in their order. Null: as in a new record without it. */
+                    Since?: string | null;
                 };
             };
         };
@@ -10247,8 +10243,8 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
-                    /** @description From when on changes that have failed, and were left out, are sent again. */
-                    Since?: string;
+                    /** @description From when on changes that have failed, and were left out, are sent again. Null: as in a new record without it. */
+                    Since?: string | null;
                 };
             };
         };

@@ -1,15 +1,72 @@
-import type { z } from 'zod';
-import type { FieldError } from '../runtime/field-error.ts';
+import { z } from 'zod';
+import type { FieldError, FieldErrors } from '../runtime/field-error.ts';
 
-/** Returns the error of a wrong value, without the value. */
-export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldError {
+/** Maximum errors of one body, which may have 30,000 wrong members. */
+export const maxErrors = 100;
+
+/**
+ * Returns the errors of the values that a contract refuses, at most 100. A member of a list has
+ * an error of its own, by its place: `EntityIds[1]`.
+ */
+export function fieldErrorsOf(
+  contract: z.ZodObject,
+  issues: readonly z.core.$ZodIssue[],
+  values: Record<string, unknown>,
+): FieldErrors {
+  const errors: FieldErrors = {};
+
+  for (const issue of issues.slice(0, maxErrors)) {
+    const [field = '', ...members] = issue.path;
+    const name = [field, ...members.map(member => `[${String(member)}]`)].map(String).join('');
+    const value = issue.path.reduce<unknown>(
+      (whole, member) => (whole as Record<PropertyKey, unknown> | undefined)?.[member],
+      values,
+    );
+
+    errors[name] ??= [fieldErrorOf(issue, value, memberOf(contract.shape[String(field)], members))];
+  }
+
+  return errors;
+}
+
+/** Returns the field that an error is about, of the name of the field or of its member. */
+export function fieldNameOf(name: string): string {
+  return name.replace(/\[.*$/, '');
+}
+
+/** Returns the schema of a field, or of a member of it, that a value has which is not null. */
+export function memberOf(schema: unknown, path: readonly PropertyKey[]): unknown {
+  if (schema instanceof z.ZodPipe) return memberOf(schema.in, path);
+  if (
+    schema instanceof z.ZodOptional ||
+    schema instanceof z.ZodNullable ||
+    schema instanceof z.ZodDefault
+  ) {
+    return memberOf(schema.unwrap(), path);
+  }
+  const [, ...rest] = path;
+  if (path.length === 0 || !(schema instanceof z.ZodArray)) return schema;
+  return memberOf(schema.element, rest);
+}
+
+/**
+ * Returns the error of a wrong value, without the value.
+ * @param schema of the value
+ */
+export function fieldErrorOf(
+  issue: z.core.$ZodIssue,
+  value: unknown,
+  schema?: unknown,
+): FieldError {
   if (value === undefined) return { message: 'is required', code: 'required' };
 
   switch (issue.code) {
     case 'invalid_type': {
+      const isWhole = issue.expected === 'int' || (schema instanceof z.ZodNumber && schema.isInt);
+      if (isWhole) return { message: wholeNumber, code: 'wrong_type', expected: 'int' };
+
       const { expected } = issue;
-      const message = expected === 'int' ? 'must be a whole number' : `must be of type ${expected}`;
-      return { message, code: 'wrong_type', expected };
+      return { message: `must be of type ${expected}`, code: 'wrong_type', expected };
     }
     case 'too_small': {
       const min = Number(issue.minimum);
@@ -39,6 +96,9 @@ export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldErro
       return { message: issue.message, code: 'invalid' };
   }
 }
+
+/** The text of a value that is no whole number, whatever else it is. */
+const wholeNumber = 'must be a whole number';
 
 /** Returns a bound with its unit: `1 item long`, `8 characters long`, `3`. */
 function lengthText(bound: number, origin: string): string {

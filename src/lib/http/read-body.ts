@@ -65,7 +65,10 @@ async function read(ctx: Context, limit: number): Promise<object> {
 const longNumber = /[\d.]{16}/;
 const inexact = Symbol('inexact');
 
-/** Returns the members of a body that have a number which would be another one when stored. */
+/**
+ * Returns the members of a body, and of its lists, that have a number which would be another one
+ * when stored.
+ */
 function inexactFields(text: string): string[] {
   if (!longNumber.test(text)) return [];
 
@@ -73,9 +76,10 @@ function inexactFields(text: string): string[] {
     typeof value === 'number' && source !== undefined && !isExactNumber(source) ? inexact : value;
   const marked = (JSON.parse as (text: string, reviver: Reviver) => object)(text, mark);
 
-  return Object.entries(marked)
-    .filter(([, value]) => hasInexact(value))
-    .map(([name]) => name);
+  return Object.entries(marked).flatMap(([name, value]) => {
+    if (!Array.isArray(value)) return hasInexact(value) ? [name] : [];
+    return value.flatMap((member, index) => (hasInexact(member) ? [`${name}[${index}]`] : []));
+  });
 }
 
 /** A reviver that gets the text of a value (ECMAScript 2026). */

@@ -1,15 +1,56 @@
 import type { z } from 'zod';
-import { problem } from '../errors.ts';
+import { Problem } from '../errors.ts';
 import { camelCase } from '../runtime/casing.ts';
 import { inexactNumber } from '../runtime/exact-number.ts';
 import type { FieldErrors } from '../runtime/field-error.ts';
-import { fieldErrorOf } from './field-error-of.ts';
+import { fieldErrorsOf, fieldNameOf, maxErrors, memberOf } from './field-error-of.ts';
+
+/**
+ * The refusal of a body, or of parameters, by a contract. A route may check the fields that the
+ * contract takes, so that a client learns all errors at once.
+ */
+export class InvalidFields extends Problem {
+  override readonly errors: FieldErrors;
+  readonly #contract: z.ZodObject;
+  readonly #values: Record<string, unknown>;
+
+  constructor(errors: FieldErrors, contract: z.ZodObject, values: Record<string, unknown>) {
+    super('validation_failed', { errors });
+    this.errors = errors;
+    this.#contract = contract;
+    this.#values = values;
+  }
+
+  /**
+   * The values of the fields that have no error, as the contract reads them. A list whose members
+   * alone have errors has undefined in their places.
+   */
+  get valid(): Record<string, unknown> {
+    const members = Object.keys(this.errors).map(fieldNameOf);
+    const read = Object.entries(this.#contract.shape)
+      .filter(([name]) => !Object.hasOwn(this.errors, name))
+      .map(([name, field]) => {
+        const value = this.#values[name];
+        if (!members.includes(name)) return [name, (field as z.ZodType).safeParse(value).data];
+
+        const member = memberOf(field, [0]) as z.ZodType;
+        const isValid = (index: number) => !Object.hasOwn(this.errors, `${name}[${index}]`);
+        const read = (value as unknown[]).map((each, index) =>
+          isValid(index) ? member.safeParse(each).data : undefined,
+        );
+        return [name, read];
+      });
+
+    return Object.fromEntries(read);
+  }
+}
 
 /**
  * Reads the fields of a contract from a parsed JSON body. A field may have its own name or its
- * name in camelCase. Other members are ignored.
+ * name in camelCase. Other members are ignored. Null is no value, unless the field may be null:
+ * the field is then required, or has its default.
  * @param unknown errors of other members, if they are refused
- * @throws {Problem} `validation_failed`, which names every invalid field
+ * @throws {InvalidFields} which names every invalid field
  */
 export function readFields<Shape extends z.ZodRawShape>(
   contract: z.ZodObject<Shape>,
@@ -20,13 +61,10 @@ export function readFields<Shape extends z.ZodRawShape>(
   const values: Record<string, unknown> = {};
   const members = body as Record<string, unknown>;
 
-  for (const [name, other] of spellingsOf(contract)) {
+  for (const { name, other, takesNull } of spellingsOf(contract)) {
     const hasOther = Object.hasOwn(members, other);
-    if (!Object.hasOwn(members, name)) {
-      if (hasOther) values[name] = members[other];
-      continue;
-    }
-    if (hasOther && !isSame(members[name], members[other])) {
+    const hasName = Object.hasOwn(members, name);
+    if (hasName && hasOther && !isSame(members[name], members[other])) {
       errors[name] = [
         {
           message: `is given twice with different values, as ${name} and ${other}`,
@@ -34,22 +72,32 @@ export function readFields<Shape extends z.ZodRawShape>(
         },
       ];
     }
-    values[name] = members[name];
+
+    const value = members[hasName ? name : other];
+    if ((hasName || hasOther) && (value !== null || takesNull)) values[name] = value;
   }
 
   return validate(contract, values, errors);
 }
 
-const spellings = new WeakMap<z.ZodObject, readonly (readonly [string, string])[]>();
+/** The name of a field, its name in camelCase, and whether null is a value of it. */
+interface Spelling {
+  readonly name: string;
+  readonly other: string;
+  readonly takesNull: boolean;
+}
 
-/**
- * The name and the camelCase name of each field. Computed once: imports read 100,000 bodies of
- * a contract.
- */
-function spellingsOf(contract: z.ZodObject): readonly (readonly [string, string])[] {
+const spellings = new WeakMap<z.ZodObject, readonly Spelling[]>();
+
+/** The names of each field. Computed once: imports read 100,000 bodies of a contract. */
+function spellingsOf(contract: z.ZodObject): readonly Spelling[] {
   let known = spellings.get(contract);
   if (!known) {
-    known = Object.keys(contract.shape).map(name => [name, camelCase(name)]);
+    known = Object.entries(contract.shape).map(([name, field]) => ({
+      name,
+      other: camelCase(name),
+      takesNull: takesNull(field as z.ZodType),
+    }));
     spellings.set(contract, known);
   }
   return known;
@@ -59,7 +107,7 @@ function spellingsOf(contract: z.ZodObject): readonly (readonly [string, string]
  * Reads the parameters of a route from a query string. Each parameter may occur once; other
  * parameters are ignored.
  * @param unknown errors of other parameters, if they are refused
- * @throws {Problem} `validation_failed`, which names every invalid parameter
+ * @throws {InvalidFields} which names every invalid parameter
  */
 export function readQuery<Shape extends z.ZodRawShape>(
   parameters: z.ZodObject<Shape>,
@@ -92,14 +140,10 @@ function validate<Shape extends z.ZodRawShape>(
   errors: FieldErrors,
 ): z.output<z.ZodObject<Shape>> {
   const parsed = contract.safeParse(values);
-  for (const issue of parsed.error?.issues ?? []) {
-    const field = String(issue.path[0] ?? '');
-    errors[field] ??= [fieldErrorOf(issue, values[field])];
-  }
-  if (!parsed.success || Object.keys(errors).length > 0) {
-    throw problem('validation_failed', { errors });
-  }
-  return parsed.data;
+  if (parsed.success && Object.keys(errors).length === 0) return parsed.data;
+
+  const ofContract = fieldErrorsOf(contract, parsed.error?.issues ?? [], values);
+  throw new InvalidFields({ ...ofContract, ...errors }, contract, values);
 }
 
 /**
@@ -113,31 +157,21 @@ function isSame(one: unknown, other: unknown): boolean {
 
 /**
  * Reads the fields that a JSON merge patch changes (RFC 7396), by the contract of the whole
- * record: a field that is not sent stays as it is. Null removes the value of a field. The field
- * is then null if it may be, and otherwise has the value that it has in a record that is
- * created without it.
+ * record: a field that is not sent stays as it is. Null removes the value of a field, which is
+ * then read as `readFields` reads a field that is not sent.
  * @param unknown errors of other members, if they are refused
- * @throws {Problem} `validation_failed`, which names every invalid field, and those that cannot
- *   be removed
+ * @throws {InvalidFields} which names every invalid field, and those that cannot be removed
  */
 export function readPatch(
   contract: z.ZodObject,
   patch: object,
   unknown: FieldErrors = {},
 ): Record<string, unknown> {
-  const members = { ...patch } as Record<string, unknown>;
-  const sent: Record<string, true> = {};
-  for (const [name, field] of Object.entries(contract.shape)) {
-    for (const spelling of new Set([name, camelCase(name)])) {
-      if (!Object.hasOwn(members, spelling)) continue;
-      sent[name] = true;
-      if (members[spelling] === null && !takesNull(field as z.ZodType)) {
-        members[spelling] = undefined;
-      }
-    }
-  }
+  const sent = spellingsOf(contract)
+    .filter(({ name, other }) => Object.hasOwn(patch, name) || Object.hasOwn(patch, other))
+    .map(({ name }) => [name, true as const]);
 
-  return readFields(contract.pick(sent), members, unknown);
+  return readFields(contract.pick(Object.fromEntries(sent)), patch, unknown);
 }
 
 /** True when null is a value of the field. */
@@ -179,14 +213,19 @@ export function unknownNames(
 }
 
 /**
- * Returns an error for each field of the contract whose number has more digits than JavaScript
- * keeps.
+ * Returns an error for each field of the contract, and for each member of one, whose number has
+ * more digits than JavaScript keeps.
+ * @param names of members of the body, as `EntityIds[1]`
  */
 export function inexactErrors(names: readonly string[], contract: z.ZodObject): FieldErrors {
-  if (names.length === 0) return {};
-  const fields = Object.keys(contract.shape).filter(
-    field => names.includes(field) || names.includes(camelCase(field)),
-  );
+  const errors: FieldErrors = {};
 
-  return Object.fromEntries(fields.map(field => [field, [inexactNumber]]));
+  for (const name of names.slice(0, maxErrors)) {
+    const sent = fieldNameOf(name);
+    const field = Object.keys(contract.shape).find(
+      each => each === sent || camelCase(each) === sent,
+    );
+    if (field !== undefined) errors[`${field}${name.slice(sent.length)}`] = [inexactNumber];
+  }
+  return errors;
 }

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import type { ProblemCode } from '../errors.ts';
+import type { FieldErrors } from '../runtime/field-error.ts';
 import { readId } from '../runtime/id-text.ts';
 import type { ListContract } from './list-parameters/list-contract.ts';
 import type { ListQuery } from './list-parameters/list-query.ts';
@@ -41,6 +42,18 @@ export interface Route<Access = unknown, Context = unknown> {
    * them, as a JSON merge patch (RFC 7396).
    */
   readonly body?: z.ZodObject | undefined;
+  /**
+   * True if the body has some of the fields of `body`, and the others stay as they are: always
+   * for PATCH.
+   */
+  readonly takesPart?: boolean | undefined;
+  /**
+   * Returns the further errors of a body that the contract refuses: those of the fields that it
+   * takes. May throw a problem, which is then not sent.
+   */
+  readonly checkValid?:
+    | ((input: ValidFields, context: Context) => Promise<FieldErrors>)
+    | undefined;
   /** A body that is not JSON; the handler reads it with `readUpload` of its input. */
   readonly upload?: UploadContract | undefined;
   /** A valid body, for the documentation. */
@@ -118,6 +131,14 @@ export interface Route<Access = unknown, Context = unknown> {
    * `response` names are sent.
    */
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
+}
+
+/** The fields of a body without those that the contract refuses. */
+export interface ValidFields {
+  readonly body: Record<string, unknown>;
+  /** The errors of the contract. */
+  readonly errors: FieldErrors;
+  readonly params: Readonly<Record<string, string>>;
 }
 
 /** The columns and the use of a response as CSV. For the documentation. */

@@ -1,4 +1,5 @@
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
+import { ReferredRecords } from '../resources/rest/references.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { TableFullError } from './database-errors.ts';
 import { addErrors, applyBatch, keyOf, refuse } from './import-batch.ts';
@@ -39,13 +40,17 @@ export async function applyFile(file: FileImport): Promise<boolean> {
   try {
     let columns: Columns | undefined;
     const firstLines = new Map<string, number>();
+    const referred = new ReferredRecords(resource.references ?? {});
     let batch: CsvRecord[] = [];
     let length = 0;
 
     const flush = async (): Promise<void> => {
       await requireRights();
       if (columns && batch.length > 0) {
-        await applyBatch({ transaction, resource, columns, order, counts, firstLines }, batch);
+        await applyBatch(
+          { transaction, resource, columns, order, counts, firstLines, referred },
+          batch,
+        );
       }
       batch = [];
       length = 0;

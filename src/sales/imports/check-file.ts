@@ -1,6 +1,6 @@
 import { problem } from '../../lib/errors.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
-import { idFields, readColumns } from './import-columns.ts';
+import { type Columns, idFields, readColumns } from './import-columns.ts';
 import { fileError, type ImportError, type ImportOrder } from './import-report.ts';
 import { CsvError, readCsv } from './read-csv.ts';
 
@@ -19,23 +19,31 @@ export async function checkFile(
   resource: ResourceDefinition,
   pieces: readonly Buffer[],
 ): Promise<readonly ImportError[]> {
-  let records = 0;
+  let columns: Columns | undefined;
+  let rows = 0;
+  const withIds = new Set<string>();
+
   try {
     for await (const record of readCsv(pieces)) {
-      if (records === 0) {
-        const columns = readColumns(resource, record);
-        if (Array.isArray(columns)) return columns;
-        if (order.ids !== 'own') requireNoIds(idFields(resource, columns, order.mode));
+      if (!columns) {
+        const read = readColumns(resource, record);
+        if (Array.isArray(read)) return read;
+        columns = read;
+        continue;
       }
 
-      records++;
-      if (records > maxRows + 1) throw tooManyRows();
+      rows++;
+      if (rows > maxRows) throw tooManyRows();
+      if (order.ids === 'own') continue;
+      for (const field of idFields(columns, record, order.mode)) withIds.add(field);
     }
   } catch (error) {
     if (!(error instanceof CsvError)) throw error;
     return [fileError('wrong_format', error.message, error)];
   }
-  return records === 0 ? [fileError('required', 'the file has no header')] : [];
+
+  requireNoIds([...withIds]);
+  return columns ? [] : [fileError('required', 'the file has no header')];
 }
 
 function requireNoIds(fields: readonly string[]): void {

@@ -5,7 +5,6 @@ import type { ReadUpload } from '../../lib/http/route.ts';
 import type { Statement } from '../../lib/postgres/statement.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
-import { rememberLookups } from '../resources/record.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { applyFile } from './apply-file.ts';
 import { checkFile } from './check-file.ts';
@@ -136,7 +135,6 @@ async function apply(
     if (!row?.locked) throw tenantBusy();
 
     const counts = noCounts();
-    rememberLookups(transaction.em);
     const requireRights = () => context.requireCaller(resource.access.write);
     const isRead = await applyFile({ transaction, order, resource, pieces, counts, requireRights });
     const isRefused = !isRead || (order.atomic && counts.refused > 0);

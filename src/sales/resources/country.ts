@@ -14,7 +14,7 @@ const CountrySchema = defineEntity({
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });
-export class Country extends CountrySchema.class {}
+class Country extends CountrySchema.class {}
 CountrySchema.setClass(Country);
 
 export const countries = defineResource({

@@ -25,7 +25,7 @@ const CurrencySchema = defineEntity({
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });
-export class Currency extends CurrencySchema.class {}
+class Currency extends CurrencySchema.class {}
 CurrencySchema.setClass(Currency);
 
 export const currencies = defineResource({

@@ -16,9 +16,6 @@ const EntityStatusSchema = defineEntity({
 export class EntityStatus extends EntityStatusSchema.class {}
 EntityStatusSchema.setClass(EntityStatus);
 
-const title = text({ max: lengths.name });
-const weighting = int32();
-
 /**
  * The state of the company's relation with an entity, such as prospect or inactive. Each
  * company has its own.
@@ -35,13 +32,13 @@ export const entityStatuses = defineResource({
   orderBy: { weighting: 'asc', id: 'asc' },
   search: ['title'],
   view: z.object({ Id: int32(), Title: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
-  create: z.object({ Title: title, Weighting: weighting.default(0) }),
-  update: z.object({ Title: title.optional(), Weighting: weighting.optional() }),
+  create: z.object({ Title: text({ max: lengths.name }), Weighting: int32().default(0) }),
   fields: {
     Title: 'The name of the status, such as `Prospect`.',
     Weighting: 'The place of the status in the list: lower numbers come first.',
   },
   example: { Title: 'Key account', Weighting: 3 },
   onMissing: 'not_found',
+  putsPart: true,
   takesPatch: true,
 });

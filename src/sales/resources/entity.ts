@@ -1,11 +1,9 @@
-import { defineEntity, type EntityManager, p, raw } from '@mikro-orm/postgresql';
+import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { fieldProblem } from '../../lib/errors.ts';
 import { int32, lengths, longId, storedCode, text, timestamp } from '../../lib/http/fields.ts';
-import { Country } from './country.ts';
-import { Currency } from './currency.ts';
-import { EntityStatus } from './entity-status.ts';
-import { codeCondition, lookUp } from './record.ts';
+import { countries } from './country.ts';
+import { currencies } from './currency.ts';
+import { entityStatuses } from './entity-status.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const entityTypes = ['supplier', 'customer'] as const;
@@ -36,6 +34,13 @@ const EntitySchema = defineEntity({
 export class Entity extends EntitySchema.class {}
 EntitySchema.setClass(Entity);
 
+/**
+ * SQL: the id of the default status; that of the first status if no default was ever set,
+ * because there was no status at first.
+ */
+const defaultStatusId = `coalesce((select status_id from default_entity_status),
+                                  (select id from entity_statuses order by id limit 1))`;
+
 export const entities = defineResource({
   name: 'Entity',
   path: '/api/v1/Entities',
@@ -50,7 +55,17 @@ export const entities = defineResource({
   search: ['name'],
   computed: ['statusTitle'],
   paged: true,
-  references: ['statusId', 'currencyId'],
+  references: {
+    statusId: {
+      to: entityStatuses.definition,
+      noun: 'an entity status',
+      title: 'title',
+      shownAs: 'statusTitle',
+      byDefault: defaultStatusId,
+    },
+    currencyId: { to: currencies.definition, noun: 'a currency' },
+    countryCode: { to: countries.definition, noun: 'a country' },
+  },
   scopedBy: 'id',
   view: z.object({
     Id: longId(),
@@ -65,7 +80,7 @@ export const entities = defineResource({
   create: z.object({
     Name: text({ max: lengths.name }),
     EntityType: z.enum(entityTypes),
-    // Absent = 0, which no status has: `validate` puts the default status in its place.
+    // Absent = 0, which no status has: the default status takes its place.
     StatusId: int32()
       .min(1)
       .optional()
@@ -84,50 +99,5 @@ export const entities = defineResource({
   example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
   onMissing: 'not_found',
   takesPatch: true,
-  validate: async (entity, em, before) => {
-    entity.statusId ||= await lookUp(em, 'default status', () => defaultStatusId(em));
-    const { statusId } = entity;
-    if (
-      !(await lookUp(em, `status ${statusId}`, () => em.findOne(EntityStatus, { id: statusId })))
-    ) {
-      throw fieldProblem('StatusId', 'is not an entity status', 'unknown_reference');
-    }
-
-    if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
-    if (entity.countryCode && entity.countryCode !== before.countryCode) {
-      const { countryCode } = entity;
-      const country = await lookUp(em, `country ${countryCode}`, () => {
-        const [sql, ...values] = codeCondition('countryCode', countryCode) ?? ['false'];
-        return em.findOne(Country, { [raw(sql, values)]: [], isDeleted: false });
-      });
-      if (!country) throw fieldProblem('CountryCode', 'is not a country', 'unknown_reference');
-      entity.countryCode = country.countryCode;
-    }
-  },
   isReferenced: (id, context) => context.hasUsers(id),
 });
-
-/**
- * Returns the id of the default status; that of the first status if no default was ever set,
- * because there was no status at first.
- * @throws {Problem} when there is no status at all
- */
-async function defaultStatusId(em: EntityManager): Promise<number> {
-  const [row] = await em.execute<{ status_id: number | null }[]>(
-    `select coalesce((select status_id from default_entity_status),
-                     (select id from entity_statuses order by id limit 1)) as status_id`,
-  );
-  if (!row?.status_id) throw fieldProblem('StatusId', 'is required', 'required');
-  return row.status_id;
-}
-
-/** @throws {Problem} unless the currency exists and is not deleted */
-export async function requireCurrency(
-  id: number | null | undefined,
-  em: EntityManager,
-): Promise<void> {
-  if (id == null) return;
-  if (!(await lookUp(em, `currency ${id}`, () => em.findOne(Currency, { id, isDeleted: false })))) {
-    throw fieldProblem('CurrencyId', 'is not a currency', 'unknown_reference');
-  }
-}

@@ -1,6 +1,6 @@
 import { defineEntity, type EntityManager, LockMode, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { fieldProblem, problem } from '../../lib/errors.ts';
+import { problem } from '../../lib/errors.ts';
 import {
   code,
   decimal,
@@ -16,9 +16,11 @@ import {
 } from '../../lib/http/fields.ts';
 import { pathId } from '../../lib/http/route.ts';
 import { toIso } from '../../lib/postgres/column-types.ts';
+import type { FieldError } from '../../lib/runtime/field-error.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute } from '../../tenancy/define-route.ts';
-import { Entity, requireCurrency } from './entity.ts';
+import { currencies } from './currency.ts';
+import { Entity, entities } from './entity.ts';
 import { PromotionUse, promotionUses, promotionUseView } from './promotion-use.ts';
 import { defineResource } from './rest/define-resource.ts';
 import { isForEntity } from './rest/named-entities.ts';
@@ -134,14 +136,33 @@ function requireUsable(
   entity: Entity,
   now: Date,
 ): void {
-  if (!isActive) throw fieldProblem('PromotionId', 'is not active', 'not_applicable');
-  if ((startsAt && startsAt > now) || (endsAt && endsAt <= now)) {
-    throw fieldProblem('PromotionId', 'is outside its period', 'not_applicable');
-  }
-  if (entityIds.length > 0 && !entityIds.includes(entity.id)) {
-    throw fieldProblem('EntityId', 'is not one of the entities of the promotion', 'not_applicable');
-  }
+  const isOutside = (startsAt && startsAt > now) || (endsAt && endsAt <= now);
+  const isOfOthers = entityIds.length > 0 && !entityIds.includes(entity.id);
+  const ofPromotion = [...(isActive ? [] : [inactive]), ...(isOutside ? [outside] : [])];
+  if (ofPromotion.length === 0 && !isOfOthers) return;
+
+  throw problem('validation_failed', {
+    errors: {
+      ...(ofPromotion.length > 0 ? { PromotionId: ofPromotion } : {}),
+      ...(isOfOthers ? { EntityId: [ofOthers] } : {}),
+    },
+  });
 }
+
+const inactive: FieldError = { message: 'is not active', code: 'not_applicable' };
+const outside: FieldError = { message: 'is outside its period', code: 'not_applicable' };
+const ofOthers: FieldError = {
+  message: 'is not one of the entities of the promotion',
+  code: 'not_applicable',
+};
+
+const tooLarge: FieldError = {
+  message: 'must be at most 100 for a percentage',
+  code: 'too_large',
+  max: 100,
+};
+const currencyMissing: FieldError = { message: 'is required for an amount', code: 'required' };
+const tooEarly: FieldError = { message: 'must be after StartsAt', code: 'out_of_range' };
 
 export const promotions = defineResource({
   name: tag,
@@ -157,7 +178,10 @@ export const promotions = defineResource({
   orderBy: { promoCode: 'asc' },
   search: ['promoCode', 'name'],
   longTexts: ['description'],
-  references: ['currencyId', 'entityIds'],
+  references: {
+    currencyId: { to: currencies.definition, noun: 'a currency' },
+    entityIds: { to: entities.definition, noun: 'an entity' },
+  },
   namesEntities: 'entityIds',
   view: z.object({
     Id: int32(),
@@ -213,36 +237,11 @@ export const promotions = defineResource({
   },
   onMissing: 'not_found',
   takesPatch: true,
-  validate: async (promotion, em, before) => {
-    const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;
-    if (discountType === 'Percentage' && discountValue > 100) {
-      throw fieldProblem('DiscountValue', 'must be at most 100 for a percentage', 'too_large', {
-        max: 100,
-      });
-    }
-    if (discountType === 'Amount' && currencyId == null) {
-      throw fieldProblem('CurrencyId', 'is required for an amount', 'required');
-    }
-    if (startsAt && endsAt && timeOf(endsAt) <= timeOf(startsAt)) {
-      throw fieldProblem('EndsAt', 'must be after StartsAt', 'out_of_range');
-    }
-
-    if (currencyId !== before.currencyId) await requireCurrency(currencyId, em);
-
-    promotion.entityIds = [...new Set(promotion.entityIds)];
-    const ids = promotion.entityIds;
-    if (ids.length === 0) return;
-
-    // The lock keeps the entities from being deleted before the promotion that refers to them
-    // commits.
-    const found = await em.execute(
-      'select id from entities where id = any (?::bigint[]) for key share',
-      [`{${ids.join(',')}}`],
-    );
-    if (found.length !== ids.length) {
-      throw fieldProblem('EntityIds', 'must all be entities', 'unknown_reference');
-    }
-  },
+  rules: ({ discountType, discountValue = 0, currencyId, startsAt, endsAt }) => ({
+    ...(discountType === 'Percentage' && discountValue > 100 ? { DiscountValue: [tooLarge] } : {}),
+    ...(discountType === 'Amount' && currencyId == null ? { CurrencyId: [currencyMissing] } : {}),
+    ...(startsAt && endsAt && timeOf(endsAt) <= timeOf(startsAt) ? { EndsAt: [tooEarly] } : {}),
+  }),
   extraRoutes: [readUse, recordUse],
 });
 

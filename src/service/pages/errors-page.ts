@@ -7,8 +7,9 @@ import { type PageChain, page, type Site } from './page.ts';
 /** The meaning of each code for a client, and how to respond to it, in Markdown. */
 export const meanings: Record<ProblemCode, string> = {
   validation_failed:
-    'One or more fields are missing or invalid. `errors` names each field, and ' +
-    '`errorCodes` has a code for each text.',
+    'One or more fields are missing or invalid. `errors` names each field, and the member of a ' +
+    'list by its place (`EntityIds[1]`); `errorCodes` has a code for each text. All errors of a ' +
+    'request are in one response, at most 100 of its contract.',
   malformed_json: 'The body is not a JSON object in UTF-8.',
   invalid_request:
     'The request cannot be understood or served as it was sent: it has more than one ' +
@@ -17,7 +18,12 @@ export const meanings: Record<ProblemCode, string> = {
   duplicate:
     'Another record has the code in the field that `errors` names. If that record is marked ' +
     'as deleted, `undelete` brings it back.',
-  in_use: 'The record cannot be deleted, because other records refer to it.',
+  in_use:
+    'The record cannot be deleted, because other records refer to it. `references` has the ' +
+    'resources and the numbers of those that you may read.',
+  wrong_state:
+    'The state of the record does not allow this, whoever asks: a built-in role, an invitation ' +
+    'that was accepted, your own management of users. `detail` says which.',
   limit_reached:
     'The tenant has as many records of this kind, or as much text in them, as [it may ' +
     'have](/docs/guide/limits).',

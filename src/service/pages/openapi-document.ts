@@ -147,7 +147,7 @@ function capitalise(word: string): string {
   return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
-function requestBody({ body, example, upload, method }: TenantRoute): Json {
+function requestBody({ body, example, upload, method, takesPart = false }: TenantRoute): Json {
   if (upload) {
     const { mediaType, example } = upload;
     return {
@@ -160,10 +160,8 @@ function requestBody({ body, example, upload, method }: TenantRoute): Json {
 
   if (!body) return {};
 
-  const isPatch = method === 'PATCH';
-  const schema = isPatch ? patchSchema(body) : toSchema(body, 'input');
-  const content = { schema, ...(example ? { example } : {}) };
-  const mediaTypes = isPatch ? [mergePatch, 'application/json'] : ['application/json'];
+  const content = { schema: bodySchema(body, takesPart), ...(example ? { example } : {}) };
+  const mediaTypes = method === 'PATCH' ? [mergePatch, 'application/json'] : ['application/json'];
 
   return {
     requestBody: {
@@ -174,25 +172,34 @@ function requestBody({ body, example, upload, method }: TenantRoute): Json {
 }
 
 /**
- * The schema of a merge patch of a contract: no field is required, and null removes a field
- * that may be absent.
+ * The schema of a body. A field that may be absent may also be null, which is no value.
+ * @param isPart whether the body changes only the fields that are sent: none is required then
  */
-function patchSchema(body: z.ZodObject): Json {
-  const { required = [], properties, ...rest } = toSchema(body, 'input');
-  const isRequired = (name: string) => (required as string[]).includes(name);
-  const patched = Object.entries(properties as Record<string, Json>).map(
-    ([name, { default: _, ...property }]) => {
-      if (isRequired(name) || takesNull(body.shape[name])) return [name, property];
+function bodySchema(body: z.ZodObject, isPart: boolean): Json {
+  const { required, properties, ...rest } = toSchema(body, 'input');
+  const isRequired = (name: string) => (required as string[] | undefined)?.includes(name);
+  const fields = Object.entries(properties as Record<string, Json>).map(
+    ([name, { default: byDefault, ...property }]) => {
+      const initial = isPart || byDefault === undefined ? {} : { default: byDefault };
+      if (isRequired(name) || takesNull(body.shape[name])) {
+        return [name, { ...property, ...initial }];
+      }
+
       const { description, ...value } = property;
       return [
         name,
         {
           description: `${description} Null: as in a new record without it.`,
           anyOf: [value, { type: 'null' }],
+          ...initial,
         },
       ];
     },
   );
 
-  return { ...rest, properties: Object.fromEntries(patched) };
+  return {
+    ...rest,
+    properties: Object.fromEntries(fields),
+    ...(isPart || required === undefined ? {} : { required }),
+  };
 }

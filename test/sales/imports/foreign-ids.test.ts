@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { pascalCase } from '../../../src/lib/runtime/casing.ts';
 import { resources } from '../../../src/sales/resources/index.ts';
 import type { Client } from '../../support/client.ts';
 import { sql, useLogin, useWorld } from '../../support/world.ts';
@@ -160,10 +161,8 @@ describe('ids in imported files', () => {
 
     for (const { definition } of resources) {
       const fields = Object.keys(definition.create.shape).filter(isReference);
-      const declared = (definition.references ?? []).map(
-        name => name[0]?.toUpperCase() + name.slice(1),
-      );
-      expect(declared, definition.name).to.have.members(fields);
+      const declared = Object.keys(definition.references ?? {}).map(pascalCase);
+      expect(declared, definition.name).to.include.members(fields);
     }
   });
 });

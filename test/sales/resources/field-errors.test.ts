@@ -60,10 +60,12 @@ describe('errors of fields', () => {
         {
           Name: ['is given twice with different values, as Name and name'],
           EntityType: ['must be one of supplier, customer'],
+          StatusId: ['is not an entity status'],
         },
         {
           Name: [{ code: 'ambiguous' }],
           EntityType: [{ code: 'not_allowed', values: ['supplier', 'customer'] }],
+          StatusId: [{ code: 'unknown_reference' }],
         },
       ],
       [

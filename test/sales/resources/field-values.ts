@@ -43,7 +43,10 @@ export const uniqueCurrencyCode = (): string => {
 const json = (...values: unknown[]): string[] => values.map(value => JSON.stringify(value));
 const same = (value: unknown): unknown => value;
 
-/** Adds null to the accepted or to the refused values of a field. */
+/**
+ * Adds null to the accepted or to the refused values of a field. An optional field takes null as
+ * no value.
+ */
 function orNull(
   { required = false, nullable = false }: Options,
   field: Omit<Field, 'required'>,
@@ -51,8 +54,8 @@ function orNull(
   return {
     required,
     good: refs => [...field.good(refs), ...(nullable ? [['null', null] as [string, unknown]] : [])],
-    bad: nullable ? field.bad : [...field.bad, 'null'],
-    accepts: (value, refs) => (value === null ? nullable : field.accepts(value, refs)),
+    bad: nullable || !required ? field.bad : [...field.bad, 'null'],
+    accepts: (value, refs) => (value === null ? nullable || !required : field.accepts(value, refs)),
     stored: (value, refs) => (value === null ? null : field.stored(value, refs)),
   };
 }

@@ -7,8 +7,11 @@ import type { FieldError } from '../../../lib/runtime/field-error.ts';
 import type { Prepare } from '../../../tenancy/connections/tenant-driver.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import { requireScopeAll } from '../../../tenancy/require-manager.ts';
+import { requireValid } from './check-record.ts';
 import { listRoute, readRoutes } from './read-routes.ts';
 import {
+  errorsOfChange,
+  errorsOfNew,
   keyCondition,
   lockRecord,
   recordsVisibleTo,
@@ -43,8 +46,7 @@ export function defineResource<
   Row extends object,
   View extends z.ZodObject,
   Create extends z.ZodObject,
-  Update extends z.ZodObject = Create,
->(options: ResourceOptions<Row, View, Create, Update>): Resource {
+>(options: ResourceOptions<Row, View, Create>): Resource {
   const definition = createDefinition(options);
   const { name, path, entity, extraRoutes = [] } = definition;
   const routes = [
@@ -66,7 +68,7 @@ export function defineResource<
  * database.
  */
 function createRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, path, key, access, table, view, create, example, validate } = resource;
+  const { name, path, key, access, table, view, create, example } = resource;
 
   return defineRoute({
     ...commonOf(resource),
@@ -87,19 +89,29 @@ function createRoute(resource: ResourceDefinition): TenantRoute {
 
       const row = toRow(body);
       const validated: Prepare = async transaction => {
-        await validate?.(row, transaction.em, {});
+        const record = { row, before: {}, errors: {} };
+        await requireValid(resource, record, statement => transaction.query(statement));
         return table.insert(row);
       };
 
       const [created] = await writeRecord(
         resource,
         context,
-        validate ? validated : table.insert(row),
+        isChecked(resource) ? validated : table.insert(row),
         body,
       );
       return created;
     },
+    checkValid: async (fields, context) => {
+      if (isChangedByAll(resource)) requireScopeAll(context.caller);
+      return errorsOfNew(resource, fields, context);
+    },
   });
+}
+
+/** True if a record refers to others, or has rules, which are checked before it is written. */
+function isChecked({ references, rules }: ResourceDefinition): boolean {
+  return references !== undefined || rules !== undefined;
 }
 
 /**
@@ -112,29 +124,32 @@ function isChangedByAll({ scopedBy, namesEntities }: ResourceDefinition): boolea
 
 /**
  * PUT of one record: replaces all fields, or changes the fields that are sent if the resource
- * defines `update`.
+ * says so.
  */
 function updateRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, path, recordPath, key, access, view, create, update, example, replacement } =
+  const { name, path, recordPath, key, access, view, create, putsPart, example, replacement } =
     resource;
+
   return defineRoute({
     ...commonOf(resource),
     method: 'PUT',
     path: 'id' in key ? recordPath : path,
     access: access.write,
-    summary: update
+    summary: putsPart
       ? `Change one ${name} record: the fields that are sent`
       : `Replace one ${name} record`,
-    body: update ?? create,
+    body: create,
+    takesPart: putsPart,
     example: replacement ?? example,
     response: view,
     hasTag: true,
     takesIfMatch: true,
     problems: changeProblems(resource, 'update'),
     handler: (input, context) => {
-      if (update && Object.keys(input.body).length === 0) throw noFieldSent(update);
+      if (putsPart && Object.keys(input.body).length === 0) throw noFieldSent(create);
       return updateRecord(resource, input, context);
     },
+    checkValid: (fields, context) => errorsOfChange(resource, fields, context),
   });
 }
 
@@ -167,6 +182,7 @@ function patchRoute(resource: ResourceDefinition): TenantRoute {
     takesIfMatch: true,
     problems: changeProblems(resource, 'update'),
     handler: (input, context) => updateRecord(resource, input, context),
+    checkValid: (fields, context) => errorsOfChange(resource, fields, context),
   });
 }
 

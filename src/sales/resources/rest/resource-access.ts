@@ -1,10 +1,11 @@
-import { type Problem, problem } from '../../../lib/errors.ts';
+import { Problem, problem } from '../../../lib/errors.ts';
 import type { ListQuery } from '../../../lib/http/list-parameters/list-query.ts';
 import type { Precondition, Representation } from '../../../lib/http/representation.ts';
-import { pathId, type RouteInput } from '../../../lib/http/route.ts';
+import { pathId, type RouteInput, type ValidFields } from '../../../lib/http/route.ts';
 import { sqlState } from '../../../lib/postgres/database-error.ts';
 import type { Condition, RowValues, Statement } from '../../../lib/postgres/statement.ts';
 import { camelCase, pascalCase, snakeCase, toRow } from '../../../lib/runtime/casing.ts';
+import type { FieldErrors } from '../../../lib/runtime/field-error.ts';
 import type { Caller } from '../../../tenancy/caller.ts';
 import type { Prepare } from '../../../tenancy/connections/tenant-driver.ts';
 import type { TenantTransaction } from '../../../tenancy/connections/tenant-transaction.ts';
@@ -12,6 +13,7 @@ import { permissionMissing } from '../../../tenancy/define-route.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
 import { requireScopeAll } from '../../../tenancy/require-manager.ts';
 import { codeCondition } from '../record.ts';
+import { requireValid, takenBy, type UncheckedRecord } from './check-record.ts';
 import { forEntity, idsShownTo } from './named-entities.ts';
 import type { ResourceDefinition } from './resource-definition.ts';
 
@@ -180,17 +182,14 @@ async function duplicateProblem(
   body: Record<string, unknown>,
   cause: unknown,
 ): Promise<Problem> {
-  const field = pascalCase(unique);
-  const condition = softDelete ? codeCondition(unique, body[field]) : undefined;
+  const condition = softDelete ? codeCondition(unique, body[pascalCase(unique)]) : undefined;
   const [taker] = condition ? await context.read(table.select([condition])) : [];
-  const deleted = taker?.IsDeleted === true;
-  const message = deleted ? 'is taken by a record that is marked as deleted' : 'is taken';
 
   return problem('duplicate', {
-    ...(deleted
+    ...(taker?.IsDeleted === true
       ? { detail: 'The record with this code is marked as deleted. It can be undeleted.' }
       : {}),
-    errors: { [field]: [{ message, code: 'taken', ...(deleted ? { deleted } : {}) }] },
+    errors: takenBy(unique, taker),
     cause,
   });
 }
@@ -198,7 +197,7 @@ async function duplicateProblem(
 /**
  * Changes the fields of one record that a body has, and returns the record. The path names the
  * record, or a code in the body.
- * @throws {Problem} `onMissing`, `precondition_failed`, `duplicate`, and those of `validate`
+ * @throws {Problem} `onMissing`, `precondition_failed`, `duplicate`, and those of `requireValid`
  */
 export async function updateRecord(
   resource: ResourceDefinition,
@@ -209,29 +208,88 @@ export async function updateRecord(
   }: Pick<RouteInput<Record<string, unknown>>, 'body' | 'params' | 'precondition'>,
   context: RequestContext,
 ): Promise<RowValues | undefined> {
-  const { key, table, create, update, onMissing, validate, namesEntities } = resource;
-  if (namesEntities) requireScopeAll(context.caller);
-
-  const properties = Object.keys((update ?? create).shape).map(camelCase);
-  const changes = toRow(body);
-  if ('code' in key) delete changes[key.code]; // the stored spelling stays
+  const properties = Object.keys(resource.create.shape).map(camelCase);
   const [updated] = await writeRecord(
     resource,
     context,
     async transaction => {
-      const condition = keyCondition(resource, params, body);
-      if (!condition) throw problem(onMissing);
-      const conditions = [condition, ...recordsVisibleTo(resource, context.caller)];
-      const before = await lockRecord(resource, transaction, conditions, precondition);
-      const row = { ...before, ...changes };
-      await validate?.(row, transaction.em, before);
+      const change = { body, params, precondition, errors: {} };
+      const { record, conditions } = await changedRecord(resource, change, context, transaction);
+      await requireValid(resource, record, statement => transaction.query(statement));
       // always the same columns: one prepared statement
-      return table.update(pick(row, properties), conditions);
+      return resource.table.update(pick(record.row, properties), conditions);
     },
     body,
   );
 
   return updated;
+}
+
+type Change = ValidFields & Pick<RouteInput<never>, 'precondition'>;
+
+/** Locks the record that a path or a body names, and returns it with the fields of the body. */
+async function changedRecord(
+  resource: ResourceDefinition,
+  { body, params, precondition, errors }: Change,
+  { caller }: RequestContext,
+  transaction: TenantTransaction,
+): Promise<{ record: UncheckedRecord; conditions: (Condition | undefined)[] }> {
+  const { key, onMissing, namesEntities } = resource;
+  if (namesEntities) requireScopeAll(caller);
+
+  const condition = keyCondition(resource, params, body);
+  if (!condition) throw problem(onMissing);
+  const conditions = [condition, ...recordsVisibleTo(resource, caller)];
+  const before = await lockRecord(resource, transaction, conditions, precondition);
+
+  const changes = toRow(body);
+  if ('code' in key) delete changes[key.code]; // the stored spelling stays
+  return { record: { row: { ...before, ...changes }, before, errors: { ...errors } }, conditions };
+}
+
+/** Returns all errors of a change whose body the contract refuses; changes nothing. */
+export function errorsOfChange(
+  resource: ResourceDefinition,
+  fields: ValidFields,
+  context: RequestContext,
+): Promise<FieldErrors> {
+  return errorsOf(resource, context, async transaction => {
+    const { record } = await changedRecord(resource, fields, context, transaction);
+    return record;
+  });
+}
+
+/** Returns all errors of a record that the contract refuses, and that is not made. */
+export function errorsOfNew(
+  resource: ResourceDefinition,
+  { body, errors }: ValidFields,
+  context: RequestContext,
+): Promise<FieldErrors> {
+  return errorsOf(resource, context, async () => ({
+    row: toRow(body),
+    before: {},
+    errors: { ...errors },
+  }));
+}
+
+async function errorsOf(
+  resource: ResourceDefinition,
+  context: RequestContext,
+  find: (transaction: TenantTransaction) => Promise<UncheckedRecord>,
+): Promise<FieldErrors> {
+  const check: Prepare = async transaction => {
+    const record = await find(transaction);
+    await requireValid(resource, record, statement => transaction.query(statement));
+    throw problem('validation_failed', { errors: record.errors });
+  };
+
+  try {
+    await context.write(check, undefined, false);
+  } catch (error) {
+    if (error instanceof Problem && error.errors) return error.errors;
+    throw error;
+  }
+  return {};
 }
 
 function pick(row: RowValues, properties: string[]): RowValues {

@@ -1,10 +1,12 @@
-import type { EntityClass, EntityManager } from '@mikro-orm/postgresql';
+import type { EntityClass } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
 import type { ProblemCode } from '../../../lib/errors.ts';
 import type { RowValues } from '../../../lib/postgres/statement.ts';
 import { TableStatements } from '../../../lib/postgres/table-statements.ts';
 import { pascalCase } from '../../../lib/runtime/casing.ts';
+import type { FieldErrors } from '../../../lib/runtime/field-error.ts';
 import { describeContract } from './field-descriptions.ts';
+import type { References, Referrer } from './references.ts';
 import type { CommonOptions, ResourceOptions } from './resource-options.ts';
 
 /**
@@ -21,10 +23,11 @@ export interface ResourceDefinition extends CommonOptions {
   readonly orderBy: Readonly<Record<string, 'asc' | 'desc'>>;
   readonly view: z.ZodObject;
   readonly create: z.ZodObject;
-  readonly update?: z.ZodObject;
   readonly example: Record<string, unknown>;
   readonly replacement?: Record<string, unknown>;
-  readonly references?: readonly string[];
+  readonly references?: References;
+  /** The kinds of records that may refer to one of these. */
+  readonly referrers: Referrer[];
   readonly scopedBy?: string;
   readonly namesEntities?: string;
   readonly search: readonly string[];
@@ -32,7 +35,7 @@ export interface ResourceDefinition extends CommonOptions {
   /** The fields of the view that are read from other records: see `Route.volatile`. */
   readonly volatile: readonly string[];
   readonly longTexts?: readonly string[];
-  readonly validate?: (record: RowValues, em: EntityManager, before: RowValues) => Promise<void>;
+  readonly rules?: (record: RowValues) => FieldErrors;
   readonly table: TableStatements;
   /** The path of one record. */
   readonly recordPath: string;
@@ -49,8 +52,7 @@ export function createDefinition<
   Row extends object,
   View extends z.ZodObject,
   Create extends z.ZodObject,
-  Update extends z.ZodObject,
->(options: ResourceOptions<Row, View, Create, Update>): ResourceDefinition {
+>(options: ResourceOptions<Row, View, Create>): ResourceDefinition {
   const { name, path, key, scopedBy, fields, computed = [] } = options;
   const entity = options.entity as EntityClass<object>;
   const describe = (schema: unknown): z.ZodObject =>
@@ -61,7 +63,7 @@ export function createDefinition<
     ...(options as unknown as ResourceDefinition),
     view,
     create: describe(options.create),
-    ...(options.update && { update: describe(options.update) }),
+    referrers: [],
     table: new TableStatements(entity, view),
     unique: options.unique ?? options.lookup?.property,
     volatile: computed.map(pascalCase),
@@ -94,17 +96,14 @@ export function commonOf({ name, path, key, description, volatile }: ResourceDef
  * @param change the verb of the route
  */
 export function changeProblems(
-  { key, onMissing, paged, unique, validate, softDelete, isReferenced }: ResourceDefinition,
+  { key, onMissing, paged, unique, softDelete, isReferenced }: ResourceDefinition,
   change: 'create' | 'update' | 'delete' | 'undelete',
 ): ProblemCode[] {
-  const refersToOthers = validate !== undefined;
   const setsCode = change === 'create' || (change === 'update' && 'id' in key);
   return [
     ...(change === 'create' ? [] : [onMissing]),
     ...(change !== 'delete' && !paged ? (['limit_reached'] as const) : []),
     ...(setsCode && unique ? (['duplicate'] as const) : []),
-    ...((change === 'delete' ? !softDelete || isReferenced : refersToOthers)
-      ? (['in_use'] as const)
-      : []),
+    ...(change === 'delete' && (!softDelete || isReferenced) ? (['in_use'] as const) : []),
   ];
 }

@@ -1,9 +1,11 @@
-import type { EntityClass, EntityManager, QueryOrderMap } from '@mikro-orm/postgresql';
+import type { EntityClass, QueryOrderMap } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
 import type { Permission } from '../../../control/permissions.ts';
+import type { FieldErrors } from '../../../lib/runtime/field-error.ts';
 import type { TenantRoute } from '../../../tenancy/define-route.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
 import type { FieldDescriptions } from './field-descriptions.ts';
+import type { Reference } from './references.ts';
 
 /** The options that do not depend on the type of the entity. */
 export interface CommonOptions {
@@ -35,6 +37,8 @@ export interface CommonOptions {
    * PUT.
    */
   takesPatch?: boolean;
+  /** PUT changes only the fields that are sent, as PATCH does. */
+  putsPart?: boolean;
   /** DELETE marks the row and keeps it. The entity has `isDeleted` and `deletedAt`. */
   softDelete?: boolean;
   /**
@@ -51,7 +55,6 @@ export interface ResourceOptions<
   Row extends object,
   View extends z.ZodObject,
   Create extends z.ZodObject,
-  Update extends z.ZodObject,
 > extends CommonOptions {
   entity: EntityClass<Row>;
   /**
@@ -91,12 +94,10 @@ export interface ResourceOptions<
    */
   replacement?: z.input<Create>;
   /**
-   * The fields of a PUT that changes only the fields that are sent. Without it, PUT accepts the
-   * fields of POST.
+   * The properties with the key of another record, or with a list of keys. A record is written
+   * only if those that it names exist.
    */
-  update?: ContractOf<Row, Update>;
-  /** The properties with ids of other records. */
-  references?: readonly (keyof Row & string)[];
+  references?: Readonly<Partial<Record<keyof Row & string, Reference>>>;
   /**
    * The property with the id of the owning business entity: a caller of scope `Self` reaches
    * only its own records.
@@ -109,11 +110,10 @@ export interface ResourceOptions<
    */
   namesEntities?: keyof Row & string;
   /**
-   * Checks references and rules across fields against the database, before a record is written.
-   * Throws a problem. `before` is the stored record, empty on POST. A reference that does not
-   * change is not checked again.
+   * Returns the errors of fields that do not agree with each other, all of them. A field that the
+   * contract refuses is undefined.
    */
-  validate?: (record: Row, em: EntityManager, before: Partial<Row>) => Promise<void>;
+  rules?: (record: Partial<Row>) => FieldErrors;
 }
 
 /**
