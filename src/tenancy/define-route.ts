@@ -34,7 +34,7 @@ export function requiredPermission({
 export type TenantRoute = Route<Access, RequestContext>;
 
 /** The fields of a route that have a default. */
-type Defaulted = 'bodyLimit' | 'status' | 'cache';
+type Defaulted = 'bodyLimit' | 'status' | 'cache' | 'takesPart';
 
 /**
  * The result of a handler: a value of the response's type, or a response that is sent as it is.
@@ -75,6 +75,7 @@ export function defineRoute<
     status: options.response ? 200 : 204,
     cache: 'no-store',
     bodyLimit: bodyLimits.resource,
+    takesPart: options.method === 'PATCH',
     ...options,
   };
 }

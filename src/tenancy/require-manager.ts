@@ -15,6 +15,7 @@ const managerById = `
  * role calls it.
  * @returns the permissions that the caller may grant (`requireMayGrant`): the permissions of
  *   the token that the caller's role still has
+ * @param detail of the problem `wrong_state`, if the change itself has taken the rights away
  * @throws {Problem} `forbidden`
  */
 export async function requireManager(
@@ -30,7 +31,7 @@ export async function requireManager(
   if (!row) {
     throw detail === undefined
       ? permissionMissing('users.manage')
-      : problem('forbidden', { detail });
+      : problem('wrong_state', { detail });
   }
   return new Set(row.permissions.filter(permission => caller.permissions.has(permission)));
 }

@@ -7,9 +7,10 @@ import {
 } from '../../control/database.ts';
 import { tryLockPeople } from '../../control/people-lock.ts';
 import { runInQueue } from '../../control/tenant-queues.ts';
-import { fieldProblem, isOutcomeUnknown, type Problem, problem } from '../../lib/errors.ts';
+import { isOutcomeUnknown, type Problem, problem } from '../../lib/errors.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { nothing, type RowValues, type Statement } from '../../lib/postgres/statement.ts';
+import type { FieldError, FieldErrors } from '../../lib/runtime/field-error.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { requireManager, requireScopeAll } from '../../tenancy/require-manager.ts';
@@ -48,17 +49,18 @@ export interface PeopleTransaction {
  * each other, one fails by I1.
  *
  * @param change makes the change, and returns the statement that reads the result. Its second
- *   argument throws `validation_failed` unless the tenant has the business entity
+ *   argument has the error of `EntityId`, unless the tenant has the business entity
  * @param entityId of the business entity that a user shall belong to
  * @returns the rows of that statement
- * @throws {Problem} `rate_limited`; `forbidden` when I1 or I2 does not hold; `unavailable` when
+ * @throws {Problem} `rate_limited`; `forbidden` when I1 does not hold, `wrong_state` when
+ *   I2 does not; `unavailable` when
  *   another process does not free the lock
  * within 2 s
  */
 export async function changePeople(
   { control, peopleLimits }: Pick<AuthServices, 'control' | 'peopleLimits'>,
   context: RequestContext,
-  change: (transaction: PeopleTransaction, requireEntity: () => void) => Promise<Statement>,
+  change: (transaction: PeopleTransaction, entityErrors: FieldErrors) => Promise<Statement>,
   entityId: number | null = null,
 ): Promise<RowValues[]> {
   requireScopeAll(context.caller);
@@ -66,11 +68,11 @@ export async function changePeople(
   const delayMs = await peopleLimits.changeDelay(administrator);
   const waitUntil = performance.now() + maxWaitMs;
 
-  const changeWith = async (requireEntity: () => void): Promise<RowValues[]> => {
+  const changeWith = async (entityErrors: FieldErrors): Promise<RowValues[]> => {
     const limited = (transaction: PeopleTransaction): Promise<Statement> => {
       // not for a repeated request, which changes nothing
       if (delayMs > 0) throw rateLimited(delayMs);
-      return change(transaction, requireEntity);
+      return change(transaction, entityErrors);
     };
     for (;;) {
       const rows = await attempt(control, context, limited);
@@ -93,17 +95,13 @@ export async function changePeople(
 async function withEntity(
   context: RequestContext,
   id: number | null,
-  changeWith: (requireEntity: () => void) => Promise<RowValues[]>,
+  changeWith: (entityErrors: FieldErrors) => Promise<RowValues[]>,
 ): Promise<RowValues[]> {
-  if (id === null) return changeWith(() => {});
+  if (id === null) return changeWith({});
   let rows: RowValues[] | undefined;
   const hold = async (transaction: TenantTransaction): Promise<Statement> => {
     const found = await transaction.query({ ...lockEntity, values: [id] });
-    rows = await changeWith(() => {
-      if (found.length === 0) {
-        throw fieldProblem('EntityId', 'is not an entity', 'unknown_reference');
-      }
-    });
+    rows = await changeWith(found.length > 0 ? {} : { EntityId: [noEntity] });
     return nothing;
   };
 
@@ -115,6 +113,7 @@ async function withEntity(
   return rows ?? [];
 }
 
+const noEntity: FieldError = { message: 'is not an entity', code: 'unknown_reference' };
 const lockEntity = {
   name: 'lock_entity',
   text: 'select from entities where id = $1 for key share',

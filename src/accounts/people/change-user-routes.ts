@@ -1,6 +1,7 @@
 import { email } from '../../lib/http/email.ts';
 import { pathId, type RouteInput } from '../../lib/http/route.ts';
 import { nothing, type Statement } from '../../lib/postgres/statement.ts';
+import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
@@ -15,6 +16,7 @@ import {
   findManagedUser,
   type ManagedUser,
   replaceUser,
+  requireReplaceable,
   takeBack,
   userFields,
 } from './user-records.ts';
@@ -30,7 +32,7 @@ import {
 type Change = (
   transaction: PeopleTransaction,
   user: ManagedUser,
-  requireEntity: () => void,
+  entityErrors: FieldErrors,
 ) => Promise<void>;
 
 /**
@@ -53,11 +55,11 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
     const tenantId = context.tenant.id;
     const changeFound = async (
       transaction: PeopleTransaction,
-      requireEntity: () => void,
+      entityErrors: FieldErrors,
     ): Promise<Statement> => {
       const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
       const user = await findManagedUser(transaction, tenantId, id, precondition);
-      await change(transaction, user, requireEntity);
+      await change(transaction, user, entityErrors);
       return userById([['tenant_id = ?', tenantId]], user.id);
     };
     return viewOf<UserView>(await changePeople(services, context, changeFound, entityId));
@@ -71,6 +73,7 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       response: userView,
       hasTag: true,
       takesIdempotencyKey: true,
+      problems: ['wrong_state'],
       handler: (input, context) =>
         changeUser(input, context, ({ query }, { id }) =>
           setUserDisabled(query, id, action === 'disable'),
@@ -99,15 +102,15 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       response: userView,
       hasTag: true,
       takesIfMatch: true,
-      problems: ['duplicate'],
+      problems: ['duplicate', 'wrong_state'],
       handler: async (input, context) => {
-        const { EntityId, Email } = input.body;
+        const { EntityId } = input.body;
         const { tenant } = context;
-        const replace: Change = async (transaction, user, requireEntity) => {
-          requireEntity();
-          await replaceUser(transaction, tenant.id, user, input.body);
-          const isCorrected =
-            Email !== undefined && (await correctAddress(transaction, user, Email));
+        const replace: Change = async (transaction, user, entityErrors) => {
+          const { body } = input;
+          const roleId = await requireReplaceable(transaction, tenant.id, user, body, entityErrors);
+          await replaceUser(transaction, user, roleId, body);
+          const isCorrected = await correctAddress(transaction, user, body.Email);
           if (!isCorrected || user.isDisabled) return;
 
           await addInvitation(services, context, transaction, user.id);
@@ -128,7 +131,7 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
         'invitation, or not confirmed a registration: links in mails are void, and the ' +
         'address can be invited again. Who has accepted is disabled instead.',
       takesIfMatch: true,
-      problems: ['in_use'],
+      problems: ['in_use', 'wrong_state'],
       handler: async ({ params, precondition }, context) => {
         await changePeople(services, context, async transaction => {
           const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
@@ -201,10 +204,9 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
       const { tenant } = context;
       const invite = async (
         transaction: PeopleTransaction,
-        requireEntity: () => void,
+        entityErrors: FieldErrors,
       ): Promise<Statement> => {
-        requireEntity();
-        const id = await inviteUser(transaction, tenant.id, body);
+        const id = await inviteUser(transaction, tenant.id, body, entityErrors);
         await addInvitation(services, context, transaction, id);
 
         return userById([['tenant_id = ?', tenant.id]], id);

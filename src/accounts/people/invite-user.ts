@@ -1,10 +1,11 @@
 import type { z } from 'zod';
 import { problem } from '../../lib/errors.ts';
+import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import { requireMayManage } from '../../tenancy/permission-rules.ts';
 import { noPassword } from '../auth/passwords.ts';
 import { withdrawRegistrationsOf } from '../mails/use-link.ts';
 import type { PeopleTransaction } from './change-people.ts';
-import { addressTaken, findGrantableRole, type userFields } from './user-records.ts';
+import { addressTaken, requireValidUser, type userFields } from './user-records.ts';
 
 /** The maximum number of users of a tenant. */
 const maxUsers = 100_000;
@@ -30,6 +31,7 @@ const countUsers = 'select count(*)::int as count from users where tenant_id = $
  * Adds a user, or changes one who was invited and has not accepted yet. Deletes the
  * registrations of the address, which anyone may have sent: confirming one would set the
  * password that its sender chose.
+ * @param errors of other fields, which the caller has found
  * @returns the id of the user
  * @throws {Problem} `duplicate` when a user of the tenant has the address; `limit_reached`
  */
@@ -37,9 +39,10 @@ export async function inviteUser(
   transaction: PeopleTransaction,
   tenantId: number,
   { Email, FirstName, LastName, Role, Scope, EntityId }: Invitation,
+  errors: FieldErrors,
 ): Promise<number> {
   const { query, permissions } = transaction;
-  const roleId = await findGrantableRole(transaction, tenantId, Role);
+  const roleId = await requireValidUser(transaction, tenantId, { Role, Email }, errors);
   const values = [FirstName, LastName, roleId, Scope, EntityId];
   const [counted] = await query<{ count: number }>('count_users', countUsers, [tenantId]);
   if ((counted?.count ?? 0) >= maxUsers) throw problem('limit_reached');

@@ -195,7 +195,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       response: roleView,
       hasTag: true,
       takesIfMatch: true,
-      problems: ['duplicate'],
+      problems: ['duplicate', 'wrong_state'],
       handler: async ({ body, params, precondition }, context) => {
         const tenantId = context.tenant.id;
         const rows = await changePeople(services, context, async transaction => {
@@ -216,7 +216,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       path: `${rolesPath}/:id`,
       summary: 'Delete one Role record that no user has',
       takesIfMatch: true,
-      problems: ['in_use'],
+      problems: ['in_use', 'wrong_state'],
       handler: async ({ params, precondition }, context) => {
         await changePeople(services, context, async transaction => {
           await deleteRole(transaction, {

@@ -52,7 +52,8 @@ export async function createRole(
 
 /**
  * @returns the id
- * @throws {Problem} `not_found`, `forbidden`, `precondition_failed`, `duplicate`
+ * @throws {Problem} `not_found`, `forbidden`, `wrong_state`, `precondition_failed`,
+ *   `duplicate`
  */
 export async function changeRole(
   transaction: PeopleTransaction,
@@ -84,7 +85,9 @@ export async function findRole(
   return (await query<RoleView>('role_by_name', roleByName, [tenantId, name]))[0];
 }
 
-/** @throws {Problem} `not_found`, `forbidden`, `precondition_failed`, `in_use` */
+/**
+ * @throws {Problem} `not_found`, `forbidden`, `wrong_state`, `precondition_failed`, `in_use`
+ */
 export async function deleteRole(transaction: PeopleTransaction, key: RoleKey): Promise<void> {
   const { query } = transaction;
   const { Id } = await findManagedRole(transaction, key);
@@ -103,7 +106,9 @@ async function findManagedRole(
   const role = viewOf<RoleView>(await query(name, text, values));
   if (!role) throw problem('not_found');
   if (isBuiltIn(role.Name)) {
-    throw problem('forbidden', { detail: `The role ${role.Name} cannot be changed.` });
+    throw problem('wrong_state', {
+      detail: `The role ${role.Name} is built in, and cannot be changed.`,
+    });
   }
   requireMayManage(role.Permissions, permissions);
   precondition?.(role);

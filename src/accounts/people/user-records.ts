@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { scopes } from '../../control/scopes.ts';
-import { fieldProblem, type Problem, problem } from '../../lib/errors.ts';
+import { type Problem, problem } from '../../lib/errors.ts';
 import { describeFields, lengths, longId, text } from '../../lib/http/fields.ts';
 import type { Precondition } from '../../lib/http/representation.ts';
+import type { FieldError, FieldErrors } from '../../lib/runtime/field-error.ts';
 import { requireMayGrant, requireMayManage } from '../../tenancy/permission-rules.ts';
 import { withdrawLinks } from '../mails/use-link.ts';
 import type { PeopleTransaction } from './change-people.ts';
@@ -62,45 +63,94 @@ export async function findManagedUser(
   return user;
 }
 
+const otherWithAddress = `
+  select confirmed_at is null and disabled_at is null as "isPending" from users
+   where tenant_id = $1 and email = $2 and id <> $3`;
+const isTaken: FieldError = { message: 'is taken', code: 'taken' };
+
+/** The fields of a user that refer to others, or that no other user has. */
+interface CheckedFields {
+  readonly Role: string;
+  readonly Email?: string | undefined;
+}
+
 /**
- * Returns the id of a role that the caller may grant.
- * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the
- *   caller may not grant it
+ * Checks the fields of a user together.
+ * @param errors of other fields, which the caller has found
+ * @param user whose fields they become; undefined for a person who is invited, also again
+ * @returns the id of the role
+ * @throws {Problem} `validation_failed`, which has the error of each field: also of an address
+ *   that is taken, if there are others; `forbidden` when the caller may not grant the role
  */
-export async function findGrantableRole(
+export async function requireValidUser(
   { query, permissions }: PeopleTransaction,
   tenantId: number,
-  name: string,
+  { Role, Email }: CheckedFields,
+  errors: FieldErrors,
+  user?: ManagedUser,
 ): Promise<number> {
-  const role = await findRole(query, tenantId, name);
-  if (!role) throw fieldProblem('Role', 'is not a role', 'unknown_reference');
-  requireMayGrant(role.Permissions, permissions);
-  return role.Id;
+  const role = await findRole(query, tenantId, Role);
+  if (role) requireMayGrant(role.Permissions, permissions);
+  if (role && Object.keys(errors).length === 0) return role.Id;
+
+  const all: FieldErrors = { ...errors };
+  if (!role) all.Role = [{ message: 'is not a role', code: 'unknown_reference' }];
+  if (Email !== undefined && !all.Email) {
+    const [other] = await query<{ isPending: boolean }>('other_with_address', otherWithAddress, [
+      tenantId,
+      Email,
+      user?.id ?? 0,
+    ]);
+    if (other && (user || !other.isPending)) all.Email = [isTaken];
+  }
+  throw problem('validation_failed', { errors: all });
 }
 
 const updateUser = `
   update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
 
+type Fields = z.output<typeof userFields> & { Email?: string | undefined };
+
 /**
- * Writes the fields of a user that administrators and operators decide. Refuses a user who has
- * only registered: anyone may have sent the registration and chosen its password, and would get
- * the role. An invitation deletes the registrations of its address.
- * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the
- *   caller may not grant it, or the user has only registered
+ * Requires that a user may get these fields. Refuses a user who has only registered: anyone may
+ * have sent the registration and chosen its password, and would get the role. An invitation
+ * deletes the registrations of its address. An address that was confirmed belongs to the person
+ * who reads its mails.
+ * @returns the id of the role
+ * @throws {Problem} `wrong_state` when the user has only registered, and those of
+ *   `requireValidUser`
  */
-export async function replaceUser(
+export async function requireReplaceable(
   transaction: PeopleTransaction,
   tenantId: number,
   user: ManagedUser,
-  { FirstName, LastName, Role, Scope, EntityId }: z.output<typeof userFields>,
-): Promise<void> {
+  fields: Fields,
+  errors: FieldErrors,
+): Promise<number> {
   if (!user.isConfirmed && !user.isInvited) {
-    throw problem('forbidden', {
+    throw problem('wrong_state', {
       detail: 'This person has not confirmed a registration. Invite the address instead.',
     });
   }
 
-  const roleId = await findGrantableRole(transaction, tenantId, Role);
+  const { Email } = fields;
+  const isConfirmed = user.isConfirmed && Email !== undefined && Email !== user.email;
+  const all = isConfirmed ? { ...errors, Email: [confirmed] } : errors;
+  return requireValidUser(transaction, tenantId, fields, all, user);
+}
+
+const confirmed: FieldError = {
+  message: 'cannot be changed, because the person has confirmed it',
+  code: 'not_applicable',
+};
+
+/** Writes the fields of a user that administrators and operators decide. */
+export async function replaceUser(
+  transaction: PeopleTransaction,
+  user: ManagedUser,
+  roleId: number,
+  { FirstName, LastName, Scope, EntityId }: Fields,
+): Promise<void> {
   await transaction.query('update_user', updateUser, [
     user.id,
     FirstName,
@@ -119,24 +169,16 @@ const updateEmail = `
 
 /**
  * Corrects the address of a person who was invited, and has not accepted: all links in mails to
- * the former address are void. An address that was confirmed belongs to the person who reads
- * its mails.
- * @returns false when the person has this address already
- * @throws {Problem} `validation_failed` when the address is confirmed; `duplicate`
+ * the former address are void.
+ * @returns false when no address is given, or the person has this one already
+ * @throws {Problem} `duplicate`
  */
 export async function correctAddress(
   { query }: PeopleTransaction,
-  { id, email, isConfirmed }: ManagedUser,
-  address: string,
+  { id, email }: ManagedUser,
+  address: string | undefined,
 ): Promise<boolean> {
-  if (address === email) return false;
-  if (isConfirmed) {
-    throw fieldProblem(
-      'Email',
-      'cannot be changed, because the person has confirmed it',
-      'not_applicable',
-    );
-  }
+  if (address === undefined || address === email) return false;
 
   await withdrawLinks(query, id);
   const updated = await query('update_email', updateEmail, [id, address]);
@@ -153,7 +195,7 @@ const deleteUnconfirmed = `
  * Takes an invitation back, or removes a registration that nobody has confirmed: the address is
  * free again, and all links in mails to it are void. A user who has accepted is disabled
  * instead, because records name the user.
- * @throws {Problem} `forbidden` when the person has accepted; `in_use` when an API client acts
+ * @throws {Problem} `wrong_state` when the person has accepted; `in_use` when an API client acts
  *   for the user
  */
 export async function takeBack(
@@ -161,7 +203,7 @@ export async function takeBack(
   { id, isConfirmed }: ManagedUser,
 ): Promise<void> {
   if (isConfirmed) {
-    throw problem('forbidden', {
+    throw problem('wrong_state', {
       detail: 'This person has accepted the invitation. Disable the user instead.',
     });
   }
@@ -172,5 +214,5 @@ export async function takeBack(
 }
 
 export function addressTaken(): Problem {
-  return problem('duplicate', { errors: { Email: [{ message: 'is taken', code: 'taken' }] } });
+  return problem('duplicate', { errors: { Email: [isTaken] } });
 }

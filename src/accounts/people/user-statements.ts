@@ -73,7 +73,6 @@ export const userView = describeFields(
     Email: storedEmail(),
     FirstName: z.string(),
     LastName: z.string(),
-    RoleId: longId(),
     Role: z.string(),
     Scope: z.enum(scopes),
     EntityId: longId().nullable(),
@@ -84,13 +83,13 @@ export const userView = describeFields(
     MailState: z.enum(mailStates).nullable(),
     MailReason: z.string().nullable(),
     MailAt: timestamp().nullable(),
+    RoleId: longId(),
   },
   {
     ...userDescriptions,
     Id: 'The number of the user, which the service chooses.',
     Guid: 'The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.',
     Email: emailDescription,
-    RoleId: 'The `Id` of the role.',
     IsDisabled: 'Whether the logins of the user are refused.',
     ConfirmedAt: 'When the user first proved to own the address; null until then.',
     LastLoginAt: 'When the user last logged in; null if never.',
@@ -100,6 +99,7 @@ export const userView = describeFields(
       'tried again; null if there was none in the last weeks.',
     MailReason: 'Why the last mail was refused, or waits; null if nothing has failed.',
     MailAt: 'When the last mail was asked for.',
+    RoleId: 'The `Id` of the role.',
   },
 ).meta({ title: 'User' });
 export type UserView = z.output<typeof userView>;

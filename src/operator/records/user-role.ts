@@ -1,4 +1,8 @@
-import { findManagedUser, replaceUser } from '../../accounts/people/user-records.ts';
+import {
+  findManagedUser,
+  replaceUser,
+  requireReplaceable,
+} from '../../accounts/people/user-records.ts';
 import type { Installation } from '../../control/installation.ts';
 import type { Scope } from '../../control/scopes.ts';
 import { changePeopleOf } from './change-people-of.ts';
@@ -40,14 +44,15 @@ export async function setUserRole(
         Scope: scope,
         EntityId: entityId,
       };
-      await replaceUser(transaction, tenant.id, found, changed);
+      const roleId = await requireReplaceable(transaction, tenant.id, found, changed, {});
+      await replaceUser(transaction, found, roleId, changed);
 
       return { guid, email: user.email, firstName, lastName, role, scope, entityId };
     },
     refusals: {
       not_found: noSuchUser(slug, email).message,
       validation_failed: `${slug} has no role ${role}. Its roles are ${[current, ...others].join(', ')}`,
-      forbidden:
+      wrong_state:
         `${user.email} has not confirmed a registration, and anyone may have sent it. Change ` +
         'the user after the confirmation, or let an administrator of the tenant invite the ' +
         'address',

@@ -44,13 +44,21 @@ describe('users of a tenant', () => {
     world.anonymous.post('/api/v1/auth/reset-password', { token, newPassword }, headers);
   const login = (email: string): Promise<ApiResponse> =>
     world.anonymous.post('/api/v1/auth/login', { email, password }, named());
+  /** Adds a user who has confirmed the address, and returns the record. */
+  const addSampleUserRecord = async (): Promise<ApiResponse> => {
+    const { id } = await addSampleUser(world, world.acme);
+    return admin.get(`${usersPath}/${id}`);
+  };
+
   it('a user record has the declared fields, and the time of the last login, which is no entry of the audit log', async () => {
     const { id, guid, email, password: own } = await addSampleUser(world, world.acme);
     const entries = await admin.get(`/api/v1/AuditLog?resource=User&key=${id}`);
     const before = await admin.get(`${usersPath}/${id}`);
 
     expect(before.status).to.equal(200);
-    const { CreatedAt, ConfirmedAt, ...fields } = before.body;
+    const { CreatedAt, ConfirmedAt, RoleId, ...fields } = before.body;
+    const { body: roles } = await admin.get(`${rolesPath}?filter[Name]=Member`);
+    expect(RoleId).to.equal(roles[0].Id);
     expect(fields).to.deep.equal({
       Id: id,
       Guid: guid,
@@ -306,8 +314,8 @@ describe('users of a tenant', () => {
         Role: 'Administrator',
         Scope: 'All',
       }),
-      403,
-      'forbidden',
+      400,
+      'wrong_state',
     );
 
     expect(
@@ -414,7 +422,30 @@ describe('users of a tenant', () => {
     expect(again.body.Id).to.not.equal(invited.Id);
 
     const { id } = await addSampleUser(world, world.acme);
-    expectProblem(await admin.delete(`${usersPath}/${id}`), 403, 'forbidden');
+    expectProblem(await admin.delete(`${usersPath}/${id}`), 400, 'wrong_state');
+  });
+
+  it('an invitation, and a change of a user, are refused with the errors of role, entity and address at once', async () => {
+    const taken = await admin.post(usersPath, invitation());
+    const other = await admin.post(usersPath, invitation());
+    const { Email } = (await addSampleUserRecord()).body;
+    const wrong = { Role: 'nobody', EntityId: 99_999, Email };
+
+    const invited = await admin.post(usersPath, invitation(wrong));
+    const moved = await admin.put(`${usersPath}/${other.body.Id}`, {
+      ...changed(other, wrong),
+      Email: taken.body.Email,
+    });
+
+    for (const { status, body } of [invited, moved]) {
+      expect(status).to.equal(400);
+      expect(body.code).to.equal('validation_failed');
+      expect(body.errors).to.deep.equal({
+        EntityId: ['is not an entity'],
+        Role: ['is not a role'],
+        Email: ['is taken'],
+      });
+    }
   });
 
   it('an invitation that is repeated with its key makes one user, one audit entry and one mail', async () => {
@@ -542,10 +573,10 @@ describe('users of a tenant', () => {
     )) {
       expectProblem(
         await admin.put(`${rolesPath}/${Id}`, { Name: `${Name}2`, Permissions }),
-        403,
-        'forbidden',
+        400,
+        'wrong_state',
       );
-      expectProblem(await admin.delete(`${rolesPath}/${Id}`), 403, 'forbidden');
+      expectProblem(await admin.delete(`${rolesPath}/${Id}`), 400, 'wrong_state');
     }
   });
 });
