@@ -74,9 +74,17 @@ export type UnauthorizedReason =
   | 'reused'
   | 'client';
 
+/** The number of records of a resource that refer to a record. */
+export interface ReferenceCount {
+  readonly resource: string;
+  readonly count: number;
+}
+
 interface ProblemOptions {
   detail?: string;
   errors?: FieldErrors;
+  /** The records that refer to the one of the request, as far as the caller may read them. */
+  references?: readonly ReferenceCount[];
   headers?: Record<string, string>;
   /**
    * False if the client must not simply repeat the request. A 503 then has no `Retry-After`.
@@ -88,8 +96,8 @@ interface ProblemOptions {
 }
 
 /**
- * An error that becomes an error response. `detail` and `errors` are sent to the client,
- * `cause` is only logged. It has no stack trace: the trace would not help, and taking it costs
+ * An error that becomes an error response. `detail`, `errors` and `references` are sent to the
+ * client, `cause` is only logged. It has no stack trace: the trace would not help, and taking it costs
  * more than the rest of a rejected request.
  */
 export class Problem extends Error {
@@ -97,12 +105,21 @@ export class Problem extends Error {
   readonly status: number;
   readonly detail: string | undefined;
   readonly errors: FieldErrors | undefined;
+  readonly references: readonly ReferenceCount[] | undefined;
   readonly headers: Record<string, string>;
   readonly reason: UnauthorizedReason | undefined;
 
   constructor(
     code: ProblemCode,
-    { detail, errors, headers = {}, isRepeatable = true, reason, cause }: ProblemOptions = {},
+    {
+      detail,
+      errors,
+      references,
+      headers = {},
+      isRepeatable = true,
+      reason,
+      cause,
+    }: ProblemOptions = {},
   ) {
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
@@ -113,6 +130,7 @@ export class Problem extends Error {
     this.status = problems[code].status;
     this.detail = detail;
     this.errors = errors;
+    this.references = references;
     this.reason = reason;
     this.headers =
       this.status === 503 && isRepeatable ? { 'Retry-After': '2', ...headers } : headers;

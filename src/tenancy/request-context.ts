@@ -251,9 +251,9 @@ export class RequestContext {
     if (loss === 'rights') throw problem('forbidden');
   }
 
-  /** True when a business entity has users; they are stored in the control database. */
-  async hasUsers(entityId: number): Promise<boolean> {
-    return (await this.#services.directory.countUsers(this.tenant.id, entityId)) > 0;
+  /** Counts the users of a business entity; they are stored in the control database. */
+  countUsers(entityId: number): Promise<number> {
+    return this.#services.directory.countUsers(this.tenant.id, entityId);
   }
 
   /**

@@ -2018,7 +2018,14 @@ export interface components {
             traceId: string;
             /** @description What is wrong with this request, as text that may change. */
             detail?: string;
-            /** @description What is wrong, by field name. */
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: {
+                /** @description The name of a resource, such as `Entity`. */
+                resource: string;
+                /** @description The number of its records. */
+                count: number;
+            }[];
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
             errors?: {
                 [key: string]: string[];
             };

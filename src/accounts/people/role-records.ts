@@ -27,7 +27,8 @@ const roleByName = `
 const countRoles = 'select count(*)::int as count from roles where tenant_id = $1';
 const roleWithName =
   'select from roles where tenant_id = $1 and lower(name) = lower($2) and id <> $3';
-const userWithRole = 'select from users where tenant_id = $1 and role_id = $2 limit 1';
+const usersWithRole =
+  'select count(*)::int as count from users where tenant_id = $1 and role_id = $2';
 
 /**
  * @returns the id
@@ -89,10 +90,16 @@ export async function findRole(
  * @throws {Problem} `not_found`, `forbidden`, `wrong_state`, `precondition_failed`, `in_use`
  */
 export async function deleteRole(transaction: PeopleTransaction, key: RoleKey): Promise<void> {
-  const { query } = transaction;
+  const { query, permissions } = transaction;
   const { Id } = await findManagedRole(transaction, key);
-  if ((await query('user_with_role', userWithRole, [key.tenantId, Id])).length > 0) {
-    throw problem('in_use');
+  const [users] = await query<{ count: number }>('users_with_role', usersWithRole, [
+    key.tenantId,
+    Id,
+  ]);
+  const count = users?.count ?? 0;
+  if (count > 0) {
+    const isVisible = permissions.has('users.read');
+    throw problem('in_use', { references: isVisible ? [{ resource: 'User', count }] : [] });
   }
   await query('delete_role', removeRole, [Id]);
 }

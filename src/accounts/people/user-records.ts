@@ -209,7 +209,7 @@ export async function takeBack(
   }
   await withdrawLinks(query, id);
   if ((await query('delete_unconfirmed_user', deleteUnconfirmed, [id])).length === 0) {
-    throw problem('in_use');
+    throw problem('in_use', { detail: 'An API client acts for this user.', references: [] });
   }
 }
 

@@ -47,7 +47,8 @@ export function problemDetails(log: Logger): Middleware {
   };
 }
 
-function renderProblem(ctx: Context, { code, status, detail, errors, headers }: Problem): void {
+function renderProblem(ctx: Context, rendered: Problem): void {
+  const { code, status, detail, errors, references, headers } = rendered;
   ctx.status = status;
   ctx.set({ 'Cache-Control': 'no-store', ...headers });
   if (headers?.Connection === 'close' && !ctx.req.complete) {
@@ -59,6 +60,7 @@ function renderProblem(ctx: Context, { code, status, detail, errors, headers }: 
   const seconds = ctx.res.getHeader('Retry-After');
   ctx.body = JSON.stringify({
     ...problemBody(code, ctx.state.traceId, detail, errors),
+    references,
     retryAfter: seconds === undefined ? undefined : Number(seconds),
   });
 }

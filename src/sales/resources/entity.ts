@@ -4,6 +4,7 @@ import { int32, lengths, longId, storedCode, text, timestamp } from '../../lib/h
 import { countries } from './country.ts';
 import { currencies } from './currency.ts';
 import { entityStatuses } from './entity-status.ts';
+import { usesBy } from './promotion-use.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const entityTypes = ['supplier', 'customer'] as const;
@@ -99,5 +100,13 @@ export const entities = defineResource({
   example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
   onMissing: 'not_found',
   takesPatch: true,
-  isReferenced: (id, context) => context.hasUsers(id),
+  isReferenced: async (id, context) => (await context.countUsers(id)) > 0,
+  referrers: [
+    {
+      resource: 'User',
+      count: async (id, context) =>
+        context.caller.permissions.has('users.read') ? context.countUsers(Number(id)) : 0,
+    },
+    usesBy('entity_id'),
+  ],
 });

@@ -1,7 +1,12 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { describeFields, int32, longId, timestamp } from '../../lib/http/fields.ts';
+import type { Condition } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
+import type { Referrer } from './rest/references.ts';
+
+/** Maximum uses that are counted. */
+const maxUses = 1_000_000;
 
 const PromotionUseSchema = defineEntity({
   name: 'PromotionUse',
@@ -30,3 +35,17 @@ export const promotionUses = new TableStatements(
   PromotionUse,
   promotionUseView.omit({ Used: true }),
 );
+
+/** The uses that refer to a record by a column, as far as the caller may read them. */
+export const usesBy = (column: 'promotion_id' | 'entity_id'): Referrer => ({
+  resource: 'PromotionUse',
+  count: async (key, context) => {
+    const { scope, entityId } = context.caller;
+    const own: Condition | undefined =
+      scope === 'Self' ? ['entity_id = ?', entityId ?? 0] : undefined;
+
+    const conditions: Condition[] = [[`${column} = ?`, key], ...(own ? [own] : [])];
+    const [row] = await context.read(promotionUses.selectCount(conditions, maxUses));
+    return Number(row?.count ?? 0);
+  },
+});

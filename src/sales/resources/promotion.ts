@@ -21,7 +21,7 @@ import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute } from '../../tenancy/define-route.ts';
 import { currencies } from './currency.ts';
 import { Entity, entities } from './entity.ts';
-import { PromotionUse, promotionUses, promotionUseView } from './promotion-use.ts';
+import { PromotionUse, promotionUses, promotionUseView, usesBy } from './promotion-use.ts';
 import { defineResource } from './rest/define-resource.ts';
 import { isForEntity } from './rest/named-entities.ts';
 
@@ -242,6 +242,7 @@ export const promotions = defineResource({
     ...(discountType === 'Amount' && currencyId == null ? { CurrencyId: [currencyMissing] } : {}),
     ...(startsAt && endsAt && timeOf(endsAt) <= timeOf(startsAt) ? { EndsAt: [tooEarly] } : {}),
   }),
+  referrers: [usesBy('promotion_id')],
   extraRoutes: [readUse, recordUse],
 });
 

@@ -105,9 +105,23 @@ export const problemSchema = {
       minimum: 1,
       description: 'The number of seconds to wait, as in the header `Retry-After`.',
     },
+    references: {
+      type: 'array',
+      description: 'Of `in_use`: the records that refer to this one, and that you may read.',
+      items: {
+        type: 'object',
+        required: ['resource', 'count'],
+        additionalProperties: false,
+        properties: {
+          resource: { type: 'string', description: 'The name of a resource, such as `Entity`.' },
+          count: { type: 'integer', description: 'The number of its records.' },
+        },
+      },
+    },
     errors: {
       type: 'object',
-      description: 'What is wrong, by field name.',
+      description:
+        'What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`.',
       additionalProperties: { type: 'array', items: { type: 'string' } },
     },
     errorCodes: {

@@ -81,7 +81,7 @@ function namedBy(
   return { keys: value === before[property] ? [] : [value] };
 }
 
-/** Puts the keys of the records that were found into a record, and adds an error for each other. */
+/** Puts the keys of the records that were found into a record; the others are errors. */
 export function resolveReferences(
   { references = {} }: ResourceDefinition,
   record: UncheckedRecord,

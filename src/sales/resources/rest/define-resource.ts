@@ -8,6 +8,7 @@ import type { Prepare } from '../../../tenancy/connections/tenant-driver.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import { requireScopeAll } from '../../../tenancy/require-manager.ts';
 import { requireValid } from './check-record.ts';
+import { addReferrers, inUseProblem, isInUse } from './in-use.ts';
 import { listRoute, readRoutes } from './read-routes.ts';
 import {
   errorsOfChange,
@@ -49,6 +50,8 @@ export function defineResource<
 >(options: ResourceOptions<Row, View, Create>): Resource {
   const definition = createDefinition(options);
   const { name, path, entity, extraRoutes = [] } = definition;
+  addReferrers(definition);
+
   const routes = [
     ...extraRoutes,
     listRoute(definition),
@@ -205,13 +208,21 @@ function deleteRoute(resource: ResourceDefinition): TenantRoute {
       if (!condition) throw problem(onMissing);
       const conditions = [condition, ...recordsVisibleTo(resource, context.caller)];
 
-      await writeRecord(resource, context, async transaction => {
+      let id: unknown;
+      const remove: Prepare = async transaction => {
         const record = await lockRecord(resource, transaction, conditions, precondition);
-        if (await isReferenced?.(Number(record.id), context)) throw problem('in_use');
+        id = record.id;
+        if (await isReferenced?.(Number(id), context)) throw problem('in_use');
         return softDelete
           ? table.update({ isDeleted: true, deletedAt: databaseNow }, conditions)
           : table.delete(conditions);
-      });
+      };
+
+      try {
+        await writeRecord(resource, context, remove);
+      } catch (error) {
+        throw isInUse(error) ? await inUseProblem(resource, id, context, error) : error;
+      }
     },
   });
 }

@@ -63,7 +63,7 @@ export function createDefinition<
     ...(options as unknown as ResourceDefinition),
     view,
     create: describe(options.create),
-    referrers: [],
+    referrers: [...(options.referrers ?? [])],
     table: new TableStatements(entity, view),
     unique: options.unique ?? options.lookup?.property,
     volatile: computed.map(pascalCase),

@@ -5,7 +5,7 @@ import type { FieldErrors } from '../../../lib/runtime/field-error.ts';
 import type { TenantRoute } from '../../../tenancy/define-route.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
 import type { FieldDescriptions } from './field-descriptions.ts';
-import type { Reference } from './references.ts';
+import type { Reference, Referrer } from './references.ts';
 
 /** The options that do not depend on the type of the entity. */
 export interface CommonOptions {
@@ -46,6 +46,8 @@ export interface CommonOptions {
    * then refuses with `in_use`.
    */
   isReferenced?: (id: number, context: RequestContext) => Promise<boolean>;
+  /** The kinds of records that may refer to one, beside those of resources with `references`. */
+  referrers?: readonly Referrer[];
   /** Endpoints of this resource beside the standard ones. */
   extraRoutes?: TenantRoute[];
 }
