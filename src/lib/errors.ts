@@ -97,8 +97,8 @@ interface ProblemOptions {
 
 /**
  * An error that becomes an error response. `detail`, `errors` and `references` are sent to the
- * client, `cause` is only logged. It has no stack trace: the trace would not help, and taking it costs
- * more than the rest of a rejected request.
+ * client, `cause` is only logged. It has no stack trace: the trace would not help, and taking it
+ * costs more than the rest of a rejected request.
  */
 export class Problem extends Error {
   readonly code: ProblemCode;

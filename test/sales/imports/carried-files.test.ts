@@ -109,7 +109,7 @@ describe('columns that an import does not take', () => {
     await globex.post('/api/v1/EntityStatus', { Title: 'Twice' });
     const file = [
       'Name,EntityType,StatusTitle,CurrencyId',
-      'A,customer,Nonsense,XXX',
+      'A,customer,Nonsense,QQQ',
       'B,customer,Twice,',
       'C,customer,Active,',
     ].join('\n');
