@@ -62,10 +62,7 @@ export class Representation {
   #version(): string[] {
     if (this.#volatile.length === 0) return [];
 
-    const fields = Object.entries(JSON.parse(String(this.body)));
-    const lasting = fields.filter(([name]) => !this.#volatile.includes(name));
-
-    return [versionOf(lasting)];
+    return [digestOf(withoutMembers(String(this.body), this.#volatile))];
   }
 
   /**
@@ -204,11 +201,29 @@ export function preconditionOf(
  * @param lasting the record without its volatile fields, in the order of the view
  */
 export function versionTag(lasting: object): string {
-  return `"${versionOf(Object.entries(lasting))}"`;
+  return `"${digestOf(JSON.stringify(lasting))}"`;
 }
 
-function versionOf(fields: [string, unknown][]): string {
-  return digestOf(JSON.stringify(fields));
+const patterns = new WeakMap<readonly string[], RegExp>();
+
+/** Returns the JSON text of a record without some of its members. */
+function withoutMembers(text: string, names: readonly string[]): string {
+  return text.replace(membersOf(names), '').replace(/,}$/, '}');
+}
+
+/**
+ * The pattern of the members with these names in the JSON text of a record; their values are
+ * texts, numbers, true, false or null. It matches no part of a text: a quotation mark in one has
+ * a backslash before it. Parsing the record instead would take three times as long.
+ */
+function membersOf(names: readonly string[]): RegExp {
+  let pattern = patterns.get(names);
+  if (!pattern) {
+    const value = String.raw`"(?:[^"\\]|\\.)*"|[^,}"]*`;
+    pattern = new RegExp(`"(?:${names.join('|')})":(?:${value}),?`, 'g');
+    patterns.set(names, pattern);
+  }
+  return pattern;
 }
 
 function digestOf(content: Buffer | string): string {

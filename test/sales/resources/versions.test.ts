@@ -80,12 +80,13 @@ describe('the version of a record', () => {
     const { body } = await admin.post('/api/v1/Entities', entity);
     const path = `/api/v1/Entities/${body.Id}`;
     const before = await admin.get(path);
+    const Title = 'After, "StatusTitle":"x"} \\';
 
-    await admin.patch(`/api/v1/EntityStatus/${status.Id}`, { Title: 'After' });
+    await admin.patch(`/api/v1/EntityStatus/${status.Id}`, { Title });
 
     const after = await admin.get(path, { 'If-None-Match': tagOf(before) });
     expect(after.status).to.equal(200);
-    expect(after.body.StatusTitle).to.equal('After');
+    expect(after.body.StatusTitle).to.equal(Title);
     const listed = await admin.get(`/api/v1/Entities?filter[Id]=${body.Id}&include=etag`);
     expect(listed.body[0].ETag).to.equal(tagOf(after));
     const changed = await admin.patch(path, { Name: 'Kept' }, { 'If-Match': tagOf(before) });
