@@ -1427,11 +1427,33 @@ export interface paths {
         };
         /**
          * The newest audit entries, of a resource, a record, a user, or all
-         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` names one of them, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
+         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource`, or `filter[Resource]`, names nothing beside these two, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
          *
          *     Needs a token with the permission `full.read`.
          */
         get: operations["getAuditLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/AuditLog/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One audit entry by its id
+         * @description The entries of `User` and `Role` have numbers of their own: one of these is returned only when `resource` names one of the two.
+         *
+         *     Needs a token with the permission `full.read`.
+         */
+        get: operations["getAuditLogById"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1832,7 +1854,7 @@ export interface components {
             Updated: number;
             /** @description The rows whose record was the same already. */
             Unchanged: number;
-            /** @description The rows that are wrong. */
+            /** @description The rows that are wrong; 1 if the header is, or the file as a whole. */
             Refused: number;
             /** @description The first 1,000 errors. */
             Errors: {
@@ -1942,6 +1964,41 @@ export interface components {
             /** @description The address of the client. Without it, a new entry has the address that the request came from. */
             IPAddress: string | null;
         };
+        /** AuditEntry */
+        AuditEntry: {
+            /** @description The number of the entry: later entries have higher numbers. */
+            Id: number;
+            /**
+             * Format: date-time
+             * @description When the change was made: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new changes, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+            /** @description The number of the user who made the change; null for a change of the operator. */
+            UserId: number | null;
+            /** @description The guid of the user who made the change; null for a change of the operator. */
+            UserGuid: string | null;
+            /**
+             * @description What was done with the record.
+             * @enum {string}
+             */
+            Action: "create" | "update" | "delete";
+            /** @description The name of the resource, such as `Country`. */
+            Resource: string;
+            /** @description The id or the code of the record. */
+            Key: string;
+            /** @description The fields of the record before the change; null if it was created. */
+            Before: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The fields of the record after the change; null if it was deleted. */
+            After: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The address that the request came from; null for a change of the operator. */
+            IPAddress: string | null;
+            /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
+            TraceId: string | null;
+        };
         /** Change */
         Change: {
             /** @description The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It changes only with what the caller may see. */
@@ -1972,6 +2029,8 @@ export interface components {
             Record?: {
                 [key: string]: unknown;
             } | null;
+            /** @description The tag of the record after the change: send it as `If-Match` of a change; null if the record is gone. Only with `include=etag`. */
+            ETag?: string | null;
         };
         /** Usage */
         Usage: {
@@ -2010,7 +2069,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -2018,6 +2077,8 @@ export interface components {
             traceId: string;
             /** @description What is wrong with this request, as text that may change. */
             detail?: string;
+            /** @description The number of seconds to wait, as in the header `Retry-After`. */
+            retryAfter?: number;
             /** @description Of `in_use`: the records that refer to this one, and that you may read. */
             references?: {
                 /** @description The name of a resource, such as `Entity`. */
@@ -2978,7 +3039,7 @@ export interface components {
          *     `tenant_inactive`: This tenant is not active
          *     `forbidden`: A permission is missing
          */
-        Problem403: {
+        "Problem403-tenant_required-tenant_inactive-forbidden": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -3114,7 +3175,8 @@ export interface components {
                  *       "title": "A request with this idempotency key is still running",
                  *       "status": 409,
                  *       "code": "idempotency_in_progress",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "retryAfter": 2
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem"] & {
@@ -3322,7 +3384,8 @@ export interface components {
                  *       "title": "Too many requests",
                  *       "status": 429,
                  *       "code": "rate_limited",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "retryAfter": 2
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem"] & {
@@ -3385,7 +3448,8 @@ export interface components {
                  *       "title": "The service cannot answer at the moment",
                  *       "status": 503,
                  *       "code": "unavailable",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "retryAfter": 2
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem"] & {
@@ -3402,11 +3466,11 @@ export interface components {
     headers: {
         /** @description The id of this request. A problem repeats it as `traceId`. */
         RequestId: string;
-        /** @description The path of the new record. */
+        /** @description The address of the new record; its path alone if the request came to another host than that of the service. */
         Location: string;
         /** @description Send it back as `If-None-Match` of a read, or as `If-Match` of a change. */
         ETag: string;
-        /** @description The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter that the plain list does not have. */
+        /** @description The address of the next page, with `rel="next"`; its path alone if the request came to another host than that of the service. Of a list that has more records, if the request has a parameter that the plain list does not have. */
         Link: string;
         /** @description The place after the page, also after an empty one: send it as `after`, now or later. */
         NextCursor: string;
@@ -3688,7 +3752,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -3756,7 +3820,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
@@ -3920,15 +3984,17 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt, MailState, MailReason, MailAt, RoleId. */
                 sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt" | "MailState" | "-MailState" | "MailReason" | "-MailReason" | "MailAt" | "-MailAt" | "RoleId" | "-RoleId")[];
-                /** @description Return only records with this text in `Email` or `FirstName` or `LastName`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Email` or `FirstName` or `LastName`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Guid?: string | string[];
@@ -3939,12 +4005,12 @@ export interface operations {
                     Scope?: ("Self" | "All") | ("Self" | "All")[];
                     EntityId?: number | number[];
                     IsDisabled?: boolean | boolean[];
-                    ConfirmedAt?: string | string[];
-                    LastLoginAt?: string | string[];
-                    CreatedAt?: string | string[];
+                    ConfirmedAt?: (string) | (string)[];
+                    LastLoginAt?: (string) | (string)[];
+                    CreatedAt?: (string) | (string)[];
                     MailState?: ("waiting" | "sent" | "refused") | ("waiting" | "sent" | "refused")[];
                     MailReason?: string | string[];
-                    MailAt?: string | string[];
+                    MailAt?: (string) | (string)[];
                     RoleId?: number | number[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
@@ -3990,54 +4056,58 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`. */
+                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`, `filter[EntityId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[EntityId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `ConfirmedAt` compares so: `filter[ConfirmedAt][gte]=…`, `filter[ConfirmedAt][lte]=…`, `filter[ConfirmedAt][gt]=…`, `filter[ConfirmedAt][lt]=…`, `filter[ConfirmedAt][null]=…`. */
+                /** @description Return only records whose `ConfirmedAt` compares so: `filter[ConfirmedAt][gte]=…`, `filter[ConfirmedAt][lte]=…`, `filter[ConfirmedAt][gt]=…`, `filter[ConfirmedAt][lt]=…`, `filter[ConfirmedAt][null]=…`, `filter[ConfirmedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[ConfirmedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `LastLoginAt` compares so: `filter[LastLoginAt][gte]=…`, `filter[LastLoginAt][lte]=…`, `filter[LastLoginAt][gt]=…`, `filter[LastLoginAt][lt]=…`, `filter[LastLoginAt][null]=…`. */
+                /** @description Return only records whose `LastLoginAt` compares so: `filter[LastLoginAt][gte]=…`, `filter[LastLoginAt][lte]=…`, `filter[LastLoginAt][gt]=…`, `filter[LastLoginAt][lt]=…`, `filter[LastLoginAt][null]=…`, `filter[LastLoginAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[LastLoginAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
-                /** @description Return only records whose `MailState` compares so: `filter[MailState][null]=…`. */
+                /** @description Return only records whose `MailState` compares so: `filter[MailState][null]=…`, `filter[MailState][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[MailState]"?: {
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `MailReason` compares so: `filter[MailReason][gte]=…`, `filter[MailReason][lte]=…`, `filter[MailReason][gt]=…`, `filter[MailReason][lt]=…`, `filter[MailReason][prefix]=…`, `filter[MailReason][contains]=…`, `filter[MailReason][null]=…`. */
+                /** @description Return only records whose `MailReason` compares so: `filter[MailReason][gte]=…`, `filter[MailReason][lte]=…`, `filter[MailReason][gt]=…`, `filter[MailReason][lt]=…`, `filter[MailReason][prefix]=…`, `filter[MailReason][contains]=…`, `filter[MailReason][null]=…`, `filter[MailReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[MailReason]"?: {
                     gte?: string;
                     lte?: string;
@@ -4046,18 +4116,20 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `MailAt` compares so: `filter[MailAt][gte]=…`, `filter[MailAt][lte]=…`, `filter[MailAt][gt]=…`, `filter[MailAt][lt]=…`, `filter[MailAt][null]=…`. */
+                /** @description Return only records whose `MailAt` compares so: `filter[MailAt][gte]=…`, `filter[MailAt][lte]=…`, `filter[MailAt][gt]=…`, `filter[MailAt][lt]=…`, `filter[MailAt][null]=…`, `filter[MailAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[MailAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `RoleId` compares so: `filter[RoleId][gte]=…`, `filter[RoleId][lte]=…`, `filter[RoleId][gt]=…`, `filter[RoleId][lt]=…`. */
                 "filter[RoleId]"?: {
@@ -4170,7 +4242,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -4261,7 +4333,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4327,7 +4399,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -4422,7 +4494,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -4454,7 +4526,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -4517,7 +4589,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4581,7 +4653,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4611,7 +4683,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -4627,15 +4699,17 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name")[];
-                /** @description Return only records with this text in `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Name?: string | string[];
@@ -4712,7 +4786,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -4780,7 +4854,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -4836,7 +4910,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -4907,7 +4981,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -4939,7 +5013,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -4955,20 +5029,22 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Title, Weighting, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Title" | "-Title" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Title`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Title`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Title?: string | string[];
                     Weighting?: number | number[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -4995,13 +5071,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -5063,7 +5139,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -5129,7 +5205,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -5183,7 +5259,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -5249,7 +5325,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -5281,7 +5357,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -5358,7 +5434,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -5379,21 +5455,23 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of CountryCode, CountryName, IsDeleted, DeletedAt, CreatedAt. */
                 sort?: ("CountryCode" | "-CountryCode" | "CountryName" | "-CountryName" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `CountryCode` or `CountryName`, in any letter case. */
+                /** @description Return only records that have each word of this text in `CountryCode` or `CountryName`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     CountryCode?: string | string[];
                     CountryName?: string | string[];
                     IsDeleted?: boolean | boolean[];
-                    DeletedAt?: string | string[];
-                    CreatedAt?: string | string[];
+                    DeletedAt?: (string) | (string)[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`. */
                 "filter[CountryCode]"?: {
@@ -5413,27 +5491,28 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`. */
+                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`, `filter[DeletedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[DeletedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -5562,7 +5641,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -5629,7 +5708,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -5715,7 +5794,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -5766,7 +5845,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
@@ -5782,20 +5861,22 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name, Weighting, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Name?: string | string[];
                     Weighting?: number | number[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -5822,13 +5903,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -5956,7 +6037,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -6079,7 +6160,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -6110,7 +6191,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -6125,20 +6206,22 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Code?: string | string[];
                     Name?: string | string[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -6167,13 +6250,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -6298,7 +6381,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -6418,7 +6501,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -6449,7 +6532,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -6514,21 +6597,23 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, SystemOptionTypeId, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "SystemOptionTypeId" | "-SystemOptionTypeId" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Value`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Value`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     SystemOptionTypeId?: number | number[];
                     Value?: string | string[];
                     IsActive?: boolean | boolean[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -6555,13 +6640,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -6626,7 +6711,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -6698,7 +6783,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -6753,7 +6838,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -6828,7 +6913,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -6859,7 +6944,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -6964,7 +7049,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-duplicate-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -6981,15 +7066,17 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, PromoCode, Name, DiscountType, DiscountValue, CurrencyId, StartsAt, EndsAt, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "PromoCode" | "-PromoCode" | "Name" | "-Name" | "DiscountType" | "-DiscountType" | "DiscountValue" | "-DiscountValue" | "CurrencyId" | "-CurrencyId" | "StartsAt" | "-StartsAt" | "EndsAt" | "-EndsAt" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `PromoCode` or `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `PromoCode` or `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     PromoCode?: string | string[];
@@ -6998,10 +7085,11 @@ export interface operations {
                     DiscountType?: ("Percentage" | "Amount") | ("Percentage" | "Amount")[];
                     DiscountValue?: number | number[];
                     CurrencyId?: number | number[];
-                    StartsAt?: string | string[];
-                    EndsAt?: string | string[];
+                    StartsAt?: (string) | (string)[];
+                    EndsAt?: (string) | (string)[];
+                    EntityIds?: number | number[];
                     IsActive?: boolean | boolean[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -7028,7 +7116,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`. */
+                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`, `filter[Description][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Description]"?: {
                     gte?: string;
                     lte?: string;
@@ -7037,6 +7125,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `DiscountValue` compares so: `filter[DiscountValue][gte]=…`, `filter[DiscountValue][lte]=…`, `filter[DiscountValue][gt]=…`, `filter[DiscountValue][lt]=…`. */
                 "filter[DiscountValue]"?: {
@@ -7045,47 +7134,50 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`. */
+                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`, `filter[CurrencyId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[CurrencyId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `StartsAt` compares so: `filter[StartsAt][gte]=…`, `filter[StartsAt][lte]=…`, `filter[StartsAt][gt]=…`, `filter[StartsAt][lt]=…`, `filter[StartsAt][null]=…`. */
+                /** @description Return only records whose `StartsAt` compares so: `filter[StartsAt][gte]=…`, `filter[StartsAt][lte]=…`, `filter[StartsAt][gt]=…`, `filter[StartsAt][lt]=…`, `filter[StartsAt][null]=…`, `filter[StartsAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[StartsAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `EndsAt` compares so: `filter[EndsAt][gte]=…`, `filter[EndsAt][lte]=…`, `filter[EndsAt][gt]=…`, `filter[EndsAt][lt]=…`, `filter[EndsAt][null]=…`. */
+                /** @description Return only records whose `EndsAt` compares so: `filter[EndsAt][gte]=…`, `filter[EndsAt][lte]=…`, `filter[EndsAt][gt]=…`, `filter[EndsAt][lt]=…`, `filter[EndsAt][null]=…`, `filter[EndsAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[EndsAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -7282,7 +7374,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -7455,7 +7547,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -7487,7 +7579,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -7612,7 +7704,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -7693,15 +7785,17 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Symbol, DecimalPlaces, IsDeleted, DeletedAt, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Symbol" | "-Symbol" | "DecimalPlaces" | "-DecimalPlaces" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Code?: string | string[];
@@ -7709,8 +7803,8 @@ export interface operations {
                     Symbol?: string | string[];
                     DecimalPlaces?: number | number[];
                     IsDeleted?: boolean | boolean[];
-                    DeletedAt?: string | string[];
-                    CreatedAt?: string | string[];
+                    DeletedAt?: (string) | (string)[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -7737,7 +7831,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `Symbol` compares so: `filter[Symbol][gte]=…`, `filter[Symbol][lte]=…`, `filter[Symbol][gt]=…`, `filter[Symbol][lt]=…`, `filter[Symbol][prefix]=…`, `filter[Symbol][contains]=…`, `filter[Symbol][null]=…`. */
+                /** @description Return only records whose `Symbol` compares so: `filter[Symbol][gte]=…`, `filter[Symbol][lte]=…`, `filter[Symbol][gt]=…`, `filter[Symbol][lt]=…`, `filter[Symbol][prefix]=…`, `filter[Symbol][contains]=…`, `filter[Symbol][null]=…`, `filter[Symbol][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Symbol]"?: {
                     gte?: string;
                     lte?: string;
@@ -7746,6 +7840,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `DecimalPlaces` compares so: `filter[DecimalPlaces][gte]=…`, `filter[DecimalPlaces][lte]=…`, `filter[DecimalPlaces][gt]=…`, `filter[DecimalPlaces][lt]=…`. */
                 "filter[DecimalPlaces]"?: {
@@ -7754,27 +7849,28 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`. */
+                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`, `filter[DeletedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[DeletedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -7927,7 +8023,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -8069,7 +8165,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8101,7 +8197,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -8190,7 +8286,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8248,7 +8344,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -8265,22 +8361,24 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Rate, IsActive, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Rate" | "-Rate" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Code?: string | string[];
                     Name?: string | string[];
                     Rate?: number | number[];
                     IsActive?: boolean | boolean[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -8316,13 +8414,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -8464,7 +8562,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -8597,7 +8695,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8629,7 +8727,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -8716,7 +8814,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -8787,15 +8885,17 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, StatusTitle, CurrencyId, CountryCode, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "StatusTitle" | "-StatusTitle" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Name`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Name?: string | string[];
@@ -8804,7 +8904,7 @@ export interface operations {
                     StatusTitle?: string | string[];
                     CurrencyId?: number | number[];
                     CountryCode?: string | string[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -8838,15 +8938,16 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`. */
+                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`, `filter[CurrencyId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[CurrencyId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`, `filter[CountryCode][null]=…`. */
+                /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`, `filter[CountryCode][null]=…`, `filter[CountryCode][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[CountryCode]"?: {
                     gte?: string;
                     lte?: string;
@@ -8855,16 +8956,17 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -9023,7 +9125,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -9167,7 +9269,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -9199,7 +9301,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -9298,7 +9400,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -9313,8 +9415,8 @@ export interface operations {
     postImports: {
         parameters: {
             query: {
-                /** @description The resource whose records the file has. */
-                resource: "EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity";
+                /** @description The resource whose records the file has, by its name or by that of its path. */
+                resource: "EntityStatus" | "Country" | "Countries" | "OrderStatus" | "OrderStatuses" | "UnitOfMeasure" | "UnitsOfMeasure" | "SystemOption" | "SystemOptions" | "Promotion" | "Promotions" | "Currency" | "TaxCode" | "TaxCodes" | "Entity" | "Entities";
                 /** @description `create` makes new records only; `upsert` also changes those that exist. */
                 mode?: "create" | "upsert";
                 /** @description Whether to check the file only, and change nothing. */
@@ -9388,7 +9490,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -9407,13 +9509,17 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, UserId, FailingSince, NextAttemptAt, LastSuccessAt, PreviousUntil, CreatedAt. */
                 sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "UserId" | "-UserId" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "PreviousUntil" | "-PreviousUntil" | "CreatedAt" | "-CreatedAt")[];
-                /** @description Return only records with this text in `Url` or `Description`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Url` or `Description`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     Url?: string | string[];
@@ -9422,11 +9528,11 @@ export interface operations {
                     IsEnabled?: boolean | boolean[];
                     DisabledReason?: ("gone" | "failing" | "rights" | "operator") | ("gone" | "failing" | "rights" | "operator")[];
                     UserId?: number | number[];
-                    FailingSince?: string | string[];
-                    NextAttemptAt?: string | string[];
-                    LastSuccessAt?: string | string[];
-                    PreviousUntil?: string | string[];
-                    CreatedAt?: string | string[];
+                    FailingSince?: (string) | (string)[];
+                    NextAttemptAt?: (string) | (string)[];
+                    LastSuccessAt?: (string) | (string)[];
+                    PreviousUntil?: (string) | (string)[];
+                    CreatedAt?: (string) | (string)[];
                 };
                 /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
                 "filter[Id]"?: {
@@ -9444,7 +9550,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`. */
+                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`, `filter[Description][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Description]"?: {
                     gte?: string;
                     lte?: string;
@@ -9453,10 +9559,12 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `DisabledReason` compares so: `filter[DisabledReason][null]=…`. */
+                /** @description Return only records whose `DisabledReason` compares so: `filter[DisabledReason][null]=…`, `filter[DisabledReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[DisabledReason]"?: {
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`. */
                 "filter[UserId]"?: {
@@ -9465,63 +9573,67 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `FailingSince` compares so: `filter[FailingSince][gte]=…`, `filter[FailingSince][lte]=…`, `filter[FailingSince][gt]=…`, `filter[FailingSince][lt]=…`, `filter[FailingSince][null]=…`. */
+                /** @description Return only records whose `FailingSince` compares so: `filter[FailingSince][gte]=…`, `filter[FailingSince][lte]=…`, `filter[FailingSince][gt]=…`, `filter[FailingSince][lt]=…`, `filter[FailingSince][null]=…`, `filter[FailingSince][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[FailingSince]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `NextAttemptAt` compares so: `filter[NextAttemptAt][gte]=…`, `filter[NextAttemptAt][lte]=…`, `filter[NextAttemptAt][gt]=…`, `filter[NextAttemptAt][lt]=…`, `filter[NextAttemptAt][null]=…`. */
+                /** @description Return only records whose `NextAttemptAt` compares so: `filter[NextAttemptAt][gte]=…`, `filter[NextAttemptAt][lte]=…`, `filter[NextAttemptAt][gt]=…`, `filter[NextAttemptAt][lt]=…`, `filter[NextAttemptAt][null]=…`, `filter[NextAttemptAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[NextAttemptAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `LastSuccessAt` compares so: `filter[LastSuccessAt][gte]=…`, `filter[LastSuccessAt][lte]=…`, `filter[LastSuccessAt][gt]=…`, `filter[LastSuccessAt][lt]=…`, `filter[LastSuccessAt][null]=…`. */
+                /** @description Return only records whose `LastSuccessAt` compares so: `filter[LastSuccessAt][gte]=…`, `filter[LastSuccessAt][lte]=…`, `filter[LastSuccessAt][gt]=…`, `filter[LastSuccessAt][lt]=…`, `filter[LastSuccessAt][null]=…`, `filter[LastSuccessAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[LastSuccessAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `PreviousUntil` compares so: `filter[PreviousUntil][gte]=…`, `filter[PreviousUntil][lte]=…`, `filter[PreviousUntil][gt]=…`, `filter[PreviousUntil][lt]=…`, `filter[PreviousUntil][null]=…`. */
+                /** @description Return only records whose `PreviousUntil` compares so: `filter[PreviousUntil][gte]=…`, `filter[PreviousUntil][lte]=…`, `filter[PreviousUntil][gt]=…`, `filter[PreviousUntil][lt]=…`, `filter[PreviousUntil][null]=…`, `filter[PreviousUntil][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[PreviousUntil]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
             };
@@ -9574,12 +9686,49 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": components["schemas"]["Webhook"][];
+                    "application/json": {
+                        /** @description The number of the endpoint, which the service chooses. */
+                        Id: number;
+                        /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
+                        Url: string;
+                        /** @description A text about the endpoint; null if there is none. */
+                        Description: string | null;
+                        /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
+                        Resources: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
+                        /** @description The actions that are sent. Without it: all. */
+                        Actions: ("create" | "update" | "delete")[];
+                        /**
+                         * @description `thin`: what has changed; `record`: also the record as it is afterwards.
+                         * @enum {string}
+                         */
+                        Payload: "thin" | "record";
+                        /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
+                        IsEnabled: boolean;
+                        /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null. */
+                        DisabledReason: ("gone" | "failing" | "rights" | "operator") | null;
+                        /** @description The number of the user who created it or replaced it last. It sends only what this user may read. */
+                        UserId: number;
+                        /** @description The first failure since the last success; null if the last attempt succeeded. */
+                        FailingSince: string | null;
+                        /** @description When the endpoint sends again the change at which it stands; null if none has failed. */
+                        NextAttemptAt: string | null;
+                        /** @description When a message has last arrived. */
+                        LastSuccessAt: string | null;
+                        /** @description Until when messages are signed with former secrets, too; null if only with the present one. */
+                        PreviousUntil: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the endpoint was created.
+                         */
+                        CreatedAt: string;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -9712,7 +9861,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -9780,7 +9929,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -9880,7 +10029,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -9912,7 +10061,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
@@ -9928,18 +10077,20 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, MessageId, Type, AttemptedAt, DurationMs, Status, Error. */
                 sort?: ("Id" | "-Id" | "MessageId" | "-MessageId" | "Type" | "-Type" | "AttemptedAt" | "-AttemptedAt" | "DurationMs" | "-DurationMs" | "Status" | "-Status" | "Error" | "-Error")[];
-                /** @description Return only records with this text in `MessageId` or `Type`, in any letter case. */
+                /** @description Return only records that have each word of this text in `MessageId` or `Type`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
                     MessageId?: string | string[];
                     Type?: string | string[];
-                    AttemptedAt?: string | string[];
+                    AttemptedAt?: (string) | (string)[];
                     DurationMs?: number | number[];
                     Status?: number | number[];
                     Error?: ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret") | ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret")[];
@@ -9972,13 +10123,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `AttemptedAt` compares so: `filter[AttemptedAt][gte]=…`, `filter[AttemptedAt][lte]=…`, `filter[AttemptedAt][gt]=…`, `filter[AttemptedAt][lt]=…`. */
                 "filter[AttemptedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
                 /** @description Return only records whose `DurationMs` compares so: `filter[DurationMs][gte]=…`, `filter[DurationMs][lte]=…`, `filter[DurationMs][gt]=…`, `filter[DurationMs][lt]=…`. */
@@ -9988,19 +10139,21 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `Status` compares so: `filter[Status][gte]=…`, `filter[Status][lte]=…`, `filter[Status][gt]=…`, `filter[Status][lt]=…`, `filter[Status][null]=…`. */
+                /** @description Return only records whose `Status` compares so: `filter[Status][gte]=…`, `filter[Status][lte]=…`, `filter[Status][gt]=…`, `filter[Status][lt]=…`, `filter[Status][null]=…`, `filter[Status][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Status]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Error` compares so: `filter[Error][null]=…`. */
+                /** @description Return only records whose `Error` compares so: `filter[Error][null]=…`, `filter[Error][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Error]"?: {
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Response` compares so: `filter[Response][gte]=…`, `filter[Response][lte]=…`, `filter[Response][gt]=…`, `filter[Response][lt]=…`, `filter[Response][prefix]=…`, `filter[Response][contains]=…`, `filter[Response][null]=…`. */
+                /** @description Return only records whose `Response` compares so: `filter[Response][gte]=…`, `filter[Response][lte]=…`, `filter[Response][gt]=…`, `filter[Response][lt]=…`, `filter[Response][prefix]=…`, `filter[Response][contains]=…`, `filter[Response][null]=…`, `filter[Response][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Response]"?: {
                     gte?: string;
                     lte?: string;
@@ -10009,6 +10162,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
             };
             header?: {
@@ -10058,7 +10212,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10102,7 +10256,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10151,7 +10305,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10216,7 +10370,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-unknown_record"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
@@ -10285,7 +10439,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
@@ -10319,7 +10473,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10376,7 +10530,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10432,7 +10586,7 @@ export interface operations {
             304: components["responses"]["NotModified"];
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
@@ -10451,18 +10605,20 @@ export interface operations {
                 entityId?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, ActivityCode, UserId, EntityId, Screen, IPAddress. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "ActivityCode" | "-ActivityCode" | "UserId" | "-UserId" | "EntityId" | "-EntityId" | "Screen" | "-Screen" | "IPAddress" | "-IPAddress")[];
-                /** @description Return only records with this text in `Comment` or `Screen`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Comment` or `Screen`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
-                include?: "user"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: ("etag" | "user")[];
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                     ActivityCode?: number | number[];
                     UserId?: number | number[];
                     Comment?: string | string[];
@@ -10479,13 +10635,13 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
                 /** @description Return only records whose `ActivityCode` compares so: `filter[ActivityCode][gte]=…`, `filter[ActivityCode][lte]=…`, `filter[ActivityCode][gt]=…`, `filter[ActivityCode][lt]=…`. */
@@ -10495,15 +10651,16 @@ export interface operations {
                     gt?: number;
                     lt?: number;
                 };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`. */
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[UserId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Comment` compares so: `filter[Comment][gte]=…`, `filter[Comment][lte]=…`, `filter[Comment][gt]=…`, `filter[Comment][lt]=…`, `filter[Comment][prefix]=…`, `filter[Comment][contains]=…`, `filter[Comment][null]=…`. */
+                /** @description Return only records whose `Comment` compares so: `filter[Comment][gte]=…`, `filter[Comment][lte]=…`, `filter[Comment][gt]=…`, `filter[Comment][lt]=…`, `filter[Comment][prefix]=…`, `filter[Comment][contains]=…`, `filter[Comment][null]=…`, `filter[Comment][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Comment]"?: {
                     gte?: string;
                     lte?: string;
@@ -10512,16 +10669,18 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`. */
+                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`, `filter[EntityId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[EntityId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `Screen` compares so: `filter[Screen][gte]=…`, `filter[Screen][lte]=…`, `filter[Screen][gt]=…`, `filter[Screen][lt]=…`, `filter[Screen][prefix]=…`, `filter[Screen][contains]=…`, `filter[Screen][null]=…`. */
+                /** @description Return only records whose `Screen` compares so: `filter[Screen][gte]=…`, `filter[Screen][lte]=…`, `filter[Screen][gt]=…`, `filter[Screen][lt]=…`, `filter[Screen][prefix]=…`, `filter[Screen][contains]=…`, `filter[Screen][null]=…`, `filter[Screen][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[Screen]"?: {
                     gte?: string;
                     lte?: string;
@@ -10530,8 +10689,9 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`. */
+                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`, `filter[IPAddress][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[IPAddress]"?: {
                     gte?: string;
                     lte?: string;
@@ -10540,6 +10700,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
             };
             header?: {
@@ -10601,6 +10762,8 @@ export interface operations {
                         Screen: string | null;
                         /** @description The address of the client. Without it, a new entry has the address that the request came from. */
                         IPAddress: string | null;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
                         /** @description The name of the user, with `include=user`. */
                         UserName?: string | null;
                     }[];
@@ -10608,7 +10771,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -10693,7 +10856,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
@@ -10710,30 +10873,32 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description Return only entries of this resource, such as `Country`. */
-                resource?: "EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role";
+                /** @description Return only entries of these resources, separated by commas, each by its name or by that of its path: `Country` or `Countries`. */
+                resource?: string;
                 /** @description Return only entries of the record with this id or code. */
                 key?: string;
                 /** @description Return only entries of this user. */
                 userId?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, UserGuid, Action, Resource, Key, IPAddress, TraceId. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "UserGuid" | "-UserGuid" | "Action" | "-Action" | "Resource" | "-Resource" | "Key" | "-Key" | "IPAddress" | "-IPAddress" | "TraceId" | "-TraceId")[];
-                /** @description Return only records with this text in `Resource` or `Key`, in any letter case. */
+                /** @description Return only records that have each word of this text in `Resource` or `Key`, in any letter case and order. */
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
-                include?: "user"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. */
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: ("etag" | "user")[];
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
                 filter?: {
                     Id?: number | number[];
-                    CreatedAt?: string | string[];
+                    CreatedAt?: (string) | (string)[];
                     UserId?: number | number[];
                     UserGuid?: string | string[];
                     Action?: ("create" | "update" | "delete") | ("create" | "update" | "delete")[];
-                    Resource?: string | string[];
+                    Resource?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role") | ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role")[];
                     Key?: string | string[];
                     IPAddress?: string | string[];
                     TraceId?: string | string[];
@@ -10747,35 +10912,28 @@ export interface operations {
                 };
                 /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
                 "filter[CreatedAt]"?: {
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lte?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     gt?: string;
-                    /** Format: date-time */
+                    /** @description A time, or a date alone: that day in UTC. */
                     lt?: string;
                 };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`. */
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[UserId]"?: {
                     gte?: number;
                     lte?: number;
                     gt?: number;
                     lt?: number;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `UserGuid` compares so: `filter[UserGuid][null]=…`. */
+                /** @description Return only records whose `UserGuid` compares so: `filter[UserGuid][null]=…`, `filter[UserGuid][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[UserGuid]"?: {
                     null?: boolean;
-                };
-                /** @description Return only records whose `Resource` compares so: `filter[Resource][gte]=…`, `filter[Resource][lte]=…`, `filter[Resource][gt]=…`, `filter[Resource][lt]=…`, `filter[Resource][prefix]=…`, `filter[Resource][contains]=…`. */
-                "filter[Resource]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
+                    orNull?: boolean;
                 };
                 /** @description Return only records whose `Key` compares so: `filter[Key][gte]=…`, `filter[Key][lte]=…`, `filter[Key][gt]=…`, `filter[Key][lt]=…`, `filter[Key][prefix]=…`, `filter[Key][contains]=…`. */
                 "filter[Key]"?: {
@@ -10786,7 +10944,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                 };
-                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`. */
+                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`, `filter[IPAddress][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[IPAddress]"?: {
                     gte?: string;
                     lte?: string;
@@ -10795,8 +10953,9 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
-                /** @description Return only records whose `TraceId` compares so: `filter[TraceId][gte]=…`, `filter[TraceId][lte]=…`, `filter[TraceId][gt]=…`, `filter[TraceId][lt]=…`, `filter[TraceId][prefix]=…`, `filter[TraceId][contains]=…`, `filter[TraceId][null]=…`. */
+                /** @description Return only records whose `TraceId` compares so: `filter[TraceId][gte]=…`, `filter[TraceId][lte]=…`, `filter[TraceId][gt]=…`, `filter[TraceId][lt]=…`, `filter[TraceId][prefix]=…`, `filter[TraceId][contains]=…`, `filter[TraceId][null]=…`, `filter[TraceId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
                 "filter[TraceId]"?: {
                     gte?: string;
                     lte?: string;
@@ -10805,6 +10964,7 @@ export interface operations {
                     prefix?: string;
                     contains?: string;
                     null?: boolean;
+                    orNull?: boolean;
                 };
             };
             header?: {
@@ -10885,6 +11045,8 @@ export interface operations {
                         IPAddress: string | null;
                         /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
                         TraceId: string | null;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
                         /** @description The name of the user, with `include=user`. */
                         UserName?: string | null;
                     }[];
@@ -10892,7 +11054,70 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getAuditLogById: {
+        parameters: {
+            query?: {
+                /** @description Return only entries of these resources, separated by commas, each by its name or by that of its path: `Country` or `Countries`. */
+                resource?: string;
+            };
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "UserId": null,
+                     *       "UserGuid": null,
+                     *       "Action": "create",
+                     *       "Resource": "Country",
+                     *       "Key": "GB",
+                     *       "Before": null,
+                     *       "After": {
+                     *         "CountryCode": "GB",
+                     *         "CountryName": "United Kingdom"
+                     *       },
+                     *       "IPAddress": null,
+                     *       "TraceId": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AuditEntry"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -10904,10 +11129,10 @@ export interface operations {
             query?: {
                 /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
                 after?: string;
-                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. The name of a path, such as `Countries`, stands for its resource. */
                 resource?: string;
-                /** @description `record` adds `Record` to each change. */
-                include?: "record";
+                /** @description `record` adds `Record` to each change, `etag` the `ETag` of the record. */
+                include?: "record" | "etag" | "record,etag" | "etag,record";
             };
             header?: {
                 /** @description The `id` of the last event that was received: the stream goes on after it. */
@@ -10932,14 +11157,14 @@ export interface operations {
                 content: {
                     /**
                      * @example id: mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w
-                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB","Record":null}
+                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB","Record":null,"ETag":null}
                      */
                     "text/event-stream": string;
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -10951,10 +11176,10 @@ export interface operations {
             query?: {
                 /** @description The `Id` of a change, a `Next-Cursor`, or `now`: return what follows. */
                 after?: string;
-                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. */
+                /** @description Return only changes of these resources, separated by commas: EntityStatus, Country, OrderStatus, UnitOfMeasure, SystemOption, Promotion, Currency, TaxCode, Entity, PromotionUse, Activity. The name of a path, such as `Countries`, stands for its resource. */
                 resource?: string;
-                /** @description `record` adds `Record` to each change. */
-                include?: "record";
+                /** @description `record` adds `Record` to each change, `etag` the `ETag` of the record. */
+                include?: "record" | "etag" | "record,etag" | "etag,record";
                 /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
             };
@@ -10990,7 +11215,8 @@ export interface operations {
                      *         "UserGuid": null,
                      *         "Fields": [],
                      *         "Href": "/api/v1/Countries/code/GB",
-                     *         "Record": null
+                     *         "Record": null,
+                     *         "ETag": null
                      *       }
                      *     ]
                      */
@@ -10999,7 +11225,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -11053,7 +11279,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
