@@ -9,8 +9,8 @@ export interface Caller {
   readonly sessionId: string;
   /** The hash of the legacy token, in hexadecimal; undefined for an access token. */
   readonly legacyTokenHash?: string;
-  /** The time at which the token expires, in seconds since 1970. */
-  readonly expiresAt?: number;
+  /** The time from which the token is refused, in seconds since 1970. */
+  readonly endsAt?: number;
   /** The signing key of the access token; undefined for a legacy token. */
   readonly keyId?: string;
   /** `jti` of the access token. */

@@ -221,8 +221,8 @@ export class RequestContext {
       deadline.trace = this.deadline.trace;
       this.deadline = deadline;
       const { directory, tokens } = this.#services;
-      const { expiresAt = Number.POSITIVE_INFINITY } = this.caller;
-      const isOverrun = tokens.now() > expiresAt + maxOverrunSeconds;
+      const { endsAt = Number.POSITIVE_INFINITY } = this.caller;
+      const isOverrun = tokens.now() > endsAt + maxOverrunSeconds;
       if (isOverrun || !(await isCallerCurrent(this.caller, this.tenant.guid, directory))) {
         throw problem('forbidden');
       }

@@ -8,10 +8,10 @@ import type { Caller } from './caller.ts';
 export interface VerifiedToken extends CallerRecords {
   readonly caller: Caller;
   /**
-   * `exp` of the token, in seconds since 1970. `VerifiedTokens` does not check it; the caller
-   * of `find` does.
+   * The time from which the token is refused, in seconds since 1970. `VerifiedTokens` does not
+   * check it; the caller of `find` does.
    */
-  readonly expiresAt: number;
+  readonly endsAt: number;
 }
 
 /** A token has at most 1.5 KB of text, and its entry needs as much again. */

@@ -202,7 +202,7 @@ describe('verified tokens', () => {
 
   describe('VerifiedTokens', () => {
     const verified = (jti: number): VerifiedToken =>
-      ({ caller: { tokenId: String(jti) }, expiresAt: 0 }) as never;
+      ({ caller: { tokenId: String(jti) }, endsAt: 0 }) as never;
 
     it('a verified token is found while its records are current, and evicted when they are not', () => {
       let current = true;

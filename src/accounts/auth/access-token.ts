@@ -89,9 +89,17 @@ export function verifyAccessToken(
   return parseClaims(payload, tenant, settings);
 }
 
-/** @throws {Problem} `token_expired` when the token expired more than `clockSkewSeconds` ago */
-export function requireUnexpired(exp: number, { now }: Pick<TokenSettings, 'now'>): void {
-  if (now() > exp + clockSkewSeconds) throw invalidToken('expired', 'token_expired');
+/**
+ * Returns the time from which an access token is refused, in seconds since 1970. It is the end
+ * of the token for requests and for streams.
+ */
+export function endOfToken({ exp }: Pick<AccessClaims, 'exp'>): number {
+  return exp + clockSkewSeconds;
+}
+
+/** @throws {Problem} `token_expired` from the end of the token on */
+export function requireUnexpired(endsAt: number, { now }: Pick<TokenSettings, 'now'>): void {
+  if (now() >= endsAt) throw invalidToken('expired', 'token_expired');
 }
 
 /**
@@ -154,7 +162,7 @@ function parseClaims(
   if ((iat as number) > latestStart || ((nbf ?? 0) as number) > latestStart) {
     throw invalidToken('not_yet_valid');
   }
-  requireUnexpired(exp as number, settings);
+  requireUnexpired(endOfToken({ exp: exp as number }), settings);
 
   return {
     user_guid,

@@ -15,7 +15,12 @@ import { bindCaller, bindTenant } from '../../tenancy/bind-request.ts';
 import { type Caller, findActiveUser, permitsLegacyTokens } from '../../tenancy/caller.ts';
 import type { ContextServices } from '../../tenancy/request-context.ts';
 import type { VerifiedToken, VerifiedTokens } from '../../tenancy/verified-tokens.ts';
-import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
+import {
+  type AccessClaims,
+  endOfToken,
+  requireUnexpired,
+  verifyAccessToken,
+} from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
 
 /** The state that the tenant router has set. */
@@ -57,7 +62,7 @@ export function authenticate(services: AuthenticateServices): Middleware {
     if (legacyToken) {
       bindCaller(ctx, await identifyLegacy(ctx, legacyToken, services));
     } else if (verified) {
-      requireUnexpired(verified.expiresAt, tokens);
+      requireUnexpired(verified.endsAt, tokens);
       // the tenant is active: tokens of other tenants are not stored
       bindCaller(ctx, verified.caller);
     } else {
@@ -89,10 +94,11 @@ async function identify(
   if (!found || found.user.guid !== claims.user_guid) throw invalidToken('user');
 
   const { user, role } = found;
+  const endsAt = endOfToken(claims);
   const credentials = {
     sessionId: claims.sid,
     tokenId: claims.jti,
-    expiresAt: claims.exp,
+    endsAt,
     keyId,
     entityType: claims.entity_type,
   };
@@ -104,7 +110,7 @@ async function identify(
   );
   const caller = Object.freeze({ ...toCaller(user, role, credentials), permissions });
 
-  return { tenant, session, user, role, caller, expiresAt: claims.exp };
+  return { tenant, session, user, role, caller, endsAt };
 }
 
 /**
@@ -130,7 +136,7 @@ async function identifyLegacy(
     sessionId: '',
     legacyTokenHash: hash,
     tokenId: hash.slice(0, 16),
-    expiresAt: legacyToken.expiresAt / 1_000,
+    endsAt: legacyToken.expiresAt / 1_000,
     entityType: legacyToken.entityType,
   };
 
@@ -157,7 +163,7 @@ async function loadCaller(
 
 type Credentials = Pick<
   Caller,
-  'sessionId' | 'legacyTokenHash' | 'tokenId' | 'expiresAt' | 'keyId' | 'entityType'
+  'sessionId' | 'legacyTokenHash' | 'tokenId' | 'endsAt' | 'keyId' | 'entityType'
 >;
 
 function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials): Caller {

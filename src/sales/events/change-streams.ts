@@ -232,7 +232,7 @@ export class ChangeStreams {
   async #endIfForbidden(stream: Stream): Promise<boolean> {
     const { caller, tenant } = stream;
     const { now, directory } = this.#options;
-    const isExpired = caller.expiresAt !== undefined && caller.expiresAt <= now();
+    const isExpired = caller.endsAt !== undefined && caller.endsAt <= now();
     if (!isExpired && (await isCallerCurrent(caller, tenant.guid, directory))) return false;
     end(stream, isExpired ? 'token_expired' : 'access_changed');
     return true;

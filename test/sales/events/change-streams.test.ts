@@ -1,5 +1,10 @@
 import { expect } from 'chai';
+import {
+  accessTokenLifetimeSeconds,
+  clockSkewSeconds,
+} from '../../../src/control/token-lifetime.ts';
 import { addClient } from '../../../src/operator/records/clients.ts';
+import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 import { type Following, follow } from './follow.ts';
@@ -211,6 +216,26 @@ describe('the stream of changes', () => {
         event: 'end',
         data: { Reason: 'token_expired' },
       });
+    } finally {
+      world.clock.offsetSeconds = 0;
+    }
+  });
+
+  it('a stream ends when requests with its token begin to be refused, and not before', async () => {
+    const user = await world.login(world.acme);
+    const other = await world.login(world.globex);
+    const following = await start(user, '?resource=Country');
+    const create = (client: Client, CountryCode: string) =>
+      client.post('/api/v1/Countries', { CountryCode, CountryName: CountryCode });
+    try {
+      world.clock.offsetSeconds = accessTokenLifetimeSeconds + 1;
+      expect((await create(other, 'OTHER')).status).to.equal(201);
+      expect((await create(user, 'SKEW')).status, 'within the skew').to.equal(201);
+      expect((await following.next())?.data.Key).to.equal('SKEW');
+
+      world.clock.offsetSeconds = accessTokenLifetimeSeconds + clockSkewSeconds + 1;
+      expect((await following.next())?.data).to.deep.equal({ Reason: 'token_expired' });
+      expect((await user.get('/api/v1/auth/me')).body.code).to.equal('token_expired');
     } finally {
       world.clock.offsetSeconds = 0;
     }
