@@ -264,6 +264,117 @@ describe('TypeScript client', () => {
     expect(same.error).to.equal(undefined);
   });
 
+  it('null in a filter finds the records without a value, undefined leaves the filter out', async () => {
+    const client = await clientOf(world.globex);
+    const currency = { Code: 'NUL', Name: 'Null', Symbol: 'N' };
+    const { data: euro } = await client.POST('/api/v1/Currency', { body: currency });
+    for (const [Name, CurrencyId] of [
+      ['with', euro?.Id ?? 0],
+      ['without', null],
+    ] as const) {
+      await client.POST('/api/v1/Entities', {
+        body: { Name, EntityType: 'customer', CurrencyId },
+      });
+    }
+    const namesOf = async (filter: { CurrencyId?: null | undefined }): Promise<string[]> => {
+      const names: string[] = [];
+      for await (const { Name } of client.all('/api/v1/Entities', { sort: ['Name'], filter })) {
+        names.push(Name);
+      }
+      return names;
+    };
+
+    const query = { filter: { CurrencyId: null }, sort: ['Name' as const] };
+    const page = await client.GET('/api/v1/Entities', { params: { query } });
+
+    expect(await namesOf({ CurrencyId: null })).to.deep.equal(['without']);
+    expect(await namesOf({ CurrencyId: undefined })).to.deep.equal(['with', 'without']);
+    expect(page.data?.map(({ Name }) => Name)).to.deep.equal(['without']);
+  });
+
+  it('a filter that no value can meet throws before a request, in place of finding all records', async () => {
+    const client = await clientOf(world.acme);
+    const filters = [
+      { Id: [] },
+      { Id: new Set() },
+      { Id: [1, undefined] },
+      { Code: ['EUR', null] },
+      { Rate: { gte: null } },
+      { Rate: { gte: [] } },
+    ];
+    sent = [];
+
+    for (const filter of filters) {
+      const query = { filter } as object;
+      const read = client.GET('/api/v1/TaxCodes', { params: { query } });
+      expect(await read.catch(error => error)).to.be.instanceOf(RangeError);
+      const all = client.all('/api/v1/TaxCodes', query).next();
+      expect(await all.catch(error => error)).to.be.instanceOf(RangeError);
+    }
+
+    expect(sent).to.deep.equal([]);
+  });
+
+  it('a time in a filter may be a Date', async () => {
+    const client = await clientOf(world.acme);
+    const query = { 'filter[CreatedAt]': { gt: new Date(Date.now() + 3_600_000) }, q: '' };
+
+    const later = await client.GET('/api/v1/Entities', { params: { query: query as object } });
+
+    expect(later.data).to.deep.equal([]);
+  });
+
+  it('an error has a sentence for a person, and the seconds to wait', async () => {
+    let isLimited = false;
+    const client = await clientOf(world.acme, {
+      fetch: request => {
+        if (!isLimited) return count(request);
+        const body = { code: 'rate_limited', title: 'Too many requests', status: 429 };
+        const headers = { 'Content-Type': 'application/problem+json', 'Retry-After': '720' };
+        return Promise.resolve(new Response(JSON.stringify(body), { status: 429, headers }));
+      },
+    });
+    isLimited = true;
+
+    const { error } = await client.GET(countries);
+    const thrown = await client
+      .all(countries)
+      .next()
+      .catch(each => each);
+
+    expect(error?.retryAfter).to.equal(720);
+    expect(thrown).to.be.instanceOf(ProblemError);
+    expect(thrown.retryAfter).to.equal(720);
+    expect(thrown.message).to.equal('Too many requests');
+  });
+
+  it('requests that were limited together come back over a second or more', async () => {
+    const at: number[] = [];
+    const limited = new Set<string>();
+    const client = await clientOf(world.acme, {
+      fetch: request => {
+        const { searchParams } = new URL(request.url);
+        const name = searchParams.get('q') ?? '';
+        if (name === '' || limited.has(name)) {
+          at.push(performance.now());
+          return count(request);
+        }
+        limited.add(name);
+        const headers = { 'Retry-After': '1' };
+        return Promise.resolve(new Response(null, { status: 429, headers }));
+      },
+    });
+    at.length = 0;
+
+    await Promise.all(
+      Array.from({ length: 40 }, (_, index) =>
+        client.GET(countries, { params: { query: { q: `limited ${index}` } } }),
+      ),
+    );
+
+    expect(Math.max(...at) - Math.min(...at)).to.be.above(500);
+  });
+
   it('all and login throw a ProblemError with the code of the service', async () => {
     const client = await clientOf(world.acme);
     const wrong = await client

@@ -1,7 +1,8 @@
 import type { paths } from './api.ts';
 import { type Problem, problemOf } from './problem-error.ts';
-import { writeQuery } from './query.ts';
+import { type WithNull, writeQuery } from './query.ts';
 import { drop, isJson } from './response-body.ts';
+import { retryAfterSeconds } from './retry-after.ts';
 import { unlessAborted } from './unless-aborted.ts';
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -19,9 +20,15 @@ type RequiredKeys<T> = { [Key in keyof T]-?: object extends Pick<T, Key> ? never
 
 type Params<Op> = Op extends { parameters: infer Parameters }
   ? RequiredKeys<Parameters> extends never
-    ? { params?: Parameters }
-    : { params: Parameters }
+    ? { params?: ParametersWithNull<Parameters> }
+    : { params: ParametersWithNull<Parameters> }
   : never;
+
+type ParametersWithNull<Parameters> = {
+  [Place in keyof Parameters]: Place extends 'query'
+    ? WithNull<Parameters[Place]>
+    : Parameters[Place];
+};
 
 type Content<T> = T extends { content: infer Contents } ? Contents[keyof Contents] : never;
 
@@ -63,8 +70,12 @@ type Data<Op, Given> = Given extends { parseAs: 'text' }
       ? Json<Responses[keyof Responses & Success]>
       : never;
 
-/** The problem of the service. A response of a proxy has no more than status and title. */
-export type CallError = Partial<Problem> & Pick<Problem, 'status' | 'title'>;
+/**
+ * The problem of the service. A response of a proxy has no more than status and title.
+ * `retryAfter` has the seconds of the header `Retry-After`.
+ */
+export type CallError = Partial<Problem> &
+  Pick<Problem, 'status' | 'title'> & { retryAfter?: number | undefined };
 
 /** The result of a call. A response that is 304 has no data. */
 export type CallResult<Result> =
@@ -152,5 +163,10 @@ async function errorOf(response: Response): Promise<CallError> {
   const { status, statusText } = response;
   const problem = await problemOf(response);
   drop(response);
-  return problem ?? { status, title: statusText || `Status ${status}` };
+
+  const retryAfter = retryAfterSeconds(response);
+  return {
+    ...(problem ?? { status, title: statusText || `Status ${status}` }),
+    ...(retryAfter !== undefined && { retryAfter }),
+  };
 }

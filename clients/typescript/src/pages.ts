@@ -1,6 +1,6 @@
 import type { paths } from './api.ts';
 import { bodyOf } from './problem-error.ts';
-import { writeQuery } from './query.ts';
+import { type WithNull, writeQuery } from './query.ts';
 
 type ResponseOf<Path extends keyof paths> = paths[Path] extends {
   get: { responses: { 200: { content: { 'application/json': infer Body } } } };
@@ -18,7 +18,7 @@ export type ListRecord<Path extends ListPath> =
 export type ListQuery<Path extends ListPath> = paths[Path] extends {
   get: { parameters: { query?: infer Query } };
 }
-  ? Omit<NonNullable<Query>, 'after'>
+  ? WithNull<Omit<NonNullable<Query>, 'after'>>
   : never;
 
 interface ReadOptions {
@@ -26,6 +26,9 @@ interface ReadOptions {
   baseUrl: string;
   path: string;
   query: object | undefined;
+  signal?: AbortSignal | undefined;
+  /** Called with the place in the feed after each page of changes. */
+  onCursor?: (cursor: string) => void;
 }
 
 const defaultPage = 200;
@@ -39,11 +42,29 @@ export async function* readPages<Item>({
   baseUrl,
   path,
   query,
+  signal,
+  onCursor,
 }: ReadOptions): AsyncGenerator<Item, void> {
   const first = `${path}?${writeQuery({ limit: defaultPage, ...query })}`;
   for (let next: string | undefined = first; next !== undefined; ) {
-    const response: Response = await send(new Request(`${baseUrl}${next}`));
+    const request = new Request(`${baseUrl}${next}`, signal && { signal });
+    const response: Response = await send(request);
     yield* await bodyOf<Item[]>(response);
-    next = /<([^>]+)>; *rel="next"/.exec(response.headers.get('Link') ?? '')?.[1];
+
+    const cursor = response.headers.get('Next-Cursor');
+    if (cursor !== null) onCursor?.(cursor);
+    next = nextPath(response, baseUrl);
   }
+}
+
+/**
+ * Returns the path of the next page with its query. `Link` has it alone or as a whole address,
+ * whose origin does not count: the token is sent to the service of `baseUrl` only.
+ */
+function nextPath({ headers }: Response, baseUrl: string): string | undefined {
+  const link = /<([^>]+)>; *rel="next"/.exec(headers.get('Link') ?? '')?.[1];
+  if (link === undefined) return undefined;
+
+  const { pathname, search } = new URL(link, baseUrl);
+  return pathname + search;
 }

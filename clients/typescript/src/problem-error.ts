@@ -1,26 +1,33 @@
 import type { components } from './api.ts';
-import { isJson } from './response-body.ts';
+import { drop, isJson } from './response-body.ts';
+import { retryAfterSeconds } from './retry-after.ts';
 
 export type Problem = components['schemas']['Problem'];
 
 /**
  * A response of the service that is an error (RFC 9457), or of a proxy before it, which has no
- * problem.
+ * problem. The message is a sentence for a person: the detail of the problem, or its title.
  */
 export class ProblemError extends Error {
   readonly status: number;
   readonly problem: Problem | undefined;
+  /** The seconds after which the request may be sent again, if the response names them. */
+  readonly retryAfter: number | undefined;
 
-  constructor(status: number, problem: Problem | undefined) {
-    super(
-      problem
-        ? `${status} ${problem.code}: ${problem.detail ?? problem.title}`
-        : `status ${status}, not from the service`,
-    );
+  constructor(status: number, problem: Problem | undefined, retryAfter?: number) {
+    super(problem?.detail ?? problem?.title ?? `Status ${status}, not from the service`);
     this.name = 'ProblemError';
     this.status = status;
     this.problem = problem;
+    this.retryAfter = retryAfter;
   }
+}
+
+/** Returns the error of a response, also of a page in place of a success. */
+export async function problemErrorOf(response: Response): Promise<ProblemError> {
+  const problem = await problemOf(response);
+  drop(response);
+  return new ProblemError(response.status, problem, retryAfterSeconds(response));
 }
 
 /**
@@ -28,10 +35,9 @@ export class ProblemError extends Error {
  * @throws {ProblemError} for any other response, such as the page of a proxy
  */
 export async function bodyOf<Body>(response: Response): Promise<Body> {
-  if (!response.ok) throw new ProblemError(response.status, await problemOf(response));
-  if (response.status === 204) return undefined as Body;
+  if (response.ok && response.status === 204) return undefined as Body;
+  if (!response.ok || !isJson(response)) throw await problemErrorOf(response);
 
-  if (!isJson(response)) throw new ProblemError(response.status, undefined);
   return (await response.json()) as Body;
 }
 

@@ -1,4 +1,5 @@
 import { drop, isJson } from './response-body.ts';
+import { retryAfterMs, spreadMs } from './retry-after.ts';
 import { unlessAborted } from './unless-aborted.ts';
 
 type Send = (request: Request) => Promise<Response>;
@@ -18,11 +19,6 @@ const firstWaitMs = 200;
 const maxResponseMs = 30_000;
 /** A file of 5 MB, over a slow line. */
 const maxUploadMs = 10 * 60_000;
-/**
- * Each wait that the service asks for is up to a tenth longer, so that clients do not come back
- * together.
- */
-const jitter = 0.1;
 
 /**
  * Wraps `send` so that it repeats requests that may be made twice: after a network error, also
@@ -47,7 +43,7 @@ export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions)
 
         const askedMs = retryAfterMs(response);
         if (askedMs !== undefined && askedMs > maxWaitMs) return response;
-        waitMs = Math.max(waitMs, (askedMs ?? 0) * (1 + jitter * Math.random()));
+        if (askedMs !== undefined) waitMs = Math.max(waitMs, spreadMs(askedMs));
         drop(response);
       } catch (error) {
         if (isLast || !isRepeatable || request.signal.aborted) throw error;
@@ -129,19 +125,6 @@ function isPage({ ok, headers }: Response): boolean {
 /** True for a file: a body of JSON has at most 64 KiB. */
 function isUpload({ headers }: Request): boolean {
   return headers.has('Content-Type') && !isJson({ headers });
-}
-
-/**
- * The wait that a response names, as seconds or as a date (RFC 9110 §10.2.3). A date counts
- * from that of the response, because the clock of this machine may be another one.
- */
-function retryAfterMs({ headers }: Response): number | undefined {
-  const text = headers.get('Retry-After');
-  if (text === null) return undefined;
-
-  const now = Date.parse(headers.get('Date') ?? '') || Date.now();
-  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - now;
-  return Number.isNaN(ms) ? undefined : Math.max(0, ms);
 }
 
 /** @throws the reason of the signal once it is aborted */
