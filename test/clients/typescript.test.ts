@@ -375,6 +375,20 @@ describe('TypeScript client', () => {
     expect(Math.max(...at) - Math.min(...at)).to.be.above(500);
   });
 
+  it('hasSession is true from login to logout, and costs no request', async () => {
+    const client = await clientOf(world.acme);
+    sent = [];
+    expect(client.hasSession).to.equal(true);
+    expect(sent).to.deep.equal([]);
+
+    await client.logout();
+
+    expect(client.hasSession).to.equal(false);
+    const stranger = createBackOffice({ url: world.url, tenant: world.acme.guid, fetch: count });
+    expect(stranger.hasSession).to.equal(false);
+    expect(timesSent('GET /api/v1/auth/me')).to.equal(0);
+  });
+
   it('all and login throw a ProblemError with the code of the service', async () => {
     const client = await clientOf(world.acme);
     const wrong = await client

@@ -1,15 +1,23 @@
 import type { components } from './api.ts';
 import { type Calls, createCalls } from './calls.ts';
-import { type Change, type ChangesQuery, followChanges } from './changes.ts';
+import type { Change } from './change-stream.ts';
+import {
+  type ChangesQuery,
+  type FollowedChanges,
+  type FollowQuery,
+  followChanges,
+} from './changes.ts';
 import { type ListPath, type ListQuery, type ListRecord, readPages } from './pages.ts';
 import { withRetries } from './retries.ts';
 import { Session } from './session.ts';
+import { SharedChanges } from './shared-changes.ts';
 import type { TokenStorage } from './token-store.ts';
 import type { Tokens } from './tokens.ts';
 
 export type { components, paths } from './api.ts';
 export type { CallError, CallResult } from './calls.ts';
-export type { Change, ChangesQuery } from './changes.ts';
+export type { Change, FollowStatus, StatusListener } from './change-stream.ts';
+export type { ChangesQuery, FollowedChanges, FollowQuery } from './changes.ts';
 export type { ListPath, ListQuery, ListRecord } from './pages.ts';
 export { ProblemError } from './problem-error.ts';
 export type { TokenStorage } from './token-store.ts';
@@ -46,6 +54,11 @@ export interface BackOfficeOptions {
  * made of them.
  */
 export interface BackOffice extends Calls {
+  /**
+   * True while there are tokens: a page may begin without a login. The service is not asked, so
+   * a session that it has ended counts until the next request.
+   */
+  readonly hasSession: boolean;
   /** @throws {ProblemError} when the service refuses the login */
   login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
   /**
@@ -68,11 +81,14 @@ export interface BackOffice extends Calls {
    */
   changes(query?: ChangesQuery): AsyncGenerator<Change, void>;
   /**
-   * Follows the changes without end, until `signal` is aborted. Connects again by itself, and
-   * goes on where it was.
+   * Follows the changes from the moment of the call on, without end, until `signal` is aborted.
+   * Connects again by itself, and goes on where it was. The tabs of a session share one stream.
    * @throws {ProblemError} such as `cursor_expired`, or when the user may no longer read
    */
-  followChanges(query?: ChangesQuery, signal?: AbortSignal): AsyncGenerator<Change, void>;
+  followChanges<Query extends FollowQuery>(
+    query?: Query,
+    signal?: AbortSignal,
+  ): FollowedChanges<Query>;
 }
 
 /**
@@ -83,17 +99,37 @@ export interface BackOffice extends Calls {
 export function createBackOffice(options: BackOfficeOptions): BackOffice {
   const { url, tenant, tokens, storage, onTokens, maxRetries = 3, maxWaitMs = 30_000 } = options;
   const baseUrl = url.replace(/\/+$/, '');
-  const send = withRetries(options.fetch ?? (request => fetch(request)), { maxRetries, maxWaitMs });
-  const session = new Session({ send, baseUrl, tenant, tokens, storage, onTokens });
-  const connection = { send: (request: Request) => session.send(request), baseUrl };
+  const sendOnce = options.fetch ?? (request => fetch(request));
+  const send = withRetries(sendOnce, { maxRetries, maxWaitMs });
+  const name = `back-office ${baseUrl} ${tenant}`;
+  const session = new Session({
+    name,
+    send,
+    sendOnce: withRetries(sendOnce, { maxRetries: 0, maxWaitMs }),
+    baseUrl,
+    tenant,
+    tokens,
+    storage,
+    onTokens,
+  });
+  const connection = {
+    baseUrl,
+    send: (request: Request) => session.send(request),
+    openStream: (request: Request) => session.openStream(request),
+  };
+  const shared = new SharedChanges(name, connection, session);
 
   return {
     ...createCalls(connection),
+    get hasSession() {
+      return session.exists;
+    },
     login: (email, password) => session.login(email, password),
     logout: () => session.logout(),
     // An empty `q` finds all, and makes the service send `Link`.
     all: (path, query) => readPages({ ...connection, path, query: { q: '', ...query } }),
     changes: query => readPages({ ...connection, path: '/api/v1/Changes', query }),
-    followChanges: (query = {}, signal) => followChanges(connection, query, signal),
+    followChanges: (query, signal) =>
+      followChanges({ ...connection, shared }, query ?? ({} as never), signal),
   };
 }

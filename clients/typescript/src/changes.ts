@@ -1,11 +1,14 @@
-import type { components } from './api.ts';
-import { ProblemError, problemOf } from './problem-error.ts';
+import {
+  type Change,
+  type StatusListener,
+  type StreamConnection,
+  streamChanges,
+  untilPassed,
+} from './change-stream.ts';
+import { gatherChanges } from './gather-changes.ts';
+import { bodyOf } from './problem-error.ts';
 import { writeQuery } from './query.ts';
-import { drop } from './response-body.ts';
-import { wait } from './retries.ts';
-import { unlessAborted } from './unless-aborted.ts';
-
-export type Change = components['schemas']['Change'];
+import type { SharedChanges } from './shared-changes.ts';
 
 export interface ChangesQuery {
   /**
@@ -19,123 +22,99 @@ export interface ChangesQuery {
   include?: 'record' | undefined;
 }
 
-interface Connection {
-  send: (request: Request) => Promise<Response>;
-  baseUrl: string;
+/** The changes to follow, and the way in which they come. */
+export interface FollowQuery extends ChangesQuery {
+  /** Yields lists: a change with those that come in so many ms after it. */
+  gather?: number | undefined;
+  /**
+   * Called with `open` when changes begin to come as they happen, and with `waiting`, and the
+   * cause, before each wait: the service is away, or the user has as many streams as a user may
+   * have. No change is lost by a wait.
+   */
+  onStatus?: StatusListener | undefined;
 }
 
-const minRetryMs = 1_000;
-/** Maximum wait between two connections while the service cannot be reached. */
-const maxRetryMs = 30_000;
-/**
- * The service sends a comment every 15 s: a stream that is silent for longer was lost
- * unnoticed.
- */
-const maxSilenceMs = 45_000;
+/** The changes of a query, one by one or gathered. */
+export type FollowedChanges<Query extends FollowQuery> = AsyncGenerator<
+  Query extends { gather: number } ? Change[] : Change,
+  void
+>;
+
+interface Connection extends StreamConnection {
+  readonly shared: SharedChanges;
+}
+
+/** The options of one call, with the signal that ends it. */
+interface FollowOptions extends Pick<FollowQuery, 'resource' | 'include'> {
+  readonly signal: AbortSignal | undefined;
+  readonly onStatus: StatusListener;
+}
 
 /**
- * Yields changes as they happen, without end: connects again when the stream was lost, and goes
- * on where it was.
+ * Yields changes as they happen, without end. They begin at the moment of the call, whenever
+ * the first one is read. The tabs of a session share one stream.
  * @throws {ProblemError} such as `cursor_expired`, or when the caller may no longer read
  */
-export async function* followChanges(
-  { send, baseUrl }: Connection,
-  { after = 'now', ...query }: ChangesQuery,
-  signal?: AbortSignal,
-): AsyncGenerator<Change, void> {
-  let last = after;
-  let retryMs = minRetryMs;
-  let failures = 0;
-
-  for (;;) {
-    const address = `${baseUrl}/api/v1/Changes/stream?${writeQuery({ ...query, after: last })}`;
-    const headers = { Accept: 'text/event-stream' };
-    failures++;
-
-    try {
-      const request = new Request(address, { headers, ...(signal && { signal }) });
-      const response = await unlessAborted(send(request), signal);
-      const body = await streamOf(response);
-
-      for await (const { id, event, data, retry } of body ? readEvents(body, signal) : []) {
-        failures = 0;
-        if (retry !== undefined) retryMs = Number(retry);
-        if (data !== undefined && event === undefined) yield JSON.parse(data) as Change;
-        if (id !== undefined) last = id;
-      }
-    } catch (error) {
-      // a lost connection is a TypeError
-      if (signal?.aborted || !(error instanceof TypeError)) throw error;
-    }
-
-    await wait(Math.min(retryMs * 2 ** Math.max(0, failures - 1), maxRetryMs), signal);
-  }
-}
-
-/**
- * Returns the stream of a response; undefined when it may exist later: the service is busy or
- * away, or a proxy or the login page of a network has responded in its place.
- * @throws {ProblemError} for a refusal
- */
-async function streamOf(response: Response): Promise<ReadableStream<Uint8Array> | undefined> {
-  const { ok, status, headers, body } = response;
-  if (ok && body && headers.get('Content-Type')?.startsWith('text/event-stream')) return body;
-
-  const isRefusal = !ok && status < 500 && status !== 407 && status !== 429;
-  if (isRefusal) throw new ProblemError(status, await problemOf(response));
-
-  drop(response);
-  return undefined;
-}
-
-/** The fields of an event. */
-type StreamEvent = Partial<Record<'id' | 'event' | 'data' | 'retry', string>>;
-
-/**
- * Yields the complete events of a stream.
- * @throws {TypeError} when it is silent for too long
- */
-async function* readEvents(
-  body: ReadableStream<Uint8Array>,
+export function followChanges<Query extends FollowQuery>(
+  connection: Connection,
+  { gather, after, onStatus, ...filter }: Query,
   signal: AbortSignal | undefined,
-): AsyncGenerator<StreamEvent, void> {
-  const decoder = new TextDecoder();
-  const reader = body.getReader();
-  let text = '';
+): FollowedChanges<Query> {
+  const stop = new AbortController();
+  const options: FollowOptions = {
+    ...filter,
+    signal: signal ? AbortSignal.any([signal, stop.signal]) : stop.signal,
+    onStatus: withoutRepetition(onStatus),
+  };
 
-  try {
-    for (;;) {
-      const { done, value } = await withinSilence(unlessAborted(reader.read(), signal));
-      if (done) return;
+  const place = takePlace(connection, after, options);
+  place.catch(() => {}); // thrown by the first `next()`
+  const changes = follow(connection, place, options);
 
-      text += decoder.decode(value, { stream: true });
-      const events = text.split('\n\n');
-      text = events.pop() ?? '';
-      yield* events.map(eventOf);
-    }
-  } finally {
-    void reader.cancel().catch(() => {});
-  }
+  return (
+    gather === undefined ? changes : gatherChanges(changes, gather, () => stop.abort())
+  ) as FollowedChanges<Query>;
 }
 
-function eventOf(text: string): StreamEvent {
-  const fields = text.split('\n').map(line => {
-    const [name = '', ...rest] = line.split(': ');
-    return [name, rest.join(': ')];
-  });
-  return Object.fromEntries(fields);
+async function* follow(
+  connection: Connection,
+  place: Promise<string>,
+  options: FollowOptions,
+): AsyncGenerator<Change, void> {
+  const { shared } = connection;
+  const after = await place;
+
+  yield* shared.isPossible
+    ? shared.follow({ ...options, after })
+    : streamChanges(connection, { ...options, after });
 }
 
-/** Half-open connections, after a sleep or a change of networks, neither send nor end. */
-async function withinSilence<T>(reading: Promise<T>): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const silence = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new TypeError('the stream is silent')), maxSilenceMs);
-  });
+/** Returns the place after which the changes begin: the present one, unless one was given. */
+async function takePlace(
+  { send, baseUrl }: Connection,
+  after: string | undefined,
+  { resource, signal, onStatus }: FollowOptions,
+): Promise<string> {
+  if (after !== undefined && after !== 'now') return after;
 
-  try {
-    return await Promise.race([reading, silence]);
-  } finally {
-    clearTimeout(timer);
-  }
+  const query = writeQuery({ after: 'now', resource });
+  const address = `${baseUrl}/api/v1/Changes?${query}`;
+  const read = async (): Promise<string> => {
+    const response = await send(new Request(address, signal && { signal }));
+    await bodyOf(response);
+    return response.headers.get('Next-Cursor') ?? 'now';
+  };
+
+  return untilPassed(read, { signal, onStatus });
+}
+
+/** Returns a listener that is called once while changes come. */
+function withoutRepetition(onStatus: StatusListener | undefined): StatusListener {
+  let isOpen = false;
+
+  return (status, error) => {
+    const isRepeated = isOpen && status === 'open';
+    isOpen = status === 'open';
+    if (!isRepeated) onStatus?.(status, error);
+  };
 }

@@ -15,12 +15,26 @@ import {
 type Send = (request: Request) => Promise<Response>;
 
 interface SessionOptions {
+  /** What the tabs that share sessions have in common. */
+  readonly name: string;
   readonly send: Send;
+  /** Sends a request once: a stream that fails is opened again by its reader. */
+  readonly sendOnce: Send;
   readonly baseUrl: string;
   readonly tenant: string;
   readonly tokens: Tokens | undefined;
   readonly storage: TokenStorage | (() => TokenStorage) | undefined;
   readonly onTokens: ((tokens: Tokens | undefined) => void | Promise<void>) | undefined;
+}
+
+/** The response to the request for a stream. */
+export interface OpenedStream {
+  readonly response: Response;
+  /**
+   * Replaces the access token that the stream was opened with, unless that has happened.
+   * @returns false when the service could not be asked for another one
+   */
+  readonly renew: () => Promise<boolean>;
 }
 
 /** Maximum wait for another tab that has newer tokens. */
@@ -42,9 +56,11 @@ export class Session {
   #loggingIn: { readonly key: string; readonly response: Promise<LoginResponse> } | undefined;
   /** Called with the next change of the tokens. */
   #onChange: (() => void) | undefined;
+  /** Called when this tab has another session than before, or none. */
+  onSession: (() => void) | undefined;
 
   constructor(options: SessionOptions) {
-    const name = `back-office ${options.baseUrl} ${options.tenant}`;
+    const { name } = options;
     this.#options = options;
     this.#store = new TokenStore(name, options.storage);
     this.#ledger = new SessionLedger(
@@ -59,6 +75,20 @@ export class Session {
   }
 
   /**
+   * True while this tab has tokens. The service is not asked: it may have ended their session
+   * meanwhile.
+   */
+  get exists(): boolean {
+    const tokens = this.#tokens ?? this.#store.read();
+    return tokens !== undefined && !this.#ledger.isEnded(tokens);
+  }
+
+  /** The name that the tabs with this session have in common; undefined for a tab alone. */
+  get name(): string | undefined {
+    return this.#tokens?.session;
+  }
+
+  /**
    * Sends a request with the access token. Replaces one that is refused, and sends the request
    * again.
    */
@@ -66,20 +96,42 @@ export class Session {
     const request = withKey(original);
     if (request.headers.has('Authorization')) return this.#options.send(request);
 
+    return (await this.#sendWithToken(request, this.#options.send)).response;
+  }
+
+  /** Sends the request for a stream, with the access token. */
+  async openStream(request: Request): Promise<OpenedStream> {
+    const { response, used } = await this.#sendWithToken(request, this.#options.sendOnce);
+
+    return {
+      response,
+      renew: async () => {
+        if (used === undefined || this.#tokens !== used) return true;
+        return (await this.#refreshOnce(used)) === undefined;
+      },
+    };
+  }
+
+  /** @returns the response, and the tokens that it was requested with */
+  async #sendWithToken(
+    request: Request,
+    send: Send,
+  ): Promise<{ response: Response; used: SessionTokens | undefined }> {
     await this.#catchUp();
     const used = this.#tokens;
-    if (!used) return this.#options.send(this.#anonymous(request));
+    if (!used) return { response: await send(this.#anonymous(request)), used };
 
-    const response = await this.#options.send(authorized(request.clone(), used));
-    if (!(await isTokenRefused(response))) return response;
+    const response = await send(authorized(request.clone(), used));
+    if (!(await isTokenRefused(response))) return { response, used };
 
     if (this.#tokens === used) {
       const refusal = await this.#refreshOnce(used);
-      if (refusal) return refusal.clone();
+      if (refusal) return { response: refusal.clone(), used };
     }
-    if (!this.#tokens) return response;
 
-    return this.#options.send(authorized(request, this.#tokens));
+    const renewed = this.#tokens;
+    if (!renewed) return { response, used };
+    return { response: await send(authorized(request, renewed)), used: renewed };
   }
 
   /** @throws {ProblemError} when the service refuses the login */
@@ -229,8 +281,10 @@ export class Session {
 
   /** Uses other tokens from now on, and lets the application store them. */
   async #set(tokens: SessionTokens | undefined): Promise<void> {
+    const isSame = tokens?.session === this.#tokens?.session;
     this.#tokens = tokens;
     this.#onChange?.();
+    if (!isSame) this.onSession?.();
     await this.#options.onTokens?.(tokens && tokensOf(tokens));
   }
 
