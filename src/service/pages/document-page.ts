@@ -35,6 +35,7 @@ const guidePages: readonly Document[] = [
   guidePage('lists', 'Lists'),
   guidePage('import', 'Import and export'),
   guidePage('events', 'Events'),
+  guidePage('admin-page', 'An admin page'),
   guidePage('webhooks', 'Webhooks'),
   guidePage('safe-changes', 'Safe changes'),
   guidePage('errors', 'Errors'),
