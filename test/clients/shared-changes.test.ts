@@ -124,6 +124,34 @@ describe('changes that tabs of a browser follow', () => {
     expect(streams).to.equal(1);
   });
 
+  it('tabs that share a stream receive the record and its tag only if they ask for them', async () => {
+    const opened = await openTabs(3);
+    const includes = [undefined, 'record', 'record,etag'] as const;
+    const keys = opened.map((tab, index) =>
+      tab.evaluate(
+        async ({ include }) => {
+          const { office } = globalThis as unknown as AppWindow;
+          for await (const change of office.followChanges({ include })) return Object.keys(change);
+          return [];
+        },
+        { include: includes[index] },
+      ),
+    );
+    let areDone = false;
+    const received = Promise.all(keys).finally(() => (areDone = true));
+    await eventually(async () => {
+      await create(acme, 'included');
+      return areDone;
+    });
+
+    const [thin, withRecord, withBoth] = await received;
+    expect(thin).to.not.include('Record');
+    expect(thin).to.not.include('ETag');
+    expect(withRecord).to.include('Record');
+    expect(withRecord).to.not.include('ETag');
+    expect(withBoth).to.include.members(['Record', 'ETag']);
+  });
+
   it('when the tab with the stream is closed, another one goes on, and no change is lost or doubled', async () => {
     const [first, ...others] = (await openTabs(4)) as [Page, ...Page[]];
     for (const tab of [first, ...others]) await follow(tab);

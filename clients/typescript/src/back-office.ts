@@ -16,7 +16,7 @@ import type { Tokens } from './tokens.ts';
 
 export type { components, paths } from './api.ts';
 export type { CallError, CallResult } from './calls.ts';
-export type { Change, FollowStatus, StatusListener } from './change-stream.ts';
+export type { Change, ChangeInclude, FollowStatus, StatusListener } from './change-stream.ts';
 export type { ChangesQuery, FollowedChanges, FollowQuery } from './changes.ts';
 export type { ListPath, ListQuery, ListRecord } from './pages.ts';
 export { ProblemError } from './problem-error.ts';

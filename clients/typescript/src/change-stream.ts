@@ -9,6 +9,9 @@ import { unlessAborted } from './unless-aborted.ts';
 
 export type Change = components['schemas']['Change'];
 
+/** What a change has beside its fields: the record, and its tag. */
+export type ChangeInclude = 'record' | 'etag' | 'record,etag';
+
 /** `open` while changes come as they happen; `waiting` while they come later. */
 export type FollowStatus = 'open' | 'waiting';
 
@@ -30,7 +33,7 @@ interface StreamOptions {
   readonly after: string;
   /** Names of resources, separated by commas; all by default. */
   readonly resource?: string | undefined;
-  readonly include?: 'record' | undefined;
+  readonly include?: ChangeInclude | undefined;
   readonly signal: AbortSignal | undefined;
   readonly onStatus: StatusListener;
   /** Called when a stream begins, and when it says that it is alive, without a change. */

@@ -1,5 +1,6 @@
 import {
   type Change,
+  type ChangeInclude,
   type StatusListener,
   type StreamConnection,
   streamChanges,
@@ -18,8 +19,8 @@ export interface ChangesQuery {
   after?: string | undefined;
   /** Names of resources, separated by commas; all by default. */
   resource?: string | undefined;
-  /** Adds the record to each change. */
-  include?: 'record' | undefined;
+  /** Adds the record, or its tag, to each change. */
+  include?: ChangeInclude | undefined;
 }
 
 /** The changes to follow, and the way in which they come. */

@@ -1,5 +1,6 @@
 import {
   type Change,
+  type ChangeInclude,
   type FollowStatus,
   pauseAfter,
   type StatusListener,
@@ -32,8 +33,8 @@ interface Cause {
 }
 
 type Message =
-  /** Asks the tab with the stream for its status, and for records if they are wanted. */
-  | { readonly kind: 'join'; readonly isWithRecord: boolean }
+  /** Asks the tab with the stream for its status, and for what changes must include. */
+  | { readonly kind: 'join'; readonly included: readonly Included[] }
   /** The status of the stream, and its place: the `Id` of its last change. */
   | {
       readonly kind: 'status';
@@ -44,13 +45,18 @@ type Message =
   /** A change of the stream, and the place before it. */
   | { readonly kind: 'change'; readonly former: string; readonly change: Change };
 
+type Included = 'record' | 'etag';
+
+/** The field of a change that has what it includes. */
+const fields = { record: 'Record', etag: 'ETag' } as const;
+
 /** A message, with the name of the session whose tabs it is for. */
 type Sent = Message & { readonly session: string };
 
 interface FollowOptions {
   readonly after: string;
   readonly resource?: string | undefined;
-  readonly include?: 'record' | undefined;
+  readonly include?: ChangeInclude | undefined;
   readonly signal: AbortSignal | undefined;
   readonly onStatus: StatusListener;
 }
@@ -68,7 +74,7 @@ interface Lead {
   last: string;
   status: FollowStatus;
   cause: Cause | undefined;
-  /** Ends the present connection, so that the next one has records. */
+  /** Ends the present connection, so that the next one includes more. */
   restart: AbortController;
 }
 
@@ -92,7 +98,8 @@ export class SharedChanges {
   #lead: Lead | undefined;
   /** Ends the wait for the lock, or the stream of this tab. */
   #stop = new AbortController();
-  #isWithRecord = false;
+  /** What the followers of all tabs want changes to include. */
+  readonly #included = new Set<Included>();
   /** Checks since the last message of the tab with the stream. */
   #silentChecks = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
@@ -129,6 +136,7 @@ export class SharedChanges {
     const mailbox = new Mailbox<Message>(maxMessages);
     const follower: Follower = { options, mailbox, position: after };
     const isFollowed = resourceFilter(resource);
+    const included = membersOf(include);
     /** The place of the stream when the follower read pages, and the changes on them. */
     let readAt: string | undefined;
     let read = new Set<string>();
@@ -146,11 +154,11 @@ export class SharedChanges {
         if (message?.kind === 'change') {
           const { former, change } = message;
           const isNext = former === follower.position;
-          const isComplete = include === undefined || change.Record !== undefined;
+          const isComplete = included.every(each => change[fields[each]] !== undefined);
 
           if (isNext && isComplete) {
             follower.position = change.Id;
-            if (isFollowed(change)) yield include ? change : withoutRecord(change);
+            if (isFollowed(change)) yield withOnly(included, change);
           } else {
             isBehind = !read.delete(change.Id);
             if (!isComplete) this.#announce(follower);
@@ -221,9 +229,9 @@ export class SharedChanges {
     this.#announce(follower);
   }
 
-  /** Asks for the status of the stream, and for records if the follower wants them. */
+  /** Asks for the status of the stream, and for what the follower wants changes to include. */
   #announce({ options }: Follower): void {
-    const message = { kind: 'join', isWithRecord: options.include !== undefined } as const;
+    const message = { kind: 'join', included: membersOf(options.include) } as const;
     this.#send(message);
     this.#welcome(message);
   }
@@ -248,7 +256,7 @@ export class SharedChanges {
     this.#channel?.close();
     this.#channel = undefined;
     clearInterval(this.#timer);
-    this.#isWithRecord = false;
+    this.#included.clear();
   }
 
   /** Follows the session of this tab, which another login or a logout has changed. */
@@ -322,7 +330,7 @@ export class SharedChanges {
 
     const changes = streamChanges(this.#connection, {
       after: lead.last,
-      include: this.#isWithRecord ? 'record' : undefined,
+      include: includeOf(this.#included),
       signal: AbortSignal.any([signal, restart.signal]),
       onStatus: (status, error) => {
         if (status === 'open' && lead.status === 'open') return;
@@ -370,10 +378,10 @@ export class SharedChanges {
     }
   }
 
-  /** Lets a follower that joins know the status, and have records if it wants them. */
-  #welcome({ isWithRecord }: { isWithRecord: boolean }): void {
-    const isNew = isWithRecord && !this.#isWithRecord;
-    if (isNew) this.#isWithRecord = true;
+  /** Lets a follower that joins know the status, and have what it wants changes to include. */
+  #welcome({ included }: { readonly included: readonly Included[] }): void {
+    const isNew = included.some(each => !this.#included.has(each));
+    for (const each of included) this.#included.add(each);
 
     const lead = this.#lead;
     if (!lead) return;
@@ -399,8 +407,25 @@ function resourceFilter(resource: string | undefined): (change: Change) => boole
   return ({ Resource, Href }) => names.has(Resource) || names.has(Href.split('/')[3] ?? '');
 }
 
-function withoutRecord({ Record: _, ...change }: Change): Change {
-  return change;
+/** Returns the text of `include`; undefined if nothing is included. */
+function includeOf(included: ReadonlySet<Included>): ChangeInclude | undefined {
+  const members = (['record', 'etag'] as const).filter(each => included.has(each));
+  return members.length > 0 ? (members.join(',') as ChangeInclude) : undefined;
+}
+
+/** Returns the parts of `include`. */
+function membersOf(include: ChangeInclude | undefined): Included[] {
+  return include === undefined ? [] : (include.split(',') as Included[]);
+}
+
+/** Returns a change without what only others want it to include. */
+function withOnly(included: readonly Included[], change: Change): Change {
+  const { Record, ETag, ...rest } = change;
+  return {
+    ...rest,
+    ...(included.includes('record') && { Record }),
+    ...(included.includes('etag') && { ETag }),
+  };
 }
 
 function causeOf(error: Error): Cause {
