@@ -8,7 +8,7 @@ import { compile } from '../support/compile.ts';
 import { useLogin, useWorld } from '../support/world.ts';
 import { readAdminPage } from './admin-page.ts';
 
-/** The part of react-admin that the provider uses. A drill runs the page with react-admin itself. */
+/** The part of react-admin that the provider uses. A drill runs the page with all of it. */
 const types = `
 export type Identifier = string | number;
 export interface RaRecord { id: Identifier; [field: string]: any }
