@@ -45,17 +45,16 @@ export interface PeopleTransaction {
  * 2. I1: before the change, the caller is an active user with scope All and `users.manage`,
  *    read after the lock.
  * 3. I2: after the change, the caller is still such a user; otherwise the transaction is rolled
- * back. So nobody takes `users.manage` from themselves, and of two administrators who disable
- * each other, one fails by I1.
+ *    back.
+ * So nobody takes `users.manage` from themselves, and of two administrators who disable each
+ * other, one fails by I1.
  *
  * @param change makes the change, and returns the statement that reads the result. Its second
  *   argument has the error of `EntityId`, unless the tenant has the business entity
  * @param entityId of the business entity that a user shall belong to
  * @returns the rows of that statement
  * @throws {Problem} `rate_limited`; `forbidden` when I1 does not hold, `wrong_state` when
- *   I2 does not; `unavailable` when
- *   another process does not free the lock
- * within 2 s
+ *   I2 does not; `unavailable` when another process does not free the lock within 2 s
  */
 export async function changePeople(
   { control, peopleLimits }: Pick<AuthServices, 'control' | 'peopleLimits'>,

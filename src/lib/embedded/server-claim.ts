@@ -14,20 +14,21 @@ import { isServedInSight, pidFile, seesAllProcesses } from './pid-file.ts';
  * reaches the process that listens on it from everywhere in the kernel.
  *
  * I1. A socket listens before it gets its final name, and no name is used twice. So a socket
- *     that refuses a connection is dead for ever, and can be removed. I2. A process starts
- *     PostgreSQL only if no other socket answers while its own does. Of two processes, the one
- *     whose socket is later sees that of the earlier one. If each sees the other, both
- *     withdraw, and try again after a random pause. I3. PostgreSQL inherits the socket, and
- *     this process closes it. So the kernel keeps it open until the last process of PostgreSQL
- *     has ended, whoever started it, and however it ends. I4. A pid file is removed only by a
- *     holder of the claim that sees no server on the folder, and has seen a dead socket, as the
- *     server behind the file left it, or sees every process of the machine. Otherwise the file
- *     may belong to a server that cannot be seen. A dead socket may be missing: a copy of the
- *     folder by tar has the pid file of a running server, but no sockets. And a dead socket
- *     alone proves nothing under a mount of another kind (FUSE), where the socket of a running
- *     server is dead; so the holder also looks for a server that works in the folder of its own
- *     socket. I5. A socket has its final name on disk before PostgreSQL writes its pid file. So
- *     a loss of power leaves no pid file without a socket.
+ *     that refuses a connection is dead for ever, and can be removed.
+ * I2. A process starts PostgreSQL only if no other socket answers while its own does. Of two
+ *     processes, the one whose socket is later sees that of the earlier one. If each sees the
+ *     other, both withdraw, and try again after a random pause.
+ * I3. PostgreSQL inherits the socket, and this process closes it. So the kernel keeps it open
+ *     until the last process of PostgreSQL has ended, whoever started it, and however it ends.
+ * I4. A pid file is removed only by a holder of the claim that sees no server on the folder,
+ *     and has seen a dead socket, as the server behind the file left it, or sees every process
+ *     of the machine. Otherwise the file may belong to a server that cannot be seen. A dead
+ *     socket may be missing: a copy of the folder by tar has the pid file of a running server,
+ *     but no sockets. And a dead socket alone proves nothing under a mount of another kind
+ *     (FUSE), where the socket of a running server is dead; so the holder also looks for a
+ *     server that works in the folder of its own socket.
+ * I5. A socket has its final name on disk before PostgreSQL writes its pid file. So a loss of
+ *     power leaves no pid file without a socket.
  *
  * No process accepts the connections. After 511 of them Linux answers EAGAIN, which is an
  * answer, too.

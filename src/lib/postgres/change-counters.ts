@@ -26,13 +26,14 @@ export interface DatabaseCounters extends ChangeCounters {
  *   I1 (counting) A committed change of rows raises a counter of its table, and of its
  *      database. The session that commits it adds it to the counters some time after the
  *      commit, but before it disappears. That holds also for the session that commits what
- *      another one has prepared. Assumes: PostgreSQL counts the rows of the catalogs, so that
- *      DDL and `truncate` raise the counters of the database; `truncate` and a rewrite give a
- *      table another file, which its fingerprint names. Statistics and flags that are set in
- *      place, and numbers that sequences draw, are not counted. Only a superuser can hide a
- *      change: by turning `track_counts` off, or with code that writes without counting. While
- *      the server has `track_counts` off, or sets it for a role or a database, or is in
- *      recovery, nothing is read, and so nothing is proved.
+ *      another one has prepared.
+ *      Assumes: PostgreSQL counts the rows of the catalogs, so that DDL and `truncate` raise
+ *      the counters of the database; `truncate` and a rewrite give a table another file, which
+ *      its fingerprint names. Statistics and flags that are set in place, and numbers that
+ *      sequences draw, are not counted. Only a superuser can hide a change: by turning
+ *      `track_counts` off, or with code that writes without counting. While the server has
+ *      `track_counts` off, or sets it for a role or a database, or is in recovery, nothing is
+ *      read, and so nothing is proved.
  *
  *   I2 (order) A poll reads the sessions before the first counter.
  *      Assumes: PostgreSQL evaluates the columns of a query from left to right, and takes one

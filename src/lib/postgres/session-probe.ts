@@ -22,11 +22,12 @@ export class SharedSessionError extends Error {
  * they would reach other clients.
  *
  *   1. A server names the backend of a connection when it accepts it. If the connection then
- *      runs on this backend, no pooler is in between. 2. A pooler names another one. Then a
- *      second connection keeps a backend busy while the first one runs a further query. A
- *      pooler that shares backends gives the second connection the backend of the first, and
- *      the first another one. A pooler that uses its backends in turn gives the first
- *      connection another one with its next query. A pooler in session mode does neither.
+ *      runs on this backend, no pooler is in between.
+ *   2. A pooler names another one. Then a second connection keeps a backend busy while the
+ *      first one runs a further query. A pooler that shares backends gives the second
+ *      connection the backend of the first, and the first another one. A pooler that uses its
+ *      backends in turn gives the first connection another one with its next query. A pooler in
+ *      session mode does neither.
  *
  * @throws {SharedSessionError} when the connection does not keep its backend
  */

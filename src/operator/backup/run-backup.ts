@@ -112,11 +112,12 @@ export interface BackupReport {
  * the others. A run can be killed at any point:
  *
  *   1. Counters are read before the snapshot with which they are stored, so that equal ones
- *      later prove the archive current (`isProvedUnchanged`). 2. An archive is complete when
- *      the target lists it, and counts for its tenant when the row of the database names it,
- *      which is stored afterwards. Without that row, the next run makes another archive. 3. The
- *      control database is archived after all tenants, with the names of their archives. 4.
- *      Archives are removed last, after the newer ones are complete; if a full target has no
+ *      later prove the archive current (`isProvedUnchanged`).
+ *   2. An archive is complete when the target lists it, and counts for its tenant when the row
+ *      of the database names it, which is stored afterwards. Without that row, the next run
+ *      makes another archive.
+ *   3. The control database is archived after all tenants, with the names of their archives.
+ *   4. Archives are removed last, after the newer ones are complete; if a full target has no
  *      room for the claim, some are removed before it.
  *
  * @throws {OperatorError} when another run is in progress, the target cannot be used or another

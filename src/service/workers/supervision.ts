@@ -8,10 +8,11 @@ import { type Worker, WorkerTable } from './worker-table.ts';
  * input or output: each method returns the actions to take now, and `nextAt` says when `tick`
  * must be called. Times are in milliseconds of one clock.
  *
- * I1: While running, the workers that start (other than that of a restart), the workers that
- * serve, and the forks that wait are `processes` in number. I2: A restart asks a worker to end
- * only when the new one in its place serves. I3: At most one worker at a time is replaced by a
- * restart. I4: While stopping, nothing is forked.
+ *   I1: While running, the workers that start (other than that of a restart), the workers that
+ *       serve, and the forks that wait are `processes` in number.
+ *   I2: A restart asks a worker to end only when the new one in its place serves.
+ *   I3: At most one worker at a time is replaced by a restart.
+ *   I4: While stopping, nothing is forked.
  */
 export class Supervision {
   readonly #processes: number;

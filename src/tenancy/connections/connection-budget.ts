@@ -48,21 +48,23 @@ const serverFullMs = 100;
  * Limits the connections of this process to one PostgreSQL server: at most `max` over all
  * tenants.
  *
- *   acquire A tenant takes an idle connection of its own, or opens one while there is room.
- *                evict Without room, the budget closes an idle connection of the tenant with
- *                the lowest recent usage per idle connection. So busy tenants stay connected.
- *                (If it closed the least recently used connection, a stream of tenants with one
+ *   acquire      A tenant takes an idle connection of its own, or opens one while there is
+ *                room.
+ *   evict        Without room, the budget closes an idle connection of the tenant with the
+ *                lowest recent usage per idle connection. So busy tenants stay connected. (If
+ *                it closed the least recently used connection, a stream of tenants with one
  *                request each would close the connections of all others.) A tenant that has
  *                just made a change keeps its connection, on which webhooks and streams read
- *                the change. connect Only a few connections are opened at a time
- *                (`ConnectLimiter`). server full A server may have fewer connections than the
- *                budget. When it refuses one, an idle one is evicted, and the waiters wait
- *                until another attempt succeeds. wait When all connections are in use, requests
- *                wait. The tenant with the fewest connections is served first (`WaitQueue`), so
- *                no tenant keeps more than its share while others wait. contention While other
- *                tenants are active (`Contention`), a tenant has a lower maximum. With the full
- *                maximum, its queries would occupy the server, and the queries of other tenants
- *                would wait in the server instead of in this queue.
+ *                the change.
+ *   connect      Only a few connections are opened at a time (`ConnectLimiter`).
+ *   server full  A server may have fewer connections than the budget. When it refuses one, an
+ *                idle one is evicted, and the waiters wait until another attempt succeeds.
+ *   wait         When all connections are in use, requests wait. The tenant with the fewest
+ *                connections is served first (`WaitQueue`), so no tenant keeps more than its
+ *                share while others wait.
+ *   contention   While other tenants are active (`Contention`), a tenant has a lower maximum.
+ *                With the full maximum, its queries would occupy the server, and the queries of
+ *                other tenants would wait in the server instead of in this queue.
  */
 export class ConnectionBudget {
   readonly #options: ConnectionBudgetOptions;

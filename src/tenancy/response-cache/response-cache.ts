@@ -50,11 +50,12 @@ const announceAgainMs = 10_000;
  *
  *   - A change that may have been committed is announced after its commit, and the process that
  *     receives the announcement, as the process of the change itself, drops its cached
- *     responses of the resource. - A read that is under way at that moment is not stored,
- *     because its `CachedResource` is no longer in the store. A read that begins afterwards
- *     sees the change, unless it reads from a standby; such a read is not stored. - While
- *     announcements may not arrive (`ChangeFeed.current`), nothing is served from memory. - A
- *     change that is not announced, such as one by psql, or by a process that died after its
+ *     responses of the resource.
+ *   - A read that is under way at that moment is not stored, because its `CachedResource` is no
+ *     longer in the store. A read that begins afterwards sees the change, unless it reads from
+ *     a standby; such a read is not stored.
+ *   - While announcements may not arrive (`ChangeFeed.current`), nothing is served from memory.
+ *   - A change that is not announced, such as one by psql, or by a process that died after its
  *     commit, shows at the latest when the responses expire.
  */
 export class ResponseCache {

@@ -36,19 +36,22 @@ const skippedNumbers = 1_000_000;
 /**
  * Makes a restored control database safe to serve from, in one transaction:
  *
- *   1. Every session ends. So a session that was ended later does not come back. The refresh
- *      token of any other one is refused like that of an ended session, and not reported as
- *      stolen. 2. Every signing key is disabled, and each tenant gets a new one. So no access
- *      token that was issued before is valid, whichever keys and users were disabled since. 3.
- *      Every legacy token and every API client is revoked: its secret may have become known
- *      later. Links in mails that were sent before are withdrawn: a link that was used later
- *      would work again. 4. Sequences go on above all numbers that may have been given since.
- *      5. Users, API clients and tenants that a later control database has as disabled,
- *      revoked, suspended or gone become so (`replay`). 6. No fence is left, and no database of
- *      a tenant is dropped before an operator says so: a database that was reserved or
- *      condemned then may be the one that the tenant has now. 7. The webhooks of every tenant
- *      are served: the first one of a tenant may have been created since. 8. Every process
- *      drops its caches.
+ * 1. Every session ends. So a session that was ended later does not come back. The refresh
+ *    token of any other one is refused like that of an ended session, and not reported as
+ *    stolen.
+ * 2. Every signing key is disabled, and each tenant gets a new one. So no access token that was
+ *    issued before is valid, whichever keys and users were disabled since.
+ * 3. Every legacy token and every API client is revoked: its secret may have become known later.
+ *    Links in mails that were sent before are withdrawn: a link that was used later would work
+ *    again.
+ * 4. Sequences go on above all numbers that may have been given since.
+ * 5. Users, API clients and tenants that a later control database has as disabled, revoked,
+ *    suspended or gone become so (`replay`).
+ * 6. No fence is left, and no database of a tenant is dropped before an operator says so: a
+ *    database that was reserved or condemned then may be the one that the tenant has now.
+ * 7. The webhooks of every tenant are served: the first one of a tenant may have been created
+ *    since.
+ * 8. Every process drops its caches.
  *
  * @param replay applies the revocations of a later state of the control database, if one can be
  *   read
