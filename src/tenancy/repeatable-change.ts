@@ -103,8 +103,8 @@ const findRepeatable = (userId: number, key: string): Statement => ({
           where user_id = $1 and key = $2 and created_at > now() - interval '24 hours'`,
   values: [userId, key],
 });
-// Also deletes some expired keys: more than the statement adds, so that their number falls.
 
+// Also deletes some expired keys: more than the statement adds, so that their number falls.
 const store = {
   name: 'store_idempotency_key',
   text: `with expired as (

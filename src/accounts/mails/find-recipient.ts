@@ -127,8 +127,8 @@ async function findKnown(
   if (known || kind !== 'registration') return known;
 
   await query('mails_insert_unconfirmed', insertUnconfirmed, [...key, id]);
-  // The user that was added now, or by another request at the same time.
 
+  // The user that was added now, or by another request at the same time.
   const [added] = await query<KnownUser>('mails_lock_known', lockKnown, key);
   return added;
 }

@@ -160,7 +160,6 @@ export function runBinary(
     stdio: ['ignore', output, output, inherited ?? 'ignore'],
     // The program has a process group of its own: Ctrl-C in a terminal must not stop the
     // database before the running requests end.
-
     detached: true,
     ...(uid === undefined ? {} : { uid, gid: uid }),
     env: { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' },

@@ -74,7 +74,6 @@ export class Run {
       stdio: ['pipe', 'ignore', 'pipe', 'ipc'],
       // The command has a session of its own: a signal of the terminal is for the console,
       // which passes it on once.
-
       detached: true,
       env: { ...variables, ...(by !== undefined && { OPERATOR_NAME: by }) },
     });

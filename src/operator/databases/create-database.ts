@@ -162,7 +162,6 @@ function copyTurnsOf({ id }: Server): LimitFunction {
  * Copies the template. Several copies can be made at once, because the template is closed, so
  * that no session is in it.
  */
-
 async function copyTemplate(
   admin: pg.Client,
   server: Server,

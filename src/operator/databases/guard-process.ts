@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { GuardMessage } from './fence-guard.ts';
 
-/**
+/*
  * The process that `createFenceGuard` starts. It acts when the process that started it is gone,
  * and loads what it needs only then: before, it would take CPU time from the requests that wait
  * behind the fence.

@@ -258,7 +258,6 @@ function retry(): string {
 }
 
 // The cursor of a client whose filter lets nothing pass moves, too, so that it does not expire.
-
 function keepAlive(stream: Stream): void {
   if (stream.isBusy || performance.now() - stream.sentAt < quietMs) return;
   stream.sentAt = performance.now();
