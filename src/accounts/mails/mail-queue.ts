@@ -184,8 +184,7 @@ export class MailQueue {
 
   /**
    * Begins an attempt.
-   * @returns undefined when the mail was withdrawn or replaced, or the lease
-   * is lost
+   * @returns undefined when the mail was withdrawn or replaced, or the lease is lost
    */
   async begin({ id }: LeasedMail): Promise<BegunMail | undefined> {
     const [begun] = await this.#query<BegunMail>('begin', beginText, [id, this.#holder]);

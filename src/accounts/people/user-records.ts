@@ -45,7 +45,7 @@ const managedUser = `
  * for the lock of `changePeople`, and the user's own changes (a password, a confirmation) touch
  * other columns.
  * @throws {Problem} `not_found`; `forbidden` when the user has a permission that the caller
- * lacks; `precondition_failed`
+ *   lacks; `precondition_failed`
  */
 export async function findManagedUser(
   { query, permissions }: PeopleTransaction,

@@ -47,7 +47,7 @@ export async function findUser(
  * Adds a confirmed user to a tenant.
  * @param isDryRun true to return the user, and to change nothing
  * @throws {OperatorError} when the role or the entity does not exist, the e-mail address is
- * invalid or taken, or a name or the password is not acceptable
+ *   invalid or taken, or a name or the password is not acceptable
  */
 export async function addUser(
   installation: Installation,

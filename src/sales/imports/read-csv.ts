@@ -193,7 +193,7 @@ function countEnded({ info }: Parser): number {
 
 /**
  * @returns the separator, and the first byte to parse: that after a line `sep=`, which Excel
- * reads and writes
+ *   reads and writes
  */
 function formatOf(first: Buffer): { delimiter: Delimiter; begin: number } {
   const [line, , said] =

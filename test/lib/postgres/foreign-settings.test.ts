@@ -325,8 +325,7 @@ describe('settings of a server, a role or a database', () => {
 
   /**
    * Lets two tenants live on two servers, whose defaults are foreign.
-   * @returns the running
-   * service
+   * @returns the running service
    */
   async function live(
     [first, second]: [PlainServer, PlainServer],

@@ -79,7 +79,7 @@ export async function readRetention(
  * Sets how long a tenant keeps its rows. Nothing is removed before the next `retention apply`.
  * @param slug null: the default of all tenants
  * @param change ages as `parseAge` returns them, or `default`; undefined leaves one as it is.
- * Only the default has `people`
+ *   Only the default has `people`
  */
 export async function setRetention(
   { statements }: ControlStatements,
