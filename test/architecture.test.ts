@@ -177,6 +177,22 @@ function bareBodies({ path, text }: SourceFile): string[] {
   return found;
 }
 
+/**
+ * An item of a list after the end of a sentence: a number (`2.`), a named invariant (`I2.`,
+ * `I2:`, `I2 (name)`, or `I2` at the end of a line), or a bullet.
+ */
+const itemInText = /[.:;!?)] (?:\d{1,2}\.(?= |$)|[A-Z]\d+(?:[.:](?= |$)| \(|$)|- )/;
+
+/** Returns the lines of comments in which an item of a list follows other text. */
+function itemsInText({ path, text }: SourceFile): string[] {
+  return text.split('\n').flatMap((line, index) => {
+    const [, comment] = /^ *(?:\/?\*+|\/\/) *(?:\d+\. )?(.*)/.exec(line) ?? [];
+    if (comment === undefined || !itemInText.test(comment)) return [];
+
+    return [`${path}:${index + 1}: ${comment}`];
+  });
+}
+
 describe('architecture', () => {
   let src: SourceFile[];
   let migrations: SourceFile[];
@@ -395,6 +411,14 @@ describe('architecture', () => {
     for (const { path, text } of [...all, ...folders.flat()]) {
       expect(text, path).not.to.match(/^ *(?=\/?\*|\/\/).{97,}$/m);
     }
+  });
+
+  it('each item of a list in a comment begins a line', async () => {
+    const folders = ['bench', 'clients', 'deploy', 'docs', 'test'];
+    const others = await Promise.all(folders.map(sources));
+    const files = [...all, ...others.flat()];
+
+    expect(files.flatMap(itemsInText).join('\n')).to.equal('');
   });
 
   it('a body that stands on a line of its own has braces, and no literal is spread', async () => {

@@ -101,45 +101,48 @@ export type DatabaseStep =
  * up`. A run can be killed at any point, and another one goes on, also to another goal. A run
  * that has lost its lock without noticing, because it was paused, must not do harm either:
  *
- * I1 (control) Only the control database knows which database is current. `exchange` changes it
- *     in one transaction; like every step in the control database, it uses the connection that
- *     holds the lock of the tenant, and so it fails in a run that has lost the lock. I2 (epoch)
- *     Each change inside a tenant database compares the epoch of the run in the same
- *     transaction. A run gets an epoch above all earlier ones when it gets the lock, and claims
- *     a database that others may know before it changes it. So an earlier run that wakes up
- *     later changes nothing there. I3 (one open) At most one database lets the tenant in. A new
- *     one is closed. `open current` comes after `exchange`, which comes after `close current`
- *     of the same run. Suppose that a run is replaced between the two: the next run has claimed
- *     the former database and opened it, before it closes it again. So by I1 the first run does
- *     not exchange, and by I2 it opens nothing. A lost database cannot be closed or claimed
- *     itself: `require lost` closes its role, which is still there, should the database come
- *     back; and `open current` checks, while its session is in the database, that the run still
- *     holds the lock: only a run with the lock finds a database lost. A new tenant's databases
- *     have no fence: a database that an earlier run has exchanged is dropped before another one
- *     is placed. The target of `adopt` is open already; the current one is closed, or lost. I4
- *     (writes) Writes that were acknowledged before `exchange` are in the former database,
- *     which was closed, and whose sessions had ended. In a move they are in the new one too:
- *     `copy changes` follows, and fails unless the two are equal. I5 (fence) A closed fence
- *     stays closed until a run has opened the database that the control database names. A
- *     retreat needs only the server of that database: the other one was never opened, or is
- *     closed. The next run lifts also a fence that was only announced. A control database can
- *     lose its last commits, when a standby or an archive takes its place. Then it names a
- *     former database, which is closed. Before the first request in the new database, `name
- *     successor` has recorded it in the former one as its successor, unless the server of the
- *     former one was away; so `open current` does not open the former one, whatever has become
- *     of the new one. `exchange` takes that record back from a database that becomes the
- *     current one. I6 (drop) Only condemned databases are dropped. The database of a tenant is
- *     condemned only to purge it, when it is lost, or while it is new. No step leads from there
- *     back to another state, and by I1 a run that has lost its lock condemns nothing. Nobody
- *     else has its names (`database-names.ts`). I7 (data) A reserved database is used by the
- *     run that has reserved it, or by none: other runs condemn it. `exchange` takes only a
- *     database that this run has filled, or that is complete. I8 (names) The names of a
- *     database are never used again. So a paused run creates or fills only a database that
- *     nobody uses. I9 (remainder) `create` and `fill` begin with a check, in the control
- *     database, that the run still has the target reserved. A run that condemns the target
- *     afterwards drops it either after `create`, or before `create`: then `fill` does not
- *     begin, and the database that a paused run creates has no data. After a purge, doctor
- *     finds it by its stamp.
+ * - I1 (control) Only the control database knows which database is current. `exchange` changes
+ *   it in one transaction; like every step in the control database, it uses the connection that
+ *   holds the lock of the tenant, and so it fails in a run that has lost the lock.
+ * - I2 (epoch) Each change inside a tenant database compares the epoch of the run in the same
+ *   transaction. A run gets an epoch above all earlier ones when it gets the lock, and claims a
+ *   database that others may know before it changes it. So an earlier run that wakes up later
+ *   changes nothing there.
+ * - I3 (one open) At most one database lets the tenant in. A new one is closed. `open current`
+ *   comes after `exchange`, which comes after `close current` of the same run. Suppose that a
+ *   run is replaced between the two: the next run has claimed the former database and opened
+ *   it, before it closes it again. So by I1 the first run does not exchange, and by I2 it opens
+ *   nothing. A lost database cannot be closed or claimed itself: `require lost` closes its role,
+ *   which is still there, should the database come back; and `open current` checks, while its
+ *   session is in the database, that the run still holds the lock: only a run with the lock
+ *   finds a database lost. A new tenant's databases have no fence: a database that an earlier
+ *   run has exchanged is dropped before another one is placed. The target of `adopt` is open
+ *   already; the current one is closed, or lost.
+ * - I4 (writes) Writes that were acknowledged before `exchange` are in the former database,
+ *   which was closed, and whose sessions had ended. In a move they are in the new one too:
+ *   `copy changes` follows, and fails unless the two are equal.
+ * - I5 (fence) A closed fence stays closed until a run has opened the database that the control
+ *   database names. A retreat needs only the server of that database: the other one was never
+ *   opened, or is closed. The next run lifts also a fence that was only announced. A control
+ *   database can lose its last commits, when a standby or an archive takes its place. Then it
+ *   names a former database, which is closed. Before the first request in the new database,
+ *   `name successor` has recorded it in the former one as its successor, unless the server of
+ *   the former one was away; so `open current` does not open the former one, whatever has
+ *   become of the new one. `exchange` takes that record back from a database that becomes the
+ *   current one.
+ * - I6 (drop) Only condemned databases are dropped. The database of a tenant is condemned only
+ *   to purge it, when it is lost, or while it is new. No step leads from there back to another
+ *   state, and by I1 a run that has lost its lock condemns nothing. Nobody else has its names
+ *   (`database-names.ts`).
+ * - I7 (data) A reserved database is used by the run that has reserved it, or by none: other
+ *   runs condemn it. `exchange` takes only a database that this run has filled, or that is
+ *   complete.
+ * - I8 (names) The names of a database are never used again. So a paused run creates or fills
+ *   only a database that nobody uses.
+ * - I9 (remainder) `create` and `fill` begin with a check, in the control database, that the run
+ *   still has the target reserved. A run that condemns the target afterwards drops it either
+ *   after `create`, or before `create`: then `fill` does not begin, and the database that a
+ *   paused run creates has no data. After a purge, doctor finds it by its stamp.
  * @param hasFence true if the tenant has a fence, which a run has announced or closed, and not
  *   lifted. This run holds the lock of the tenant, so that no other one changes the fence
  */
