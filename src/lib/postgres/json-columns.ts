@@ -32,7 +32,8 @@ export interface Column {
 }
 
 const { BOOL, INT2, INT4, INT8, NUMERIC, TIMESTAMPTZ, JSON: JSON_TYPE, JSONB } = pg.types.builtins;
-const { TEXT, VARCHAR, BPCHAR, UUID, INET, DATE } = pg.types.builtins;
+const { FLOAT4, FLOAT8, TEXT, VARCHAR, BPCHAR, UUID, INET, DATE, TIME } = pg.types.builtins;
+const int4Array = 1007;
 const int8Array = 1016;
 const textArray = 1009;
 const textsOf = pg.types.getTypeParser(textArray as never);
@@ -49,10 +50,14 @@ const writers = new Map<number, JsonWriter>([
   [UUID, quoted],
   [INET, quoted],
   [DATE, quoted],
+  [TIME, quoted],
+  [FLOAT4, numberText],
+  [FLOAT8, numberText],
   [NUMERIC, numberText],
   [BOOL, text => (text === 't' ? 'true' : 'false')],
   [TIMESTAMPTZ, timeText],
-  [int8Array, text => `[${text.slice(1, -1).replaceAll('NULL', 'null')}]`],
+  [int4Array, numbersText],
+  [int8Array, numbersText],
   [textArray, text => JSON.stringify(textsOf(text))],
 ]);
 
@@ -102,6 +107,10 @@ function same(text: string): string {
 
 function quoted(text: string): string {
   return JSON.stringify(text);
+}
+
+function numbersText(text: string): string {
+  return `[${text.slice(1, -1).replaceAll('NULL', 'null')}]`;
 }
 
 /** `NaN` and `Infinity` are no numbers of JSON. */
