@@ -92,8 +92,11 @@ export const objectsQuery = `
   select 'function', name, pg_get_functiondef(oid) from functions where prokind in ('f', 'p', 'w')
   union all
   select 'type', typname::text, concat_ws(' ', typtype, format_type(nullif(typbasetype, 0), typtypmod), typdefault,
-         (select string_agg(enumlabel, ', ' order by enumsortorder) from pg_enum where enumtypid = t.oid))
-    from pg_type t where oid >= 16384 and typnamespace = 'public'::regnamespace and typtype in ('d', 'e', 'r')
+         (select string_agg(enumlabel, ', ' order by enumsortorder) from pg_enum where enumtypid = t.oid),
+         (select string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod)), ', ' order by attnum)
+            from pg_attribute where attrelid = typrelid and attnum > 0 and not attisdropped))
+    from pg_type t where oid >= 16384 and typnamespace = 'public'::regnamespace
+     and (typtype in ('d', 'e', 'r') or exists (select from pg_class where oid = typrelid and relkind = 'c'))
      and not exists (select from members where classid = 'pg_type'::regclass and objid = t.oid)
   union all
   select 'extension', extname::text, 'installed' from pg_extension
