@@ -158,11 +158,14 @@ function sendPage(
   if (next !== undefined) {
     ctx.set('Link', `<${addressOf(next, ctx.req.headers)}>; rel="next"`);
   }
-  const range = count && contentRange(count);
-  if (range !== undefined) ctx.set('Content-Range', range);
   if (count) ctx.vary('Prefer');
   if (count?.total !== undefined) ctx.append('Preference-Applied', 'count=exact');
-  return sendResponse(ctx, route, representation);
+
+  const range = count && contentRange(count);
+  if (range === undefined) return sendResponse(ctx, route, representation);
+
+  ctx.set('Content-Range', range);
+  return sendResponse(ctx, route, representation.taggedWith(range));
 }
 
 /**

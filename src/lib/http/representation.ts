@@ -123,6 +123,16 @@ export class Representation {
     return document;
   }
 
+  /**
+   * Returns the same body under a tag that changes with the value of a header, too. After a 304,
+   * browsers keep headers such as `Content-Range` of the response that they have stored (RFC
+   * 9111 §3.2), so a response with another value must not be one.
+   */
+  taggedWith(header: string): Representation {
+    const tagHash = hash('sha256', this.tag + header, 'base64url');
+    return new Representation(this.body, this.#volatile, tagHash);
+  }
+
   /** True when the body is worth compressing. */
   get isCompressible(): boolean {
     return this.onGrowth !== undefined && this.body.length >= minCodedLength;

@@ -96,6 +96,24 @@ describe('Prefer: count=exact and include', () => {
     expect(appliedTo(byNumber)).to.equal(null);
   });
 
+  it('a new number of all records changes the ETag of a counted page with the same records, so that no browser shows the old number', async () => {
+    const path = '/api/v1/Entities?sort=Id&limit=1';
+    const first = await globex.get(path, counted);
+    const tag = first.headers.get('etag') ?? '';
+    const revalidate = () => globex.get(path, { ...counted, 'If-None-Match': tag });
+    const plain = await globex.get(path);
+    expect((await revalidate()).status).to.equal(304);
+
+    const added = await globex.post('/api/v1/Entities', { Name: 'More', EntityType: 'customer' });
+
+    const second = await revalidate();
+    expect(second.status).to.equal(200);
+    expect(second.body).to.deep.equal(first.body);
+    expect(rangeOf(second)).to.equal('items 0-0/2');
+    expect((await globex.get(path)).headers.get('etag')).to.equal(plain.headers.get('etag'));
+    await globex.delete(`/api/v1/Entities/${added.body.Id}`);
+  });
+
   it('a count includes only the records that the caller may see', async () => {
     const [own] = await sql<{ id: string }>(
       world.acme,
