@@ -88,6 +88,30 @@ describe('OpenAPI document', () => {
     );
   });
 
+  it('every time in a request has the format date-time', () => {
+    const isTime = (field: string) => /(At|Since|from|to)$/.test(field);
+
+    const times = operations.flatMap(({ name, operation }) => {
+      const { requestBody, parameters } = operation as unknown as {
+        requestBody?: { content: Record<string, { schema: { properties?: object } }> };
+        parameters: { name: string; schema: object }[];
+      };
+      const bodies = Object.values(requestBody?.content ?? {});
+      const fields = [
+        ...bodies.flatMap(({ schema }) => Object.entries(schema.properties ?? {})),
+        ...parameters.map(({ name, schema }): [string, object] => [name, schema]),
+      ];
+      return fields
+        .filter(([field]) => isTime(field))
+        .map(([field, schema]) => ({ field: `${field} of ${name}`, text: JSON.stringify(schema) }));
+    });
+
+    expect(times).to.have.length.above(10);
+    for (const { field, text } of times) {
+      expect(text, field).to.include('"format":"date-time"');
+    }
+  });
+
   for (const { name, path, operation } of operations) {
     describe(name, () => {
       const route = routes.find(

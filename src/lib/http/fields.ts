@@ -59,6 +59,7 @@ export const moment = () =>
   z
     .string()
     .overwrite(toRfc3339)
+    .meta({ format: 'date-time' })
     .pipe(z.iso.datetime({ offset: true }))
     .refine(
       value => new Date(value).getUTCFullYear() >= 1 && new Date(value).getUTCFullYear() <= 9_999,

@@ -102,10 +102,11 @@ function queryParameters(route: TenantRoute): Json[] {
   return Object.entries(query?.shape ?? {}).map(([name, field]) => {
     const { data: defaultValue, success } = (field as z.ZodType).safeParse(undefined);
     const description = (field as z.ZodType).description ?? queryDescriptions[name];
-    const { enum: values } = toSchema(field as z.ZodType, 'input');
+    const { enum: values, format } = toSchema(field as z.ZodType, 'input');
     const schema = {
       ...querySchema(name, defaultValue, route),
       ...(values && typeof defaultValue !== 'boolean' ? { enum: values } : {}),
+      ...(format === 'date-time' ? { format } : {}),
     };
     return { name, in: 'query', required: !success, description, schema };
   });
