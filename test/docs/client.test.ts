@@ -37,6 +37,29 @@ describe('client generated from the OpenAPI document', () => {
     ).to.equal(true);
   });
 
+  it('the querySerializer of the guide writes sorts, values of a filter and operators as the service reads them', async () => {
+    const admin = await world.login(world.acme);
+    for (const [Code, Name] of [
+      ['SEK', 'Krona'],
+      ['DKK', 'Krone'],
+      ['ISK', 'Iceland'],
+    ]) {
+      await admin.post('/api/v1/Currency', { Code, Name });
+    }
+
+    const querySerializer = await readSerializer();
+    const query = querySerializer({
+      q: undefined,
+      sort: ['-Name', 'Id'],
+      filter: { Code: ['SEK', 'DKK', 'ISK'] },
+      'filter[Name]': { prefix: 'kr' },
+      includeDeleted: true,
+    });
+
+    const { body } = await admin.get(`/api/v1/Currency?${query}`);
+    expect(body.map(({ Code }: { Code: string }) => Code)).to.deep.equal(['DKK', 'SEK']);
+  });
+
   // Half of this test is that it compiles: it reads every field by its generated type, without
   // a type assertion.
   it('a generated client sets up data, uses a promotion, reads the audit log and logs out', async () => {
@@ -221,4 +244,15 @@ async function allEntities(api: Calls, limit: number): Promise<number[]> {
     expect(page.length).to.be.at.most(limit);
     ids.push(...page.map(({ Id }) => Id));
   }
+}
+
+/** Reads the function that the guide gives to readers who use `openapi-fetch`. */
+async function readSerializer(): Promise<(query: object) => string> {
+  const page = await readFile(new URL('../../docs/guide/first-call.md', import.meta.url), 'utf8');
+  const [code] = /function querySerializer.*?(?=```)/s.exec(page) ?? [];
+  const module = await import(
+    `data:text/javascript,${encodeURIComponent(`export default ${code}`)}`
+  );
+
+  return module.default;
 }
