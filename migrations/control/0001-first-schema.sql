@@ -923,6 +923,8 @@ create table tenant_databases (
   copy_ms integer,
   pause_ms integer,
   error text,
+  -- the last number of each of its sequences
+  numbers jsonb,
   created_at timestamptz not null default now(),
   filled_at timestamptz
 );
@@ -957,6 +959,9 @@ comment on column tenant_databases.archive_proof is
   'change counters of the database, read before the snapshot of that archive: equal ones later '
   'prove that it is unchanged; null: they prove nothing';
 comment on column tenant_databases.pause_ms is 'how long requests waited for it to become current';
+comment on column tenant_databases.numbers is
+  'the last number that each of its sequences had given when it became current, or was archived '
+  'last, by the name of the sequence: a database in its place goes on after them';
 comment on column tenant_databases.error is 'why the last run that worked on it failed, for people';
 
 -- a tenant has one current database

@@ -1,4 +1,5 @@
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
+import { type GivenNumbers, numbersJson } from '../databases/carry-numbers.ts';
 import type { Listing, StoredArchive } from './listing.ts';
 
 /*
@@ -7,16 +8,21 @@ import type { Listing, StoredArchive } from './listing.ts';
  * count only for names that it has.
  */
 
-/** Records the last archive of a database. */
+/**
+ * Records the last archive of a database, and the numbers that its sequences had given then.
+ */
 export async function recordArchive(
   control: Queryable,
   databaseId: string,
   { name, size }: Pick<StoredArchive, 'name' | 'size'>,
   proof: string | null,
+  numbers: GivenNumbers,
 ): Promise<void> {
   await control.query(
-    'update tenant_databases set archive = $2, archive_bytes = $3, archive_proof = $4 where id = $1',
-    [databaseId, name, size, proof],
+    `update tenant_databases set archive = $2, archive_bytes = $3, archive_proof = $4,
+            numbers = coalesce(numbers, '{}') || $5::jsonb
+      where id = $1`,
+    [databaseId, name, size, proof, numbersJson(numbers)],
   );
 }
 

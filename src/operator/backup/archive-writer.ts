@@ -6,7 +6,7 @@ import { shareConnection } from '../../lib/postgres/shared-connection.ts';
 import { listForeignObjects } from '../databases/foreign-objects.ts';
 import { headFingerprint, type KnownObjects, knownObjects } from '../schema/template.ts';
 import { type ArchiveSource, archiveDatabase } from './archive/archive-database.ts';
-import { countRows, foreignLeftOut } from './archive/archive-documents.ts';
+import { countRows, foreignLeftOut, givenNumbers } from './archive/archive-documents.ts';
 import { controlMacKey, requireArchiveKey } from './archive/archive-keys.ts';
 import { readSchemaPages, type SchemaPage } from './archive/schema-pages.ts';
 import type { ArchiveOrder, WriteArchive } from './run-backup.ts';
@@ -74,7 +74,12 @@ class ArchiveWriter {
       tenant ? archiveKey : controlMacKey,
       store,
     );
-    return { rows: countRows(manifest), leftOut: foreignLeftOut(manifest), written };
+    return {
+      rows: countRows(manifest),
+      leftOut: foreignLeftOut(manifest),
+      numbers: givenNumbers(manifest),
+      written,
+    };
   }
 
   /**

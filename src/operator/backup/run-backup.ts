@@ -7,6 +7,7 @@ import { fleetTasks } from '../command/fleet-tasks.ts';
 import { operatorName } from '../command/operator-name.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
+import type { GivenNumbers } from '../databases/carry-numbers.ts';
 import { withTenantUnchanged } from '../databases/with-tenant.ts';
 import type { LeftOut } from './archive/archive-documents.ts';
 import { copyListing, forgetProofs, recordArchive } from './archive-rows.ts';
@@ -62,6 +63,8 @@ interface WrittenContents {
    * reason.
    */
   readonly leftOut: readonly LeftOut[];
+  /** The last number that each sequence had given. */
+  readonly numbers: GivenNumbers;
 }
 
 /** The databases that a backup run archives, and how it does so. */
@@ -276,7 +279,9 @@ class BackupRun {
             database,
             url,
           });
-          await recordArchive(control, databaseId, written.archive, counters?.fingerprint ?? null);
+          const { archive, numbers } = written;
+          const proof = counters?.fingerprint ?? null;
+          await recordArchive(control, databaseId, archive, proof, numbers);
           this.covered.add(guid);
         });
       } catch (error) {

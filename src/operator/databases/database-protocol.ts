@@ -14,13 +14,15 @@
  * - `adopt`: the tenant has the open database that a control database of an earlier time does
  *   not know as its current one. The current one, which is closed, is not opened.
  * - `adopt for lost`: the same, when the current one is lost.
+ * - `serve former`: the tenant is served from the former database that a control database of an
+ *   earlier time names, although another one has taken its place, which is gone for ever.
  * - `retreat`: the tenant is served from the database that it has.
  * - `give up`: a step has failed; a tenant with a fence is served again, and what the run has
  *   begun is condemned.
  */
 export type DatabaseGoal =
   | ('provision' | 'place' | 'move' | 'switch' | 'replace' | 'upgrade' | 'drop')
-  | ('adopt' | 'adopt for lost' | 'retreat' | 'give up');
+  | ('adopt' | 'adopt for lost' | 'serve former' | 'retreat' | 'give up');
 
 /**
  * One step. Each is atomic, or can be repeated. `current` is the database that the control
@@ -74,6 +76,13 @@ export type DatabaseStep =
   | 'keep webhooks'
   /** Copies what was written since `copy ahead`, and compares the two databases. */
   | 'copy changes'
+  /**
+   * Lets each sequence of the target go on after the numbers that the current database has
+   * given, where those are further (`goOnAfter`). If the current one cannot be read, after those
+   * that are known of it, with a skip. In `serve former`, the current database goes on after the
+   * one that has taken its place.
+   */
+  | 'carry numbers'
   /** Makes the target the current database, in one transaction of the control database. */
   | 'exchange'
   /**
@@ -117,7 +126,8 @@ export type DatabaseStep =
  *   session is in the database, that the run still holds the lock: only a run with the lock
  *   finds a database lost. A new tenant's databases have no fence: a database that an earlier
  *   run has exchanged is dropped before another one is placed. The target of `adopt` is open
- *   already; the current one is closed, or lost.
+ *   already; the current one is closed, or lost. `serve former` opens a former database while a
+ *   newer one may be open: its operator says that the newer one is gone for ever.
  * - I4 (writes) Writes that were acknowledged before `exchange` are in the former database,
  *   which was closed, and whose sessions had ended. In a move they are in the new one too:
  *   `copy changes` follows, and fails unless the two are equal.
@@ -128,8 +138,8 @@ export type DatabaseStep =
  *   names a former database, which is closed. Before the first request in the new database,
  *   `name successor` has recorded it in the former one as its successor, unless the server of
  *   the former one was away; so `open current` does not open the former one, whatever has
- *   become of the new one. `exchange` takes that record back from a database that becomes the
- *   current one.
+ *   become of the new one, unless an operator says so (`serve former`). `exchange` takes that
+ *   record back from a database that becomes the current one.
  * - I6 (drop) Only condemned databases are dropped. The database of a tenant is condemned only
  *   to purge it, when it is lost, or while it is new. No step leads from there back to another
  *   state, and by I1 a run that has lost its lock condemns nothing. Nobody else has its names
@@ -143,6 +153,15 @@ export type DatabaseStep =
  *   still has the target reserved. A run that condemns the target afterwards drops it either
  *   after `create`, or before `create`: then `fill` does not begin, and the database that a
  *   paused run creates has no data. After a purge, doctor finds it by its stamp.
+ * - I10 (numbers) No sequence of a tenant gives a number twice, so that a number which others
+ *   know, such as that of the entity of a user, never names another record. Each sequence of
+ *   the current database is at or after every number that the tenant has got: a first database
+ *   has given none before, and a database becomes the current one only after `carry numbers`,
+ *   while the former one is closed and its sessions have ended, so that it gives no more. By
+ *   induction, the numbers of databases before the former one need not be known. The target is
+ *   closed, too; that of `adopt` is open, but was current after the present one, so that by the
+ *   induction nothing is set in it. A database that cannot be read may have given more than is
+ *   known of it: as far as the numbers that are skipped go, none of those is given again.
  * @param hasFence true if the tenant has a fence, which a run has announced or closed, and not
  *   lifted. This run holds the lock of the tenant, so that no other one changes the fence
  */
@@ -150,8 +169,7 @@ export function* databaseProtocol(
   goal: DatabaseGoal,
   hasFence: boolean,
 ): Generator<DatabaseStep, void, void> {
-  const isAdoption = goal === 'adopt' || goal === 'adopt for lost';
-  if ((hasFence && !isAdoption) || goal === 'retreat') yield* retreat();
+  if ((hasFence && !servesEarlier(goal)) || goal === 'retreat') yield* retreat();
 
   switch (goal) {
     case 'retreat':
@@ -184,6 +202,7 @@ export function* databaseProtocol(
       yield 'close current';
       yield 'end sessions';
       yield 'copy changes';
+      yield 'carry numbers';
       yield* exchange(true);
       return;
 
@@ -196,6 +215,7 @@ export function* databaseProtocol(
       yield 'close current';
       yield 'end sessions';
       yield 'keep webhooks';
+      yield 'carry numbers';
       yield* exchange(true);
       return;
 
@@ -203,13 +223,22 @@ export function* databaseProtocol(
       yield 'claim current';
       yield 'claim target';
       yield 'close current';
+      yield 'carry numbers';
       yield* exchange(true);
       return;
 
     case 'adopt for lost':
       yield 'claim target';
       yield 'require lost';
+      yield 'carry numbers';
       yield* exchange(false);
+      return;
+
+    case 'serve former':
+      yield 'claim current';
+      yield 'carry numbers';
+      yield 'open current';
+      yield 'serve';
       return;
 
     case 'replace':
@@ -219,6 +248,7 @@ export function* databaseProtocol(
       yield* makeTarget();
       yield* closeFence();
       yield 'require lost';
+      yield 'carry numbers';
       yield* exchange(false);
       return;
 
@@ -233,6 +263,11 @@ export function* databaseProtocol(
       yield 'forget';
       return;
   }
+}
+
+/** True for the goals of a tenant of which the control database names a former database. */
+export function servesEarlier(goal: DatabaseGoal): boolean {
+  return goal === 'adopt' || goal === 'adopt for lost' || goal === 'serve former';
 }
 
 /** The steps of a new database. */

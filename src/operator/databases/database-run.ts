@@ -1,13 +1,23 @@
 import type pg from 'pg';
 import type { Installation } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
 import { holdImports } from '../../sales/imports/import-lock.ts';
 import { endOtherSessions, sessionsLeft } from '../schema/other-sessions.ts';
 import { becomeMember, endSessionsOf } from '../schema/tenant-sessions.ts';
+import {
+  type GivenNumbers,
+  goOnAfter,
+  readGivenNumbers,
+  readKnownNumbers,
+  recordNumbers,
+  skippedNumbers,
+} from './carry-numbers.ts';
 import { createDatabase, NameTakenError, reserveDatabase } from './create-database.ts';
 import type { DatabaseStep } from './database-protocol.ts';
 import {
   beginFeedEra,
+  changeInEpoch,
   claimDatabase,
   closeDatabase,
   type Feed,
@@ -213,6 +223,18 @@ export class DatabaseRun implements Steps {
     await required(this.#copy).copyChanges();
   }
 
+  async 'carry numbers'(): Promise<void> {
+    const target = this.#plan.former ? this.#present() : this.#chosen();
+    const given = await this.#readGiven();
+    const known = given ?? (await readKnownNumbers(this.#control, this.#tenant));
+
+    const client = await this.#connect(target);
+    const { numbers } = await changeInEpoch(client, this.#run, () =>
+      goOnAfter(client, known, given ? {} : skippedNumbers),
+    );
+    await recordNumbers(this.#control, target.id, numbers);
+  }
+
   async exchange(): Promise<void> {
     const { keptBy = 'move', keepSeconds = 0, target } = this.#plan;
     if (target) await nameSuccessor(await this.#connect(target), this.#run, null);
@@ -234,7 +256,7 @@ export class DatabaseRun implements Steps {
           this.#run,
           role,
           () => this.#requireLastRun(),
-          this.#plan.mayBeReplaced,
+          this.#plan.former !== undefined,
         ),
       ),
     );
@@ -292,6 +314,21 @@ export class DatabaseRun implements Steps {
       endSessions,
     });
     return this.#copy.copyAll();
+  }
+
+  /**
+   * Returns the numbers that the tenant has got until now; undefined if the database with the
+   * last ones cannot be read, because it is lost, or, in the words of an operator, gone for ever.
+   */
+  async #readGiven(): Promise<GivenNumbers | undefined> {
+    const { former, keptBy } = this.#plan;
+    if (keptBy === 'lost') return undefined;
+    if (!former) return readGivenNumbers(await this.#connect(this.#present()));
+    if (!former.replacedBy) return undefined;
+
+    const { server, database } = former.replacedBy;
+    const url = this.#installation.servers.adminUrl(server, database);
+    return withConnection(url, readGivenNumbers).catch(() => undefined);
   }
 
   async #presentFeed(): Promise<Feed> {

@@ -3,7 +3,7 @@ import { compareCursors, parseCursor } from '../../sales/events/change-cursor.ts
 import { inSnapshot } from '../schema/snapshot.ts';
 import { type DataTable, listDataTables } from '../schema/tenant-tables.ts';
 import { changeInEpoch } from './database-stamp.ts';
-import { type CopyEnds, copySequences, replaceTables } from './replace-tables.ts';
+import { type CopyEnds, replaceTables } from './replace-tables.ts';
 
 /**
  * The tables that a tenant keeps when it gets other data: the receivers of its changes, with
@@ -26,6 +26,7 @@ export const keptTables: readonly string[] = [
  * may have changes that the current database does not know, and that had not arrived when the
  * target was closed. From the later place, these would be skipped. Each row gets another
  * version, so that no process saves a state that it has read from the current database.
+ * The sequences of the tables go on by `carry numbers`, which follows.
  * @param copyEnds `source` is the current database
  */
 export async function keepWebhooks(copyEnds: CopyEnds): Promise<void> {
@@ -35,7 +36,6 @@ export async function keepWebhooks(copyEnds: CopyEnds): Promise<void> {
     await changeInEpoch(target, run, async () => {
       const before = await readPlaces(target);
       await replaceTables(copyEnds, tables);
-      await copySequences(copyEnds, tables);
       await goBack(target, before);
     });
   });

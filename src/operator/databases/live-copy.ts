@@ -20,7 +20,6 @@ import {
   type CopyEnds,
   compareRows,
   copyRows,
-  copySequences,
   replaceTables,
   truncate,
   withoutTriggers,
@@ -128,12 +127,12 @@ export class LiveCopy {
   }
 
   /**
-   * Copies the changes since `copyAll`, and all sequences, and compares the result. The source
-   * is closed, and no session of the tenant's login exists any more, so the counters prove
-   * which tables have not changed (`isProvedUnchanged`). While a session of another login
-   * exists (psql), they prove nothing, and everything is copied again. A transaction that is
-   * left open in the source locks its tables, so a session that begins after the lock changes
-   * nothing, and does not count.
+   * Copies the changes since `copyAll`, and compares the result; `carry numbers` follows, which
+   * sets the sequences. The source is closed, and no session of the tenant's login exists any
+   * more, so the counters prove which tables have not changed (`isProvedUnchanged`). While a
+   * session of another login exists (psql), they prove nothing, and everything is copied again.
+   * A transaction that is left open in the source locks its tables, so a session that begins
+   * after the lock changes nothing, and does not count.
    * @throws {OperatorError} when another login changes the source, or when too much is missing
    */
   async copyChanges(): Promise<void> {
@@ -165,7 +164,6 @@ export class LiveCopy {
       });
 
       await compareRows(this.#options, ends);
-      await copySequences(this.#options, copied.tables);
     });
   }
 

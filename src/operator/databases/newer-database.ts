@@ -9,7 +9,12 @@ import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote
 import { within } from '../../lib/runtime/within.ts';
 import { tenantVerifier } from './create-database.ts';
 import { closedStamp } from './database-stamp.ts';
-import { readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
+import {
+  type DatabaseAddress,
+  readCurrent,
+  readDatabases,
+  type TenantDatabase,
+} from './database-store.ts';
 import type { RunContext } from './run-databases.ts';
 
 /** A database that the tenant has, while the control database names a former one. */
@@ -173,6 +178,15 @@ export async function recordNewer(
   if (!found) throw new Error(`database ${newer.database} is not recorded`);
 
   return found;
+}
+
+/** Returns the address of a newer database; undefined if its server is not known. */
+export async function addressOf(
+  { control }: Pick<RunContext, 'control'>,
+  { known, server, database }: NewerDatabase,
+): Promise<DatabaseAddress | undefined> {
+  const found = known?.server ?? (await readServer(control, server));
+  return found && { server: found, database };
 }
 
 /** Follows the successors of a database, to the last one. */

@@ -140,17 +140,6 @@ export async function compareRows(
   return [...expected.values()].reduce((sum, table) => sum + table.rows, 0);
 }
 
-/**
- * Sets the sequences of the target to the values that those of the source have: the number of a
- * deleted row is not given again.
- */
-export async function copySequences(
-  { source, target }: Ends,
-  tables: readonly DataTable[],
-): Promise<void> {
-  await setSequences(target, await readSequences(source, tables));
-}
-
 /** `isCalled`: the next number comes after `lastValue` (`setval`). */
 type SequenceState = Readonly<{ name: string; lastValue: string; isCalled: boolean }>;
 

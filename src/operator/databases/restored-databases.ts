@@ -17,6 +17,7 @@ import { type EarlierData, fillWith, requireKnownVersion } from './fill-database
 import { readHoldings } from './foreign-objects.ts';
 import { hasLost, isLostOnServer, lostText } from './lost-database.ts';
 import {
+  addressOf,
   findNewer,
   type NewerDatabase,
   newerError,
@@ -183,7 +184,8 @@ async function endEarlierTime(
   const { former, isFormerLost } = newer;
 
   if (database === former.database && !isFormerLost) {
-    await runDatabases(context, 'retreat', { mayBeReplaced: true }, observers);
+    const replacedBy = await addressOf(context, newer);
+    await runDatabases(context, 'serve former', { former: { replacedBy } }, observers);
     return { tenant: slug, database, origin: former.origin, pauseMs: 0 };
   }
   if (database !== newer.database) throw newerError(slug, newer);

@@ -8,7 +8,12 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { errorText } from '../command/texts.ts';
 import { requireLogin } from '../schema/login-fault.ts';
 import { readOtherSessions, sessionsText } from '../schema/other-sessions.ts';
-import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './database-protocol.ts';
+import {
+  type DatabaseGoal,
+  type DatabaseStep,
+  databaseProtocol,
+  servesEarlier,
+} from './database-protocol.ts';
 import { DatabaseRun } from './database-run.ts';
 import { RunReplacedError } from './database-stamp.ts';
 import {
@@ -137,7 +142,7 @@ async function reachGoal(
     }
 
     // It has closed and reserved nothing. To open the current database would be wrong.
-    if (goal === 'adopt' || goal === 'adopt for lost') throw error;
+    if (servesEarlier(goal)) throw error;
 
     const now = await giveUp({ installation, control, tenant }, goal, drive, error);
     guard?.release(tenant.slug);

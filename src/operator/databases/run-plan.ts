@@ -1,5 +1,5 @@
 import type { Server } from '../../control/control-entities.ts';
-import type { KeptBy, TenantDatabase } from './database-store.ts';
+import type { DatabaseAddress, KeptBy, TenantDatabase } from './database-store.ts';
 import type { Fill } from './fill-database.ts';
 
 /** A new database: its server, the version of its data, and its source. */
@@ -29,8 +29,11 @@ export interface RunPlan {
   readonly leaveSchemas?: boolean;
   /** True to end sessions of others in the databases of the run. */
   readonly endSessions?: boolean;
-  /** True to open the current database although another one has taken its place. */
-  readonly mayBeReplaced?: boolean;
+  /**
+   * The current database, which is opened although another one has taken its place, and that
+   * other one, if its server is known.
+   */
+  readonly former?: { readonly replacedBy: DatabaseAddress | undefined };
 }
 
 /**

@@ -221,7 +221,12 @@ describe('backup runs by the listing of their target', () => {
         yield Buffer.alloc(1_000);
         throw new Error('the connection to the database is lost');
       }
-      return { rows: 0, leftOut: [], written: await store(Readable.from(body())) };
+      return {
+        rows: 0,
+        leftOut: [],
+        numbers: new Map(),
+        written: await store(Readable.from(body())),
+      };
     };
     const before = await namesIn();
 

@@ -225,6 +225,53 @@ describe('a control database that has lost its last commits', () => {
     });
   }
 
+  /** Adds an entity to acme over HTTP, and returns its number. */
+  const addEntity = async (admin: Client, Name: string): Promise<number> =>
+    (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body.Id;
+  const inDatabase = async (database: string, text: string): Promise<void> => {
+    const isOnSecond = (await servers.serverOf()) === 'second';
+    const own = servers.world.environment.DATABASE_URL ?? '';
+    const url = databaseUrl(isOnSecond ? servers.second.url : own, database);
+    await withConnection(url, client => client.query(text));
+  };
+
+  it('a newer database that is put in place gives no number that the former one has given', async () => {
+    const admin = await servers.world.login(servers.world.acme);
+    const { former, newer } = await moveAndLose(admin, 'ahead');
+    await inDatabase(former, `select setval('entities_id_seq', 5000)`);
+
+    await swapIn(newer);
+
+    expect(await addEntity(admin, 'After 5000')).to.equal(5_001);
+  });
+
+  it('a former database that an operator serves again gives no number that the newer one has given', async () => {
+    const { world } = servers;
+    const admin = await world.login(world.acme);
+    const to = await servers.otherServer();
+    const { oldDatabase } = await servers.move('acme', '--to', to);
+    const given = await addEntity(admin, 'In the newer one');
+    await loseExchange(`state = 'reserved'`);
+
+    await swapIn(oldDatabase);
+
+    expect(await addEntity(admin, 'In the former one')).to.equal(given + 1);
+  });
+
+  it('a former database that is served again because the newer one is gone skips the numbers that the newer one may have given', async () => {
+    const { world } = servers;
+    const admin = await world.login(world.acme);
+    const to = await servers.otherServer();
+    const { oldDatabase, newDatabase } = await servers.move('acme', '--to', to);
+    const given = await addEntity(admin, 'In the newer one');
+    await inDatabase('postgres', `drop database "${newDatabase}" with (force)`);
+    await loseExchange(`state = 'reserved'`);
+
+    await swapIn(oldDatabase);
+
+    expect(await addEntity(admin, 'In the former one')).to.be.above(given + 900_000);
+  });
+
   it('a restore of a lost database leaves the tenant to the newer one', async () => {
     const { world } = servers;
     const admin = await world.login(world.acme);
@@ -240,5 +287,6 @@ describe('a control database that has lost its last commits', () => {
     await swapIn(newer);
 
     expect((await admin.get(`/api/v1/EntityStatus/${id}`)).body.Title).to.equal('lost');
+    expect(await addEntity(admin, 'After a skip')).to.be.above(1_000_000);
   });
 });

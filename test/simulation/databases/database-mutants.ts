@@ -90,14 +90,14 @@ export const databaseMutants: readonly Mutant[] = [
     without('what has changed is not copied ahead', 'copy ahead', 1),
     [
       'a fence that a killed run has left stays',
-      "if ((hasFence && !isAdoption) || goal === 'retreat')",
+      "if ((hasFence && !servesEarlier(goal)) || goal === 'retreat')",
       "if (goal === 'retreat')",
       1,
     ],
     [
       'only a tenant behind its fence is opened',
-      "if ((hasFence && !isAdoption) || goal === 'retreat')",
-      'if (hasFence && !isAdoption)',
+      "if ((hasFence && !servesEarlier(goal)) || goal === 'retreat')",
+      'if (hasFence && !servesEarlier(goal))',
       196,
     ],
     without(
@@ -125,6 +125,20 @@ export const databaseMutants: readonly Mutant[] = [
       2,
     ],
     without('a switch brings other webhooks back', 'keep webhooks', 1),
+    without('a switch gives numbers again', 'carry numbers', 1, "yield 'keep webhooks';\n      "),
+    without('a move gives numbers again', 'carry numbers', 1, "yield 'copy changes';\n      "),
+    without(
+      'a replacement gives numbers again',
+      'carry numbers',
+      1,
+      "yield* closeFence();\n      yield 'require lost';\n      ",
+    ),
+    [
+      'the numbers are carried before the sessions are ended',
+      "yield 'end sessions';\n      yield 'keep webhooks';\n      yield 'carry numbers';",
+      "yield 'carry numbers';\n      yield 'end sessions';\n      yield 'keep webhooks';",
+      96,
+    ],
     [
       'the webhooks are copied before the sessions are ended',
       "yield 'end sessions';\n      yield 'keep webhooks';",
@@ -223,8 +237,8 @@ export const databaseMutants: readonly Mutant[] = [
     ),
     [
       'the other database is opened before the one of the tenant is closed',
-      "yield 'close current';\n      yield 'end sessions';\n      yield 'keep webhooks';\n      yield* exchange(true);",
-      "yield 'keep webhooks';\n      yield* exchange(true);\n      yield 'close current';\n      yield 'end sessions';",
+      "yield 'close current';\n      yield 'end sessions';\n      yield 'keep webhooks';\n      yield 'carry numbers';\n      yield* exchange(true);",
+      "yield 'keep webhooks';\n      yield 'carry numbers';\n      yield* exchange(true);\n      yield 'close current';\n      yield 'end sessions';",
       1,
     ],
     without('an upgrade does not claim the database', 'claim target', 25, inCase('upgrade')),

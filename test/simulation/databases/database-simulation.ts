@@ -59,6 +59,8 @@ class DatabaseSimulation {
   readonly #world: FaultyWorld;
   /** Writes that a client knows to be done, with their database. */
   readonly #acknowledged = new Map<number, TenantDatabase>();
+  /** The numbers that sequences of the tenant have given. */
+  readonly #given = new Set<number>();
 
   constructor({ seed, trace }: SimulationOptions) {
     const [scheduler, random, control] = [
@@ -77,6 +79,11 @@ class DatabaseSimulation {
       failed: 0,
       writes: 0,
       trace: line => void trace?.push(`${scheduler.now.toFixed(3)} ${line()}`),
+      giveNumber: database => {
+        const number = ++database.lastNumber;
+        if (this.#given.has(number)) violation(`${database.name} gives number ${number} again`);
+        this.#given.add(number);
+      },
       acknowledge: (id, database) => {
         if (database !== (control.newer ?? control.current)) {
           violation(`write ${id} is acknowledged in ${database.name}`);

@@ -30,6 +30,8 @@ type Effect = (run: RunState, snapshot: Set<number>) => unknown;
 type Effects = Partial<Record<DatabaseStep, Effect>>;
 
 const maxAnnounceMs = 10_000;
+/** More than all writes of a run. */
+const skippedNumbers = 1_000_000;
 /** Shorter than in production: a few of many simulated requests always take longer. */
 const maxWaitMs = 500;
 
@@ -160,6 +162,16 @@ export const databaseEffects: Effects = {
   'name successor': ({ former, target, epoch }) => {
     if (!former || former.server.isAway || !former.exists || former.claimedBy > epoch) return;
     former.replacedBy = target;
+  },
+  'carry numbers': run => {
+    const { world, current, epoch, goal } = run;
+    const [target, { control }] = [targetOf(run), world];
+    target.guard(epoch);
+    const isLost = goal === 'replace' || goal === 'adopt for lost';
+    if (!isLost) current.reach();
+    const given = isLost ? control.knownNumber + skippedNumbers : current.lastNumber;
+    target.lastNumber = Math.max(target.lastNumber, given);
+    control.knownNumber = target.lastNumber;
   },
   drop: run => drop(targetOf(run)),
 };

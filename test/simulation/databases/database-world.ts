@@ -45,6 +45,8 @@ export class TenantDatabase {
   /** The epoch of the last run that has written to it. */
   changedBy = 0;
   rows = new Set<number>();
+  /** The last number that its sequence has given. */
+  lastNumber = 0;
   /** The rows when the tenant gets it, unless those are a copy of what the tenant has. */
   expected: ReadonlySet<number>;
   readonly sessions = new Set<SimulatedSession>();
@@ -164,6 +166,8 @@ export class DatabasesControl {
   /** Called when the fence or the database of the tenant has changed. */
   onChange = (): void => {};
   readonly databases: TenantDatabase[] = [];
+  /** The last number that is known of the tenant when its database is lost. */
+  knownNumber = 0;
   /** False while the tenant is being provisioned: nobody is served. */
   isActive = false;
   /** The run that holds the lock of the tenant. */
@@ -246,6 +250,11 @@ export interface DatabaseWorld {
   /** Requests that failed. */
   failed: number;
   trace(line: () => string): void;
+  /**
+   * The sequence of a database gives a number.
+   * @throws {Violation} when the tenant has got it before
+   */
+  giveNumber(database: TenantDatabase): void;
   /** A client knows now that its write is done. */
   acknowledge(id: number, database: TenantDatabase): void;
   /** Starts processes of the service, when a new tenant is served. */

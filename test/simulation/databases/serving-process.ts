@@ -133,6 +133,7 @@ export class ServingProcess {
         }
         if (database.rows.has(id)) violation(`write ${id} is done twice`);
         database.rows.add(id);
+        this.#world.giveNumber(database);
         this.#world.acknowledge(id, database);
       }),
     );

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { GivenNumbers } from '../../databases/carry-numbers.ts';
 
 /*
  * The two JSON documents of an archive: the header is its first member, the manifest its last.
@@ -127,6 +128,15 @@ export type ArchiveManifest = z.output<typeof manifestContract>;
 
 export function countRows({ tables }: Pick<ArchiveManifest, 'tables'>): number {
   return tables.reduce((sum, { rows }) => sum + rows, 0);
+}
+
+/** Returns the last number that each sequence of `public` had given. */
+export function givenNumbers({ sequences }: Pick<ArchiveManifest, 'sequences'>): GivenNumbers {
+  return new Map(
+    sequences
+      .filter(({ schema }) => schema === 'public')
+      .map(({ name, lastValue, isCalled }) => [name, BigInt(lastValue) - (isCalled ? 0n : 1n)]),
+  );
 }
 
 /**

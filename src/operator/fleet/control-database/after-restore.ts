@@ -7,6 +7,7 @@ import { lockSpaces, withLock } from '../../../lib/postgres/advisory-locks.ts';
 import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
 import { activateText } from '../../../sales/webhooks/webhook-queue.ts';
 import { createTenantKey } from '../../../sales/webhooks/webhook-secret.ts';
+import { goOnAfter, skippedNumbers } from '../../databases/carry-numbers.ts';
 
 /** Report of the changes to a restored control database. */
 export interface AfterRestoreReport<Replayed> {
@@ -28,12 +29,6 @@ export interface AfterRestoreReport<Replayed> {
 }
 
 /**
- * The number of values of each sequence that are skipped: the lost control database may have
- * used them after the time of the restored one, and tenant databases may have them.
- */
-const skippedNumbers = 1_000_000;
-
-/**
  * Makes a restored control database safe to serve from, in one transaction:
  *
  * 1. Every session ends. So a session that was ended later does not come back. The refresh
@@ -41,10 +36,10 @@ const skippedNumbers = 1_000_000;
  *    stolen.
  * 2. Every signing key is disabled, and each tenant gets a new one. So no access token that was
  *    issued before is valid, whichever keys and users were disabled since.
- * 3. Every legacy token and every API client is revoked: its secret may have become known later.
- *    Links in mails that were sent before are withdrawn: a link that was used later would work
- *    again.
- * 4. Sequences go on above all numbers that may have been given since.
+ * 3. Every legacy token and every API client is revoked: its secret may have become known
+ *    later. Links in mails that were sent before are withdrawn: a link that was used later would
+ *    work again.
+ * 4. Sequences go on after all numbers that may have been given since.
  * 5. Users, API clients and tenants that a later control database has as disabled, revoked,
  *    suspended or gone become so (`replay`).
  * 6. No fence is left, and no database of a tenant is dropped before an operator says so: a
@@ -72,7 +67,10 @@ async function makeSafe<Replayed>(
 ): Promise<AfterRestoreReport<Replayed>> {
   const count = async (text: string): Promise<number> => (await client.query(text)).rowCount ?? 0;
   const newestChange = await readNewestChange(client);
-  const sequencesMoved = await moveSequences(client);
+  // The lost control database may have given numbers after the time of the restored one, which
+  // tenant databases have. No other database has those of sequences of small numbers.
+  const { bigint } = skippedNumbers;
+  const { moved: sequencesMoved } = await goOnAfter(client, new Map(), { bigint });
   const replayed = replay ? await replay(client) : null;
   const sessionsEnded = await count(
     `update sessions set revoked_at = now(), revoked_reason = 'restored' where revoked_at is null`,
@@ -132,17 +130,4 @@ export async function readNewestChange(client: pg.Client): Promise<string | null
                      (select max(greatest(created_at, refreshed_at, revoked_at)) from sessions)) as at`,
   );
   return rows[0]?.at?.toISOString() ?? null;
-}
-
-/**
- * Sequences of small numbers are left: their numbers are in no other database.
- * @returns the number of sequences that were moved
- */
-async function moveSequences(client: pg.Client): Promise<number> {
-  const { rowCount } = await client.query(
-    `select setval(quote_ident(sequencename)::regclass, coalesce(last_value, 0) + $1) from pg_sequences
-      where schemaname = 'public' and data_type = 'bigint'::regtype`,
-    [skippedNumbers],
-  );
-  return rowCount ?? 0;
 }

@@ -6,6 +6,13 @@ import { tenantFeatures } from '../../../control/tenant-features.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
+import {
+  type GivenNumbers,
+  goOnAfter,
+  readGivenNumbers,
+  readKnownNumbers,
+  skippedNumbers,
+} from '../../databases/carry-numbers.ts';
 import { beginOwnFeed } from '../../databases/database-stamp.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../../databases/fill-database.ts';
 import { copyTables } from '../../databases/fill-tables.ts';
@@ -112,12 +119,33 @@ async function populate(
 ): Promise<void> {
   const users = await copyUsers(installation, source, clone);
   await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
+  const given = await readGivenBy(installation, source);
   await connectTenant(installation, clone, client =>
     inTransaction(client, async () => {
+      await goOnAfter(client, given.numbers, given.isKnown ? {} : skippedNumbers);
       await makeOwn(client, users);
       await beginOwnFeed(client);
     }),
   );
+}
+
+/**
+ * Returns the numbers that a tenant has got until now. Its users, who are copied too, know
+ * them, and its earlier data may not have them.
+ * @returns `isKnown`: false if its database cannot be read, and more may have been given
+ */
+async function readGivenBy(
+  installation: Installation,
+  source: Tenant,
+): Promise<{ numbers: GivenNumbers; isKnown: boolean }> {
+  const { servers, controlUrl } = installation;
+  const url = servers.adminUrl(source.server, source.databaseName);
+
+  const numbers = await withConnection(url, readGivenNumbers).catch(() => undefined);
+  if (numbers) return { numbers, isKnown: true };
+
+  const known = await withConnection(controlUrl, client => readKnownNumbers(client, source));
+  return { numbers: known, isKnown: false };
 }
 
 /**

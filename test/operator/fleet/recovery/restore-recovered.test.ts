@@ -131,6 +131,23 @@ describe('restore from a recovered server', () => {
     expect(await server.databaseOf('acme')).not.to.equal(former);
   });
 
+  it('a record that is added after a swap to recovered data gets a number that none has had', async () => {
+    const add = async (name: string): Promise<number> => {
+      const [row] = await server.sql<{ id: string }>(
+        `insert into entities (name, entity_type) values ('${name}', 'customer') returning id`,
+        await server.databaseOf('acme'),
+      );
+      return Number(row?.id);
+    };
+    const before = [await add('One'), await add('Two')];
+    const { document } = await restoreFrom('acme', recovered.url);
+
+    await tenant(['restore', 'swap', 'acme', '--database', document.database, '--yes']);
+
+    expect(await server.databaseOf('acme')).to.equal(document.database);
+    expect(await add('Three')).to.be.above(Math.max(...before));
+  });
+
   it('a clone gets the data of the recovered server, with tables and columns that were added by hand, and is a tenant of its own', async () => {
     const { code, document } = await tenant(
       ['clone', 'globex', 'globex-then', '--from'],
