@@ -261,6 +261,7 @@ create table users (
   role_id bigint not null,
   scope text not null default 'Self' constraint users_scope_check check (scope in ('Self', 'All')),
   entity_id bigint,
+  entity_since timestamptz,
   invited_at timestamptz,
   confirmed_at timestamptz,
   disabled_at timestamptz,
@@ -268,6 +269,7 @@ create table users (
   created_at timestamptz not null default now(),
   constraint users_tenant_id_email_unique unique (tenant_id, email),
   constraint users_tenant_id_id_unique unique (tenant_id, id),
+  constraint users_entity_since_check check ((entity_id is null) = (entity_since is null)),
   constraint users_role_fkey foreign key (tenant_id, role_id) references roles (tenant_id, id)
 );
 comment on table users is 'One person who logs in, or for whom an API client acts.';
@@ -279,6 +281,9 @@ comment on column users.scope is
   'Self: sees what concerns entity_id; All: sees everything that the role permits';
 comment on column users.entity_id is
   'the entity in the tenant database that the user belongs to; null: none';
+comment on column users.entity_since is
+  'the created_at of that entity: a user of scope Self reads nothing of another entity that has '
+  'got its number';
 comment on column users.invited_at is
   'time of the last invitation; null for a user who registered or was added by an operator';
 comment on column users.confirmed_at is

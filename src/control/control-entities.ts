@@ -131,6 +131,8 @@ const UserSchema = defineEntity({
     scope: p.text().$type<Scope>().default('Self'),
     /** Id of the business entity in the tenant database. */
     entityId: p.bigint('number').nullable(),
+    /** The time at which that entity was created, in ISO 8601 with microseconds. */
+    entitySince: p.string().columnType('timestamptz').nullable(),
     /**
      * Time of the last invitation; null for a user who registered or was added by an operator.
      */

@@ -78,6 +78,7 @@ export function createDirectoryCaches(options: CachesOptions) {
 const user = `
   json_build_object('id', u.id, 'guid', u.guid, 'tenantId', u.tenant_id, 'email', email, 'firstName', first_name,
                     'lastName', last_name, 'roleId', role_id, 'scope', scope, 'entityId', entity_id,
+                    'entitySince', entity_since,
                     'disabled', disabled_at is not null) as "user"`;
 const role = `json_build_object('id', r.id, 'name', r.name, 'permissions', permissions) as role`;
 

@@ -56,6 +56,8 @@ export interface UserRecord {
   readonly roleId: number;
   readonly scope: Scope;
   readonly entityId: number | null;
+  /** The time at which that entity was created, in ISO 8601 with microseconds. */
+  readonly entitySince: string | null;
   readonly disabled: boolean;
 }
 

@@ -7,6 +7,7 @@ import { controlReads, type TenantRequest } from './tenant-queues.ts';
 export interface PeopleReader {
   readonly userId: number;
   readonly entityId: number | null;
+  readonly entitySince: string | null;
   readonly scope: Scope;
   readonly permissions: ReadonlySet<string>;
 }
@@ -18,12 +19,15 @@ export interface PeopleReader {
  */
 export function usersVisibleTo(
   tenantId: number,
-  { userId, entityId, scope, permissions }: PeopleReader,
+  { userId, entityId, entitySince, scope, permissions }: PeopleReader,
 ): Condition[] {
   const ofTenant: Condition = ['tenant_id = ?', tenantId];
   if (scope === 'All' && permissions.has('users.read')) return [ofTenant];
 
-  return [ofTenant, ['(id = ? or entity_id = ?)', userId, entityId ?? 0]];
+  return [
+    ofTenant,
+    ['(id = ? or entity_id = ? and entity_since = ?)', userId, entityId ?? 0, entitySince],
+  ];
 }
 
 /**

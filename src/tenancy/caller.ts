@@ -21,6 +21,8 @@ export interface Caller {
   readonly lastName: string;
   readonly role: string;
   readonly entityId: number | null;
+  /** The time at which that entity was created, in ISO 8601 with microseconds. */
+  readonly entitySince: string | null;
   readonly entityType: 'supplier' | 'customer' | null;
   readonly scope: Scope;
   readonly permissions: ReadonlySet<string>;
@@ -44,7 +46,7 @@ export async function findCallerLoss(
   tenantGuid: string,
   directory: Lookups,
 ): Promise<CallerLoss | undefined> {
-  const { userId, entityId, scope } = caller;
+  const { userId } = caller;
   const tenant = await directory.tenant(tenantGuid);
   if (tenant?.status !== 'active') return 'tenant';
 
@@ -52,10 +54,20 @@ export async function findCallerLoss(
   if (!found || (await isLoginEnded(caller, tenant, directory))) return 'login';
 
   const { user, role } = found;
-  if (user.scope !== scope || user.entityId !== entityId) return 'rights';
+  if (!isSameScope(user, caller)) return 'rights';
   return [...permissions].every(permission => role.permissions.has(permission))
     ? undefined
     : 'rights';
+}
+
+type Scoped = Pick<Caller, 'scope' | 'entityId' | 'entitySince'>;
+
+function isSameScope(one: Scoped, other: Scoped): boolean {
+  return (
+    one.scope === other.scope &&
+    one.entityId === other.entityId &&
+    one.entitySince === other.entitySince
+  );
 }
 
 /**

@@ -62,7 +62,7 @@ describe('change feed', () => {
         await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'All' }),
       );
       await control(
-        `update users set scope = 'Self', entity_id = 4711 where id = (select user_id from sessions where id = ?)`,
+        `update users set scope = 'Self', entity_id = 4711, entity_since = now() where id = (select user_id from sessions where id = ?)`,
         [sessionOf(client)],
       );
       await expectEverywhere(client, 200, { scope: 'Self', userEntityId: 4711 }, '/api/v1/auth/me');

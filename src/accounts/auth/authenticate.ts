@@ -175,6 +175,7 @@ function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials):
     lastName: user.lastName,
     role: role.name,
     entityId: user.entityId,
+    entitySince: user.entitySince,
     scope: user.scope,
     permissions: role.permissions,
   };

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { TenantRecord, UserRecord } from '../../control/records.ts';
 import { Entity } from '../../sales/resources/entity.ts';
 import { findActiveUser } from '../../tenancy/caller.ts';
+import { isSameEntity } from '../../tenancy/own-entity.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { signAccessToken } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
@@ -52,11 +53,11 @@ export async function loadTokenHolder(
 
 /** Returns the type of the entity that a user belongs to; null if it is none. */
 export async function entityTypeOf(
-  { entityId }: Pick<UserRecord, 'entityId'>,
+  { entityId, entitySince }: Pick<UserRecord, 'entityId' | 'entitySince'>,
   context: RequestContext,
 ) {
   const entity = entityId === null ? null : await context.em.findOne(Entity, { id: entityId });
-  return entity?.entityType ?? null;
+  return entity && isSameEntity(entity, entitySince) ? entity.entityType : null;
 }
 
 /** Returns an access token and a refresh token for a session. */

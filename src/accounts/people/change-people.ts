@@ -33,6 +33,14 @@ export interface PeopleTransaction {
   readonly permissions: ReadonlySet<string>;
 }
 
+/** The business entity that a user shall belong to, while no request can delete it. */
+export interface HeldEntity {
+  /** When it was created, in ISO 8601 with microseconds; null: there is none. */
+  readonly since: string | null;
+  /** The error of `EntityId`, unless the tenant has the entity or the user shall have none. */
+  readonly errors: FieldErrors;
+}
+
 /**
  * Changes users or roles of the caller's tenant in one transaction of the control database,
  * which writes the audit entries. A repeated `Idempotency-Key` makes the change once.
@@ -50,7 +58,7 @@ export interface PeopleTransaction {
  * other, one fails by I1.
  *
  * @param change makes the change, and returns the statement that reads the result. Its second
- *   argument has the error of `EntityId`, unless the tenant has the business entity
+ *   argument is the business entity, or the error of `EntityId`
  * @param entityId of the business entity that a user shall belong to
  * @returns the rows of that statement
  * @throws {Problem} `rate_limited`; `forbidden` when I1 does not hold, `wrong_state` when
@@ -59,7 +67,7 @@ export interface PeopleTransaction {
 export async function changePeople(
   { control, peopleLimits }: Pick<AuthServices, 'control' | 'peopleLimits'>,
   context: RequestContext,
-  change: (transaction: PeopleTransaction, entityErrors: FieldErrors) => Promise<Statement>,
+  change: (transaction: PeopleTransaction, entity: HeldEntity) => Promise<Statement>,
   entityId: number | null = null,
 ): Promise<RowValues[]> {
   requireScopeAll(context.caller);
@@ -67,11 +75,11 @@ export async function changePeople(
   const delayMs = await peopleLimits.changeDelay(administrator);
   const waitUntil = performance.now() + maxWaitMs;
 
-  const changeWith = async (entityErrors: FieldErrors): Promise<RowValues[]> => {
+  const changeWith = async (entity: HeldEntity): Promise<RowValues[]> => {
     const limited = (transaction: PeopleTransaction): Promise<Statement> => {
       // not for a repeated request, which changes nothing
       if (delayMs > 0) throw rateLimited(delayMs);
-      return change(transaction, entityErrors);
+      return change(transaction, entity);
     };
     for (;;) {
       const rows = await attempt(control, context, limited);
@@ -94,13 +102,16 @@ export async function changePeople(
 async function withEntity(
   context: RequestContext,
   id: number | null,
-  changeWith: (entityErrors: FieldErrors) => Promise<RowValues[]>,
+  changeWith: (entity: HeldEntity) => Promise<RowValues[]>,
 ): Promise<RowValues[]> {
-  if (id === null) return changeWith({});
+  if (id === null) return changeWith({ since: null, errors: {} });
   let rows: RowValues[] | undefined;
   const hold = async (transaction: TenantTransaction): Promise<Statement> => {
-    const found = await transaction.query({ ...lockEntity, values: [id] });
-    rows = await changeWith(found.length > 0 ? {} : { EntityId: [noEntity] });
+    const [found] = await transaction.query({ ...lockEntity, values: [id] });
+    rows = await changeWith({
+      since: (found?.since as string | undefined) ?? null,
+      errors: found ? {} : { EntityId: [noEntity] },
+    });
     return nothing;
   };
 
@@ -115,7 +126,7 @@ async function withEntity(
 const noEntity: FieldError = { message: 'is not an entity', code: 'unknown_reference' };
 const lockEntity = {
   name: 'lock_entity',
-  text: 'select from entities where id = $1 for key share',
+  text: `select to_json(created_at) #>> '{}' as since from entities where id = $1 for key share`,
 };
 
 const uniqueViolation = '23505';

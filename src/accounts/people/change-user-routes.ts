@@ -1,14 +1,18 @@
 import { email } from '../../lib/http/email.ts';
 import { pathId, type RouteInput } from '../../lib/http/route.ts';
 import { nothing, type Statement } from '../../lib/postgres/statement.ts';
-import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
 import { setUserDisabled } from '../auth/set-user-disabled.ts';
 import { addInvitationMail } from '../mails/mail-requests.ts';
-import { changePeople, type PeopleTransaction, rateLimited } from './change-people.ts';
+import {
+  changePeople,
+  type HeldEntity,
+  type PeopleTransaction,
+  rateLimited,
+} from './change-people.ts';
 import { inviteUser } from './invite-user.ts';
 import { userDocumentation } from './user-documentation.ts';
 import {
@@ -32,7 +36,7 @@ import {
 type Change = (
   transaction: PeopleTransaction,
   user: ManagedUser,
-  entityErrors: FieldErrors,
+  entity: HeldEntity,
 ) => Promise<void>;
 
 /**
@@ -55,11 +59,11 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
     const tenantId = context.tenant.id;
     const changeFound = async (
       transaction: PeopleTransaction,
-      entityErrors: FieldErrors,
+      entity: HeldEntity,
     ): Promise<Statement> => {
       const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
       const user = await findManagedUser(transaction, tenantId, id, precondition);
-      await change(transaction, user, entityErrors);
+      await change(transaction, user, entity);
       return userById([['tenant_id = ?', tenantId]], user.id);
     };
     return viewOf<UserView>(await changePeople(services, context, changeFound, entityId));
@@ -106,10 +110,16 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       handler: async (input, context) => {
         const { EntityId } = input.body;
         const { tenant } = context;
-        const replace: Change = async (transaction, user, entityErrors) => {
+        const replace: Change = async (transaction, user, entity) => {
           const { body } = input;
-          const roleId = await requireReplaceable(transaction, tenant.id, user, body, entityErrors);
-          await replaceUser(transaction, user, roleId, body);
+          const roleId = await requireReplaceable(
+            transaction,
+            tenant.id,
+            user,
+            body,
+            entity.errors,
+          );
+          await replaceUser(transaction, user, roleId, { ...body, entitySince: entity.since });
           const isCorrected = await correctAddress(transaction, user, body.Email);
           if (!isCorrected || user.isDisabled) return;
 
@@ -204,9 +214,10 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
       const { tenant } = context;
       const invite = async (
         transaction: PeopleTransaction,
-        entityErrors: FieldErrors,
+        entity: HeldEntity,
       ): Promise<Statement> => {
-        const id = await inviteUser(transaction, tenant.id, body, entityErrors);
+        const { since: entitySince, errors } = entity;
+        const id = await inviteUser(transaction, tenant.id, { ...body, entitySince }, errors);
         await addInvitation(services, context, transaction, id);
 
         return userById([['tenant_id = ?', tenant.id]], id);

@@ -10,20 +10,21 @@ import { addressTaken, requireValidUser, type userFields } from './user-records.
 /** The maximum number of users of a tenant. */
 const maxUsers = 100_000;
 
-type Invitation = z.output<typeof userFields> & { Email: string };
+type Invitation = z.output<typeof userFields> & { Email: string; entitySince: string | null };
 
 const userByEmail = `
   select u.id::float8 as id, r.permissions, u.invited_at is not null as "isInvited",
          u.confirmed_at is null and u.disabled_at is null as "isPending"
     from users u join roles r on r.id = u.role_id where u.tenant_id = $1 and u.email = $2`;
 const insertInvited = `
-  insert into users (tenant_id, email, password_hash, first_name, last_name, role_id, scope, entity_id, invited_at)
-  values ($1, $2, '${noPassword}', $3, $4, $5, $6, $7, now())
+  insert into users (tenant_id, email, password_hash, first_name, last_name, role_id, scope, entity_id, entity_since,
+                     invited_at)
+  values ($1, $2, '${noPassword}', $3, $4, $5, $6, $7, $8, now())
   on conflict (tenant_id, email) do nothing returning id::float8 as id`;
 const inviteAgain = `
   update users
      set password_hash = '${noPassword}', first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6,
-         invited_at = now()
+         entity_since = $7, invited_at = now()
    where id = $1 and confirmed_at is null and disabled_at is null returning id`;
 const countUsers = 'select count(*)::int as count from users where tenant_id = $1';
 
@@ -38,12 +39,12 @@ const countUsers = 'select count(*)::int as count from users where tenant_id = $
 export async function inviteUser(
   transaction: PeopleTransaction,
   tenantId: number,
-  { Email, FirstName, LastName, Role, Scope, EntityId }: Invitation,
+  { Email, FirstName, LastName, Role, Scope, EntityId, entitySince }: Invitation,
   errors: FieldErrors,
 ): Promise<number> {
   const { query, permissions } = transaction;
   const roleId = await requireValidUser(transaction, tenantId, { Role, Email }, errors);
-  const values = [FirstName, LastName, roleId, Scope, EntityId];
+  const values = [FirstName, LastName, roleId, Scope, EntityId, entitySince];
   const [counted] = await query<{ count: number }>('count_users', countUsers, [tenantId]);
   if ((counted?.count ?? 0) >= maxUsers) throw problem('limit_reached');
   const [added] = await query<{ id: number }>('insert_invited', insertInvited, [

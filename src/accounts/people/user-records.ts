@@ -107,7 +107,9 @@ export async function requireValidUser(
 }
 
 const updateUser = `
-  update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
+  update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6,
+                   entity_since = $7
+   where id = $1`;
 
 type Fields = z.output<typeof userFields> & { Email?: string | undefined };
 
@@ -144,20 +146,24 @@ const confirmed: FieldError = {
   code: 'not_applicable',
 };
 
-/** Writes the fields of a user that administrators and operators decide. */
+/**
+ * Writes the fields of a user that administrators and operators decide, and the time at which the
+ * entity of the user was created.
+ */
 export async function replaceUser(
   transaction: PeopleTransaction,
   user: ManagedUser,
   roleId: number,
-  { FirstName, LastName, Scope, EntityId }: Fields,
+  change: Fields & { entitySince: string | null },
 ): Promise<void> {
   await transaction.query('update_user', updateUser, [
     user.id,
-    FirstName,
-    LastName,
+    change.FirstName,
+    change.LastName,
     roleId,
-    Scope,
-    EntityId,
+    change.Scope,
+    change.EntityId,
+    change.entitySince,
   ]);
 }
 

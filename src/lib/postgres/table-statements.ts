@@ -1,4 +1,5 @@
 import {
+  type Condition,
   type Conditions,
   preparedStatement,
   type RowValues,
@@ -23,9 +24,15 @@ export class TableStatements extends TableReads {
    */
   readonly #inserts = new Map<string, Insert>();
 
-  insert(row: RowValues): Statement {
-    const { text, textWithActor } = this.#insertOf(Object.keys(row));
-    const values = Object.values(row);
+  /**
+   * @param computed SQL with its values, in place of the values of these properties
+   */
+  insert(row: RowValues, computed: Readonly<Record<string, Condition>> = {}): Statement {
+    const { text, textWithActor } = this.#insertOf(Object.keys(row), computed);
+    const values = Object.entries(row).flatMap(([property, value]) => {
+      const [, ...parameters] = computed[property] ?? ['?', value];
+      return parameters;
+    });
     const withActor = (actor: string): Statement =>
       preparedStatement(textWithActor, [...values, actor]);
     return { ...preparedStatement(text, values), withActor };
@@ -75,18 +82,21 @@ export class TableStatements extends TableReads {
    * Returns the texts of an insert, which are made once for the same properties: for each new
    * text, its hash would be computed to find its name.
    */
-  #insertOf(properties: string[]): Insert {
-    const key = properties.join();
+  #insertOf(properties: string[], computed: Readonly<Record<string, Condition>>): Insert {
+    const key = [...properties, ...Object.keys(computed)].join();
     const made = this.#inserts.get(key);
     if (made) return made;
 
     const columns = properties.map(property => this.sourceOf(property)).join(', ');
-    const parameters = properties.map((_, i) => `$${i + 1}`).join(', ');
+    let count = 0;
+    const parameters = properties
+      .map(property => (computed[property]?.[0] ?? '?').replaceAll('?', () => `$${++count}`))
+      .join(', ');
     const into = `insert into ${this.name} (${columns})`;
     const insert = {
       text: `${into} values (${parameters}) returning ${this.fields}`,
       textWithActor: `
-        with actor as materialized (select set_config('app.actor', $${properties.length + 1}, true))
+        with actor as materialized (select set_config('app.actor', $${count + 1}, true))
         ${into} select ${parameters} from actor returning ${this.fields}`,
     };
 

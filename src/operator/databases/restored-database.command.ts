@@ -58,10 +58,20 @@ const defineSwitch = (kind: SwitchKind, help: Help): Operation =>
     handling: { interrupt: moveInterrupt },
     async plan({ slug, database }, { installation }) {
       const { planSwitch } = await import('./restored-databases.ts');
-      const { target, isCurrent, stays } = await planSwitch(installation, slug, kind, database);
+      const { withoutEntityText } = await import('./users-without-entity.ts');
+      const planned = await planSwitch(installation, slug, kind, database);
+      const { target, isCurrent, stays, withoutEntity } = planned;
       const which = kind === 'swap' ? `its data of ${target.origin}` : 'its former data';
       const { database: name, origin } = target;
-      const document = { tenant: slug, database: name, origin, isCurrent, stays, state: 'planned' };
+      const document = {
+        tenant: slug,
+        database: name,
+        origin,
+        isCurrent,
+        stays,
+        withoutEntity,
+        state: 'planned',
+      };
       const lost = stays.length > 0 ? ` It alone has: ${stays.join(', ')}.` : '';
 
       return {
@@ -70,7 +80,7 @@ const defineSwitch = (kind: SwitchKind, help: Help): Operation =>
           isCurrent
             ? `${slug} has ${which} already.`
             : `${slug} would get ${which}, in ${name}. Its webhooks stay as they are. What it ` +
-              `has now would be kept.${lost}`,
+              `has now would be kept.${lost}${withoutEntityText(withoutEntity)}`,
         confirm: { name: slug, consequence: `gets ${which}; what it has now is kept` },
       };
     },

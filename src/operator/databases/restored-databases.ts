@@ -27,6 +27,7 @@ import {
 } from './newer-database.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
 import { type RunContext, type RunObservers, runDatabases } from './run-databases.ts';
+import { findWithoutEntityIn } from './users-without-entity.ts';
 import { withTenant } from './with-tenant.ts';
 
 /**
@@ -222,12 +223,16 @@ export async function planSwitch(
 
     const chosen = await chooseTarget(control, tenant, kind, database);
     const current = await readCurrent(control, id);
-    if (chosen.isCurrent || !current) return { ...chosen, stays: [] };
+    if (chosen.isCurrent || !current) return { ...chosen, stays: [], withoutEntity: [] };
     if (await hasLost(installation, current)) throw new OperatorError(lostText(slug, current));
 
     const { all } = await readHoldings(installation, current, chosen.target);
     const target = await readHoldings(installation, chosen.target, undefined);
-    return { ...chosen, stays: all.filter(name => !target.all.includes(name)) };
+    return {
+      ...chosen,
+      stays: all.filter(name => !target.all.includes(name)),
+      withoutEntity: await findWithoutEntityIn(installation, id, chosen.target),
+    };
   });
 }
 
@@ -237,6 +242,8 @@ export interface PlannedSwitch {
   /** True if the tenant has it already. */
   readonly isCurrent: boolean;
   readonly stays: readonly string[];
+  /** The users of scope `Self` whose entity the data does not have. */
+  readonly withoutEntity: readonly string[];
 }
 
 /** @throws as `endEarlierTime` */
@@ -250,7 +257,7 @@ function planEndOfEarlierTime(
   if (!mayServeFormer && database !== newer.database) throw newerError(slug, newer);
 
   const origin = mayServeFormer ? former.origin : newerOrigin;
-  return { target: { database, origin }, isCurrent: false, stays: [] };
+  return { target: { database, origin }, isCurrent: false, stays: [], withoutEntity: [] };
 }
 
 /**

@@ -105,7 +105,12 @@ export async function checkServer(
     for (let count = examined.length; count < selected.length; count++) onTenant?.(false);
 
     const guids = new Set([...control.tenants.map(({ guid }) => guid), ...control.purgedTenants]);
-    const findings = await checkTenants(installation, examined, { head, guids }, onTenant);
+    const findings = await checkTenants(
+      installation,
+      examined,
+      { head, guids, limitedUsers: control.limitedUsers },
+      onTenant,
+    );
 
     const builds = { own: await migrationsDigest(), newer: await newerDigests(installation) };
     const serverFindings = checkServerFacts(

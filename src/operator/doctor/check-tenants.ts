@@ -13,6 +13,7 @@ import { fleetTasks } from '../command/fleet-tasks.ts';
 import { errorText } from '../command/texts.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
 import { closedStamp } from '../databases/database-stamp.ts';
+import { findWithoutEntity, type LimitedUser } from '../databases/users-without-entity.ts';
 import { type ReadOnlyLock, readOnlyLockSql, readOnlyText } from '../records/read-only-lock.ts';
 import { readTextOrder, textOrderFault } from '../records/text-order.ts';
 import { findLoginFault, isRefusedLogin, type LoginFault } from '../schema/login-fault.ts';
@@ -39,6 +40,8 @@ interface Expected {
   head: Head;
   /** The guids of all tenants, and of purged tenants. */
   guids: ReadonlySet<string>;
+  /** The active users of scope `Self` that belong to an entity, by the id of the tenant. */
+  limitedUsers: ReadonlyMap<number, readonly LimitedUser[]>;
 }
 
 /**
@@ -181,7 +184,7 @@ function setPassword(roleName: string, password: string): string {
 async function checkInside(
   client: pg.Client,
   tenant: CheckedTenant,
-  { head, guids }: Expected,
+  { head, guids, limitedUsers }: Expected,
   operator: string,
 ): Promise<Finding[]> {
   const findings: Finding[] = [];
@@ -225,6 +228,7 @@ async function checkInside(
 
   await checkIdentityVersion(client, head, report);
   await checkCluster(client, tenant.roleName, report);
+  await checkUsers(client, tenant, limitedUsers.get(tenant.id) ?? [], report);
   await checkLargeObjects(client, report);
   return findings;
 }
@@ -292,6 +296,34 @@ async function checkTextOrder(
     remedy:
       `Make a database with the order of all others: bin/backoffice restore ${slug} --archive latest. ` +
       `Then compare it, and swap it: bin/backoffice restore swap ${slug}`,
+  });
+}
+
+/** Maximum users that a finding names. */
+const maxNamed = 10;
+
+/**
+ * Reports users who read nothing, because the database does not have their entity: its data is
+ * of an earlier time than the user, or somebody has deleted the entity by hand.
+ */
+async function checkUsers(
+  client: pg.Client,
+  { slug }: CheckedTenant,
+  users: readonly LimitedUser[],
+  report: (report: Report) => void,
+): Promise<void> {
+  const emails = await findWithoutEntity(client, users);
+  if (emails.length === 0) return;
+
+  const others = emails.length > maxNamed ? ', and others' : '';
+  report({
+    check: 'users_without_entity',
+    problem:
+      'the database does not have the entity of these users of scope Self, who read nothing of ' +
+      `one: ${emails.slice(0, maxNamed).join(', ')}${others}`,
+    remedy:
+      'Let an administrator of the tenant give each of them an entity (PUT /api/v1/Users/<id>), ' +
+      `or disable the user: bin/backoffice user disable ${slug} ${emails[0]}`,
   });
 }
 

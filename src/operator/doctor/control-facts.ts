@@ -6,6 +6,7 @@ import { readServerIdentity } from '../../lib/postgres/server-address.ts';
 import { backupLocks } from '../backup/backup-lock.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
 import { readStored, type StoredDatabase } from '../databases/list-databases.ts';
+import { type LimitedUser, readLimitedUsers } from '../databases/users-without-entity.ts';
 import { type RegisteredProcess, registeredProcesses } from '../records/running-services.ts';
 import { readTextOrder, type TextOrder } from '../records/text-order.ts';
 import {
@@ -61,6 +62,8 @@ export interface ControlFacts {
   /** The servers, that of the control database with its identity, too. */
   servers: Server[];
   tenants: CheckedTenant[];
+  /** The active users of scope `Self` that belong to an entity, by the id of the tenant. */
+  limitedUsers: ReadonlyMap<number, readonly LimitedUser[]>;
   /** The guids of tenants that were purged. */
   purgedTenants: ReadonlySet<string>;
   /** The signing keys that are not disabled, by the id of the tenant. */
@@ -116,6 +119,7 @@ export async function readControlFacts(
     fences: new Set(fences.map(({ guid }) => guid)),
     servers,
     tenants: await readTenants(client, servers),
+    limitedUsers: await readLimitedUsers(client),
     purgedTenants: new Set(purged.map(({ guid }) => guid)),
     isDrilling: locks.has(`${lockSpaces.backup}:${backupLocks.drill.key}`),
     signingKeys: await readSigningKeys(client),

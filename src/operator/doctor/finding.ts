@@ -130,6 +130,7 @@ export const warnings = [
   'webhooks_behind',
   'mails_waiting',
   'mails_refused',
+  'users_without_entity',
   'feed_held',
   'notify_queue_held',
   'connections_taken',

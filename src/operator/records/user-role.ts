@@ -43,6 +43,7 @@ export async function setUserRole(
         Role: role,
         Scope: scope,
         EntityId: entityId,
+        entitySince: user.entitySince ?? null,
       };
       const roleId = await requireReplaceable(transaction, tenant.id, found, changed, {});
       await replaceUser(transaction, found, roleId, changed);

@@ -55,10 +55,14 @@ export async function addUser(
   user: NewUser,
   isDryRun = false,
 ): Promise<User> {
-  if (user.entityId !== null) await requireEntity(installation, user.tenant, user.entityId);
+  const { tenant, entityId } = user;
+  const entitySince =
+    entityId === null ? null : await requireEntity(installation, tenant, entityId);
   const { em } = await installation.control();
   const transact = (work: (em: EntityManager) => Promise<User>) => em.fork().transactional(work);
-  return changeOrUndo(transact, isDryRun, em => insertUser(em, passwords, user));
+  return changeOrUndo(transact, isDryRun, em =>
+    insertUser(em, passwords, { ...user, entitySince }),
+  );
 }
 
 /**
@@ -68,7 +72,7 @@ export async function addUser(
 export async function insertUser(
   em: EntityManager,
   passwords: Pick<Passwords, 'hash'>,
-  { role: roleName, password, ...user }: NewUser,
+  { role: roleName, password, ...user }: NewUser & { entitySince: string | null },
 ): Promise<User> {
   const { slug, id: tenant } = user.tenant;
 
@@ -82,9 +86,10 @@ export async function insertUser(
 
   // An error of the unique index instead would put the address into the log of the server.
   const [added] = await em.execute<{ id: string }[]>(
-    `insert into users (id, tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id, confirmed_at)
+    `insert into users (id, tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id,
+                        entity_since, confirmed_at)
       overriding system value
-      values (coalesce(?, nextval(pg_get_serial_sequence('users', 'id'))), ?, ?, ?, ?, ?, ?, ?, ?, now())
+      values (coalesce(?, nextval(pg_get_serial_sequence('users', 'id'))), ?, ?, ?, ?, ?, ?, ?, ?, ?, now())
       on conflict (tenant_id, email) do nothing returning id`,
     [
       user.id ?? null,
@@ -96,6 +101,7 @@ export async function insertUser(
       lastName,
       user.scope,
       user.entityId,
+      user.entitySince,
     ],
   );
 
@@ -152,17 +158,21 @@ export async function setDisabled(
 }
 
 /**
- * @throws {OperatorError} unless the tenant has the business entity. `tenant.server` must be
- *   loaded
+ * @returns the time at which the business entity was created, in ISO 8601 with microseconds
+ * @throws {OperatorError} unless the tenant has it. `tenant.server` must be loaded
  */
 async function requireEntity(
   installation: Installation,
   tenant: Tenant,
   id: number,
-): Promise<void> {
-  await connectTenant(installation, tenant, async client => {
-    const { rowCount } = await client.query('select from entities where id = $1', [id]);
-    if (!rowCount) throw new OperatorError(`${tenant.slug} has no entity ${id}`);
+): Promise<string> {
+  return connectTenant(installation, tenant, async client => {
+    const { rows } = await client.query<{ since: string }>(
+      `select to_json(created_at) #>> '{}' as since from entities where id = $1`,
+      [id],
+    );
+    if (!rows[0]) throw new OperatorError(`${tenant.slug} has no entity ${id}`);
+    return rows[0].since;
   });
 }
 

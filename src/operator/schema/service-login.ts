@@ -37,7 +37,7 @@ const privileges: Record<string, string> = {
   roles: 'select, insert, delete, update (name, permissions)',
   users:
     'select, insert, delete, ' +
-    'update (email, password_hash, first_name, last_name, role_id, scope, entity_id, invited_at, confirmed_at, disabled_at)',
+    'update (email, password_hash, first_name, last_name, role_id, scope, entity_id, entity_since, invited_at, confirmed_at, disabled_at)',
   audit_log: 'select', // written by triggers with the rights of the operator
   idempotency_keys: readAndWrite,
   sessions: readAndWrite,

@@ -22,6 +22,7 @@ import { toRow } from '../../lib/runtime/casing.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
+import { ofOwnEntity, ownEntityId, ownEntityOf } from '../../tenancy/own-entity.ts';
 
 const ActivitySchema = defineEntity({
   name: 'Activity',
@@ -114,8 +115,10 @@ const common = {
 };
 
 /** A caller of scope `Self` sees only the activities of its own entity. */
-const visible = (caller: Caller): Condition | undefined =>
-  caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined;
+function visible(caller: Caller): Condition | undefined {
+  const own = ownEntityOf(caller);
+  return own && ofOwnEntity('entity_id', own);
+}
 
 export function activityRoutes({ control }: { control: ControlDatabase }): TenantRoute[] {
   return [
@@ -184,7 +187,12 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
         const reported = { userId: caller.userId, ipAddress: origin.ipAddress, ...toRow(body) };
         const verified = { recordedBy: caller.userId, recordedFrom: origin.ipAddress };
 
-        const [created] = await context.write(table.insert({ ...reported, ...verified }));
+        const row = { ...reported, ...verified };
+
+        // The number in the body is that of the caller (`enforceScope`), if it is not null.
+        const own = body.EntityId === null ? undefined : ownEntityOf(caller);
+        const insert = own ? table.insert(row, { entityId: ownEntityId(own) }) : table.insert(row);
+        const [created] = await context.write(insert);
         return created as z.input<typeof activityView>;
       },
     }),

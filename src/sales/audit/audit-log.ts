@@ -26,6 +26,7 @@ import { pascalCase } from '../../lib/runtime/casing.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
+import { ofOwnEntity, ownEntityOf, selectOwnEntity } from '../../tenancy/own-entity.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { resources } from '../resources/index.ts';
 import { resourceList } from '../resources/resource-names.ts';
@@ -171,7 +172,7 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
         requirePermissions(named, context.caller);
 
         const conditions = [
-          ...visibleEntries(named, context),
+          ...(await visibleEntries(named, context)),
           resource && resourceCondition(resource),
           key === undefined ? undefined : (['record_key = ?', key] as const),
           userId === undefined ? undefined : (['user_id = ?', userId] as const),
@@ -210,7 +211,7 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
         const conditions: (Condition | undefined)[] = [
           ['id = ?', id],
-          ...visibleEntries(named, context),
+          ...(await visibleEntries(named, context)),
           resource && resourceCondition(resource),
         ];
         const reads = readsOf(named, control, context);
@@ -263,14 +264,19 @@ function requirePermissions({ names }: NamedResources, caller: Caller): void {
   }
 }
 
-/** The conditions for the entries that a caller may see. */
-function visibleEntries(
+/** Returns the conditions for the entries that the caller of a request may see. */
+async function visibleEntries(
   { areOfControl }: NamedResources,
-  { caller, tenant }: RequestContext,
-): (Condition | undefined)[] {
+  context: RequestContext,
+): Promise<(Condition | undefined)[]> {
+  const { caller, tenant } = context;
+  const own = ownEntityOf(caller);
+  // The control database has no entities: the tenant's database says whether it has this one.
+  const isOwn = areOfControl && own && (await context.read(selectOwnEntity(own))).length > 0;
+
   return [
     areOfControl ? ['tenant_id = ?', tenant.id] : undefined,
-    caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined,
+    own && (areOfControl ? ['entity_id = ?', isOwn ? own.id : 0] : ofOwnEntity('entity_id', own)),
     caller.permissions.has('settings.write') ? undefined : ['resource <> ?', 'Webhook'],
   ];
 }

@@ -2,6 +2,7 @@ import type { Permission } from '../../control/permissions.ts';
 import { camelCase, snakeCase } from '../../lib/runtime/casing.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { permissionMissing } from '../../tenancy/define-route.ts';
+import { type OwnEntity, ownEntityOf } from '../../tenancy/own-entity.ts';
 import { activityView } from '../activity/activity.ts';
 import { resources } from '../resources/index.ts';
 import { promotions } from '../resources/promotion.ts';
@@ -20,7 +21,7 @@ export interface ChangeFilter {
    * A caller of scope `Self` reads the changes of their own entity, and those of records that
    * belong to no entity.
    */
-  readonly ownEntity?: number | undefined;
+  readonly ownEntity?: OwnEntity | undefined;
 }
 
 /** A resource whose changes are in the feed. */
@@ -106,17 +107,15 @@ export const namedColumns: ReadonlyMap<string, string> = new Map(
 );
 
 /** The facts about a caller that decide which changes it sees. */
-export type Reader = Pick<Caller, 'permissions' | 'scope' | 'entityId'>;
+export type Reader = Pick<Caller, 'permissions' | 'scope' | 'entityId' | 'entitySince'>;
 
 /**
  * Returns the changes that a caller may read.
  * @param named names of resources, in place of all
  * @throws {Problem} `forbidden` when the caller may not read one that is named
  */
-export function visibleChanges(
-  { permissions, scope, entityId }: Reader,
-  named?: readonly string[],
-): ChangeFilter {
+export function visibleChanges(reader: Reader, named?: readonly string[]): ChangeFilter {
+  const { permissions, scope } = reader;
   const resources = (named ?? [...changeSources.keys()]).filter(name => {
     const source = changeSources.get(name) as ChangeSource;
     const access = (scope === 'Self' && source.accessOfSelf) || source.access;
@@ -124,5 +123,5 @@ export function visibleChanges(
     if (named) throw permissionMissing(access);
     return false;
   });
-  return { resources, ownEntity: scope === 'Self' ? (entityId ?? 0) : undefined };
+  return { resources, ownEntity: ownEntityOf(reader) };
 }

@@ -16,7 +16,7 @@ export const maxScanned = 1_000;
 const isForOwn = [...namedColumns]
   .map(([resource, column]) => {
     const [before, after] = ['before', 'after'].map(json =>
-      jsonForEntity(json, column, '$9::bigint'),
+      jsonForEntity(json, column, '(select id from own)'),
     );
     return `(resource <> '${resource}' or ${before} or ${after})`;
   })
@@ -29,11 +29,11 @@ const isForOwn = [...namedColumns]
 const audit = `
   select ${kinds.audit} as kind, feed_era as era, feed_xid as xid, id,
          resource = any ($7) and action = any ($8)
-           and ($9::bigint is null or (entity_id = $9 or resource <> all ($10)) and ${isForOwn}) as matches,
+           and ($9::bigint is null or (entity_id = (select id from own) or resource <> all ($10)) and ${isForOwn}) as matches,
          created_at, user_guid, resource, record_key, action, entity_id, before, after from audit_log`;
 const activity = `
   select ${kinds.activity}, feed_era, feed_xid, id,
-         'Activity' = any ($7) and 'create' = any ($8) and ($9::bigint is null or entity_id = $9) as matches,
+         'Activity' = any ($7) and 'create' = any ($8) and ($9::bigint is null or entity_id = (select id from own)) as matches,
          created_at, null, 'Activity', id::text as record_key, 'create', entity_id, null::jsonb, null::jsonb from activities`;
 
 const rowsOf = (select: string, id: string): string => `
@@ -61,7 +61,8 @@ export const isKept = (madeAt: string): string =>
  * their bytes exceed the maximum, but has at least one change.
  */
 const text = `
-  with state as materialized (select * from current_feed(pg_current_snapshot())),
+  with own as materialized (select id from entities where id = $9 and created_at = $13),
+  state as materialized (select * from current_feed(pg_current_snapshot())),
   ended as materialized (select l.* from state s, last_change(s.era, s.horizon, 0, 0) l),
   scanned as (
     select *, count(*) filter (where matches) over (order by era, xid, kind, id) as nth
@@ -153,9 +154,10 @@ export function changeStatement(
   maxBytes: number,
 ): Statement {
   const scan = limit === 0 ? 0 : maxScanned;
-  const entity = ownEntity ?? null;
-  const filter = [resources, actions, entity, ownedResources];
-  const values = [...placeValues(after), scan, limit + 1, ...filter, after.madeAt, maxBytes];
+  const { id = null, since = null } = ownEntity ?? {};
+  const filter = [resources, actions, id, ownedResources];
+  const page = [after.madeAt, maxBytes];
+  const values = [...placeValues(after), scan, limit + 1, ...filter, ...page, since];
 
   return { ...preparedStatement(text, values), isHeavy: limit > 100 };
 }

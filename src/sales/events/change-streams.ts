@@ -8,6 +8,7 @@ import type { EventSink } from '../../lib/http/event-stream.ts';
 import { requestDeadlineMs, withDeadline } from '../../lib/runtime/deadline.ts';
 import { type Caller, isCallerCurrent } from '../../tenancy/caller.ts';
 import type { TenantDatabases } from '../../tenancy/connections/tenant-databases.ts';
+import { selectOwnEntity } from '../../tenancy/own-entity.ts';
 import { type Change, type ChangeInclude, sentChange } from './change.ts';
 import type { Cursor } from './change-cursor.ts';
 import type { Read } from './change-reader.ts';
@@ -62,6 +63,7 @@ interface Stream extends StreamRequest {
 
 interface Followed {
   readonly feed: TenantFeed;
+  readonly read: Read;
   readonly streams: Set<Stream>;
   readonly close: () => void;
 }
@@ -153,7 +155,7 @@ export class ChangeStreams {
       if (this.#followed.get(guid) === followed) this.#followed.delete(guid);
     };
 
-    const followed: Followed = { feed, streams, close };
+    const followed: Followed = { feed, read, streams, close };
     this.#followed.set(guid, followed);
     return followed;
   }
@@ -176,13 +178,14 @@ export class ChangeStreams {
       });
   }
 
-  async #send({ feed }: Followed, stream: Stream): Promise<void> {
+  async #send({ feed, read }: Followed, stream: Stream): Promise<void> {
     while (stream.isStale && !stream.sink.isClosed) {
       stream.isStale = false;
       const { events, last, isEnd } = await this.#readEvents(feed, stream);
 
       if (events !== '') {
         if (await this.#endIfForbidden(stream)) return;
+        if (await this.#endIfOtherEntity(read, stream)) return;
         stream.sentAt = performance.now();
         await stream.sink.send(events);
       }
@@ -227,6 +230,18 @@ export class ChangeStreams {
       keepAlive(stream);
     });
     void Promise.allSettled(checked).then(() => (this.#isChecking = false));
+  }
+
+  /**
+   * Ends the stream of a reader of scope `Self` if the database has another entity under the
+   * number of the reader's: the shared pages have all changes of that number.
+   */
+  async #endIfOtherEntity(read: Read, stream: Stream): Promise<boolean> {
+    const { ownEntity } = stream.filter;
+    if (!ownEntity || (await read(selectOwnEntity(ownEntity))).length > 0) return false;
+
+    end(stream, 'access_changed');
+    return true;
   }
 
   async #endIfForbidden(stream: Stream): Promise<boolean> {

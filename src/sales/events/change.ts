@@ -123,11 +123,11 @@ export function seenChange(
   if (ownEntity === undefined) return change;
 
   const source = changeSources.get(Resource);
-  if (source?.isOwned) return entityId === ownEntity ? change : undefined;
+  if (source?.isOwned) return entityId === ownEntity.id ? change : undefined;
   if (!named || !source?.namedColumn) return change;
 
   const [before, after] = [named.before, named.after].map(ids =>
-    ids && isForEntity(ids, ownEntity) ? idsShownTo(ids, ownEntity) : null,
+    ids && isForEntity(ids, ownEntity.id) ? idsShownTo(ids, ownEntity.id) : null,
   );
   if (!before && !after) return undefined;
 

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { describeFields, int32, longId, timestamp } from '../../lib/http/fields.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
+import { ofOwnEntity, ownEntityOf } from '../../tenancy/own-entity.ts';
 import type { Referrer } from './rest/references.ts';
 
 /** Maximum uses that are counted. */
@@ -40,11 +41,12 @@ export const promotionUses = new TableStatements(
 export const usesBy = (column: 'promotion_id' | 'entity_id'): Referrer => ({
   resource: 'PromotionUse',
   count: async (key, context) => {
-    const { scope, entityId } = context.caller;
-    const own: Condition | undefined =
-      scope === 'Self' ? ['entity_id = ?', entityId ?? 0] : undefined;
+    const own = ownEntityOf(context.caller);
+    const conditions: Condition[] = [
+      [`${column} = ?`, key],
+      ...(own ? [ofOwnEntity('entity_id', own)] : []),
+    ];
 
-    const conditions: Condition[] = [[`${column} = ?`, key], ...(own ? [own] : [])];
     const [row] = await context.read(promotionUses.selectCount(conditions, maxUses));
     return Number(row?.count ?? 0);
   },

@@ -19,6 +19,7 @@ import { toIso } from '../../lib/postgres/column-types.ts';
 import type { FieldError } from '../../lib/runtime/field-error.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute } from '../../tenancy/define-route.ts';
+import { isSameEntity } from '../../tenancy/own-entity.ts';
 import { currencies } from './currency.ts';
 import { Entity, entities } from './entity.ts';
 import { PromotionUse, promotionUses, promotionUseView, usesBy } from './promotion-use.ts';
@@ -128,6 +129,9 @@ async function findPair(
   }
   const entity = promotion && (await em.findOne(Entity, { id: entityId }));
   if (!promotion || !entity) throw problem('not_found');
+  if (caller.scope === 'Self' && !isSameEntity(entity, caller.entitySince)) {
+    throw problem('not_found');
+  }
   return { promotion, entity };
 }
 

@@ -14,9 +14,9 @@ export async function findReader(
 ): Promise<Reader | undefined> {
   const found = await findActiveUser(directory, tenantId, userId);
   if (!found) return undefined;
-  const { user, role } = found;
+  const { scope, entityId, entitySince } = found.user;
 
-  return { scope: user.scope, entityId: user.entityId, permissions: role.permissions };
+  return { scope, entityId, entitySince, permissions: found.role.permissions };
 }
 
 /** True if a user may read all that an endpoint sends. It sends changes of all entities. */

@@ -299,10 +299,11 @@ describe('legacy tokens', () => {
       expect(await me()).to.include({ scope: 'All', userEntityId: null, role: 'Member' });
       await becomes(token, 200);
 
-      await controlSql(world, `update users set scope = 'Self', entity_id = ? where id = ?`, [
-        entity?.id,
-        owner.user.id,
-      ]);
+      await controlSql(
+        world,
+        `update users set scope = 'Self', entity_id = ?, entity_since = now() where id = ?`,
+        [entity?.id, owner.user.id],
+      );
       await eventually(async () => (await me()).scope === 'Self', announcedMs);
       expect(await me()).to.include({ userEntityId: Number(entity?.id) });
 

@@ -116,7 +116,11 @@ describe('login', () => {
 
     it('the entity type is null for a user whose entity was deleted', async () => {
       const person = await addSampleUser(world, world.acme);
-      await controlSql(world, 'update users set entity_id = 999999 where id = ?', [person.id]);
+      await controlSql(
+        world,
+        'update users set entity_id = 999999, entity_since = now() where id = ?',
+        [person.id],
+      );
       expect((await login(person)).body.entityType).to.equal(null);
     });
 

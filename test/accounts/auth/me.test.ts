@@ -82,7 +82,7 @@ describe('current user', () => {
 
     await controlSql(
       world,
-      `update users set last_name = 'Newly', scope = 'Self', entity_id = 41,
+      `update users set last_name = 'Newly', scope = 'Self', entity_id = 41, entity_since = now(),
          role_id = (select id from roles where tenant_id = users.tenant_id and name = 'Administrator') where id = ?`,
       [person.id],
     );

@@ -67,9 +67,16 @@ describe('numbers of records after a restore', () => {
     expect((await member.get(`/api/v1/Entities/${one}`)).status).to.equal(200);
     const untouched = await post(globex, 'Entities', { Name: 'Other', EntityType: 'customer' });
     await run('restore', 'acme', '--archive', 'latest');
+    const plan = JSON.parse(await run('restore', 'swap', 'acme', '--dry-run'));
 
     await run('restore', 'swap', 'acme', '--yes');
 
+    const [user] = await controlSql<{ email: string }>(
+      world,
+      `select email from users where scope = 'Self' and entity_id = ?`,
+      [one],
+    );
+    expect(plan.withoutEntity).to.deep.equal([user?.email]);
     const two = await addNew('Competitor Two');
     expect((await member.get(`/api/v1/Entities/${two}`)).status).to.equal(404);
     expect((await member.get(`/api/v1/Entities/${one}`)).status).to.equal(404);
@@ -101,9 +108,13 @@ describe('numbers of records after a restore', () => {
   it('after a restore of a lost database, no record gets a number that one may have got since the archive', async () => {
     for (const name of ['First', 'Second', 'Third']) await addNew(name);
     await loseDatabase();
+    const plan = JSON.parse(await run('restore', 'acme', '--lost', '--dry-run'));
+    const all = await run('restore', '--lost', '--all', '--dry-run');
 
     await run('restore', 'acme', '--lost');
 
+    expect(plan.withoutEntity).to.have.length(1);
+    expect(JSON.parse(all).withoutEntity).to.deep.equal(plan.withoutEntity);
     await addNew('After the loss');
   });
 

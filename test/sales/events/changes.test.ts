@@ -200,7 +200,7 @@ describe('the feed of changes', () => {
       EntityType: 'customer',
     });
     const changes = {
-      scope: `update users set scope = 'Self', entity_id = ${entity.Id} where guid = ?`,
+      scope: `update users set scope = 'Self', entity_id = ${entity.Id}, entity_since = now() where guid = ?`,
       entity: 'update users set entity_id = entity_id + 1 where guid = ?',
       role: `update roles set permissions = '{}' where id = (select role_id from users where guid = ?)`,
     };

@@ -523,7 +523,7 @@ describe('imports of CSV files', () => {
       'the scope All',
       403,
       'forbidden',
-      `update users set scope = 'Self', entity_id = 1 where id = ?`,
+      `update users set scope = 'Self', entity_id = 1, entity_since = now() where id = ?`,
     ],
     [
       'the session',

@@ -203,9 +203,9 @@ async function copyUsers(
          insert into roles (tenant_id, name, permissions)
          select ?, name, permissions from roles where tenant_id = ? order by id returning tenant_id, id, name
        ), copied_users as (
-         insert into users (tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id,
+         insert into users (tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id, entity_since,
                             invited_at, confirmed_at, disabled_at)
-         select c.tenant_id, c.id, email, password_hash, first_name, last_name, scope, entity_id,
+         select c.tenant_id, c.id, email, password_hash, first_name, last_name, scope, entity_id, entity_since,
                 invited_at, confirmed_at, disabled_at
            from users u join roles r on r.id = u.role_id join copied_roles c on c.name = r.name
           where u.tenant_id = ? order by u.id returning id, guid, email

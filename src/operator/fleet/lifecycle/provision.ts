@@ -268,8 +268,8 @@ export function firstDataOf(
 
     async populate(tenant) {
       await addPacks(installation, tenant, manifest);
-      const entityIds = await makeEntities(installation, tenant, manifest);
-      await addUsers(installation, begun, tenant, people, entityIds);
+      const entities = await makeEntities(installation, tenant, manifest);
+      await addUsers(installation, begun, tenant, people, entities);
     },
   };
 }
@@ -288,13 +288,13 @@ async function addPacks(
 
 /**
  * Inserts the entities of the manifest, unless they exist.
- * @returns their ids by name
+ * @returns their ids, and the times at which they were created, by name
  */
 async function makeEntities(
   installation: Installation,
   tenant: Tenant,
   { entities }: Manifest,
-): Promise<Map<string, number>> {
+): Promise<Map<string, MadeEntity>> {
   if (entities.length === 0) return new Map();
 
   return connectTenant(installation, tenant, async client => {
@@ -306,11 +306,17 @@ async function makeEntities(
       );
     }
 
-    const { rows } = await client.query<{ id: string; name: string }>(
-      'select id, name from entities',
+    const { rows } = await client.query<{ id: string; name: string; since: string }>(
+      `select id, name, to_json(created_at) #>> '{}' as since from entities`,
     );
-    return new Map(rows.map(row => [row.name, Number(row.id)]));
+    return new Map(rows.map(({ id, name, since }) => [name, { id: Number(id), since }]));
   });
+}
+
+interface MadeEntity {
+  readonly id: number;
+  /** The time at which it was created, in ISO 8601 with microseconds. */
+  readonly since: string;
 }
 
 /** A user of the manifest, with a new password. */
@@ -337,7 +343,7 @@ async function addUsers(
   passwords: Pick<Passwords, 'hash'>,
   tenant: Tenant,
   people: readonly Person[],
-  entityIds: ReadonlyMap<string, number>,
+  entities: ReadonlyMap<string, MadeEntity>,
 ): Promise<void> {
   const { em } = await installation.control();
 
@@ -350,8 +356,14 @@ async function addUsers(
     const ids = new Map(earlier.map(({ id, email }) => [email, Number(id)]));
 
     for (const { entity, ...person } of people) {
-      const entityId = entity === undefined ? null : (entityIds.get(entity) ?? null);
-      await insertUser(tx, passwords, { id: ids.get(person.email), tenant, ...person, entityId });
+      const own = entity === undefined ? undefined : entities.get(entity);
+      await insertUser(tx, passwords, {
+        id: ids.get(person.email),
+        tenant,
+        ...person,
+        entityId: own?.id ?? null,
+        entitySince: own?.since ?? null,
+      });
     }
   });
 }

@@ -67,6 +67,8 @@ export function requireOneChoice({
 interface ChosenData {
   /** The description of the data that is known before any of it is read. */
   readonly description: string;
+  /** The time of the data; undefined: not known before it is read. */
+  readonly time?: Date;
   /** Runs `work` on the data. */
   use<T>(work: (data: EarlierData) => Promise<T>): Promise<T>;
 }
@@ -93,6 +95,7 @@ export async function chooseData(
     requireMoment(source, at);
     return {
       description: `the moment ${at}, by RECOVERY_COMMAND`,
+      time: new Date(at),
       use: work => restoreToMoment(installation, source, { at, onStep }, work),
     };
   }
@@ -116,6 +119,7 @@ export async function chooseData(
 
   return {
     description: `${name} of ${time.toISOString()}`,
+    time,
     use: work => {
       onStep(`loading the archive of ${time.toISOString()}`);
       return restoreArchive(source, found, { destination: lost ? '--lost' : '', warn }, work);

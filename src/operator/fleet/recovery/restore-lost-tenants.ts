@@ -11,6 +11,7 @@ import { hasFailed, measure, reportOutcomes, runFleet } from '../../command/run-
 import { tableText } from '../../command/text-table.ts';
 import { countText } from '../../command/texts.ts';
 import { restoreDatabase } from '../../databases/restored-databases.ts';
+import { readLimitedUsers, withLaterEntity } from '../../databases/users-without-entity.ts';
 import { findServer } from '../../records/servers.ts';
 
 /** The result for one tenant whose database is missing. */
@@ -113,10 +114,24 @@ export async function planLostFleet(
   installation: Installation,
   server: string | undefined,
 ): Promise<Plan> {
-  const planned = (await findLost(installation, server, false)).map(summaryOf);
+  const lost = await findLost(installation, server, false);
+  const users = await withConnection(installation.controlUrl, client => readLimitedUsers(client));
+  const planned = lost.map(each => ({
+    ...summaryOf(each),
+    withoutEntity: each.found
+      ? withLaterEntity(users.get(each.tenant.id), each.found.archive.time)
+      : [],
+  }));
   return {
     document: planned,
-    text: () => tableText(planned, 'No database is lost.'),
+    text: () =>
+      tableText(
+        planned.map(({ withoutEntity, ...each }) => ({
+          ...each,
+          'without entity': withoutEntity.join(', ') || null,
+        })),
+        'No database is lost.',
+      ),
     isLines: true,
     hasFailed: planned.some(({ archive }) => archive === null),
   };

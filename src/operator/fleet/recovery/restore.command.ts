@@ -1,5 +1,6 @@
 import type { Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { withConnection } from '../../../lib/postgres/connection.ts';
 import { defineList } from '../../command/define-list.ts';
 import { type Context, defineOperation, type Plan } from '../../command/operation.ts';
 import {
@@ -147,15 +148,23 @@ async function planOne({ slug, ...moment }: OneTenant, installation: Installatio
   const { requireRestorableTenant } = await import('../../databases/restored-databases.ts');
   const source = await findTenant(installation, slug);
   await requireRestorableTenant(installation, source, goalOf(moment));
-  const { description: restoredFrom } = await chooseData(installation, source, moment, {
+  const { description: restoredFrom, time } = await chooseData(installation, source, moment, {
     onStep: () => {},
     warn: () => {},
   });
+  const { readLimitedUsers, withLaterEntity, withoutEntityText } = await import(
+    '../../databases/users-without-entity.ts'
+  );
+  const users = await withConnection(installation.controlUrl, client =>
+    readLimitedUsers(client, source.id),
+  );
+  const withoutEntity = moment.lost && time ? withLaterEntity(users.get(source.id), time) : [];
   const place = moment.lost ? 'in place of its lost database' : 'beside its present data';
 
   return {
-    document: { slug, restoredFrom, lost: moment.lost, state: 'planned' },
-    text: () => `${slug} would get data ${place}, from ${restoredFrom}.`,
+    document: { slug, restoredFrom, lost: moment.lost, withoutEntity, state: 'planned' },
+    text: () =>
+      `${slug} would get data ${place}, from ${restoredFrom}.${withoutEntityText(withoutEntity)}`,
   };
 }
 

@@ -1,4 +1,5 @@
 import type { Condition } from '../../../lib/postgres/statement.ts';
+import { type OwnEntity, ownEntityId } from '../../../tenancy/own-entity.ts';
 
 /*
  * Records that name business entities, such as a promotion for some of them. A caller of scope
@@ -18,8 +19,9 @@ export function idsShownTo(ids: readonly number[], ownEntity: number): number[] 
 }
 
 /** The condition of `isForEntity` for the rows of a table, with a column of `bigint[]`. */
-export function forEntity(column: string, ownEntity: number): Condition {
-  return [`(${column} = '{}' or ${column} @> array[?]::bigint[])`, ownEntity];
+export function forEntity(column: string, own: OwnEntity): Condition {
+  const [sql, ...values] = ownEntityId(own);
+  return [`(${column} = '{}' or ${column} @> array[${sql}]::bigint[])`, ...values];
 }
 
 /**

@@ -10,6 +10,7 @@ import type { Caller } from '../../../tenancy/caller.ts';
 import type { Prepare } from '../../../tenancy/connections/tenant-driver.ts';
 import type { TenantTransaction } from '../../../tenancy/connections/tenant-transaction.ts';
 import { permissionMissing } from '../../../tenancy/define-route.ts';
+import { ofOwnEntity, ownEntityOf } from '../../../tenancy/own-entity.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
 import { requireScopeAll } from '../../../tenancy/require-manager.ts';
 import { codeCondition } from '../record.ts';
@@ -28,13 +29,11 @@ export function recordsVisibleTo(
   caller: Caller,
   query: { includeDeleted?: boolean } = {},
 ): (Condition | undefined)[] {
-  const ownEntity = caller.scope === 'Self' ? (caller.entityId ?? 0) : undefined;
+  const own = ownEntityOf(caller);
   return [
     softDelete && !query.includeDeleted ? ['not is_deleted'] : undefined,
-    scopedBy && ownEntity !== undefined ? [`${snakeCase(scopedBy)} = ?`, ownEntity] : undefined,
-    namesEntities && ownEntity !== undefined
-      ? forEntity(snakeCase(namesEntities), ownEntity)
-      : undefined,
+    scopedBy && own ? ofOwnEntity(snakeCase(scopedBy), own) : undefined,
+    namesEntities && own ? forEntity(snakeCase(namesEntities), own) : undefined,
   ];
 }
 
