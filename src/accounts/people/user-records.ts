@@ -147,8 +147,8 @@ const confirmed: FieldError = {
 };
 
 /**
- * Writes the fields of a user that administrators and operators decide, and the time at which the
- * entity of the user was created.
+ * Writes the fields of a user that administrators and operators decide, and the time at which
+ * the entity of the user was created.
  */
 export async function replaceUser(
   transaction: PeopleTransaction,
