@@ -65,20 +65,23 @@ async function read(ctx: Context, limit: number): Promise<object> {
 const longNumber = /[\d.]{16}/;
 const inexact = Symbol('inexact');
 
+/** The name of a member of a body, and the place in it if it is a list. */
+export type MemberPath = readonly [name: string, index?: number];
+
 /**
  * Returns the members of a body, and of its lists, that have a number which would be another one
  * when stored.
  */
-function inexactFields(text: string): string[] {
+function inexactFields(text: string): MemberPath[] {
   if (!longNumber.test(text)) return [];
 
   const mark: Reviver = (_, value, { source }) =>
     typeof value === 'number' && source !== undefined && !isExactNumber(source) ? inexact : value;
   const marked = (JSON.parse as (text: string, reviver: Reviver) => object)(text, mark);
 
-  return Object.entries(marked).flatMap(([name, value]) => {
-    if (!Array.isArray(value)) return hasInexact(value) ? [name] : [];
-    return value.flatMap((member, index) => (hasInexact(member) ? [`${name}[${index}]`] : []));
+  return Object.entries(marked).flatMap(([name, value]): MemberPath[] => {
+    if (!Array.isArray(value)) return hasInexact(value) ? [[name]] : [];
+    return value.flatMap((member, index) => (hasInexact(member) ? [[name, index] as const] : []));
   });
 }
 

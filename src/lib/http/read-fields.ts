@@ -4,6 +4,7 @@ import { camelCase } from '../runtime/casing.ts';
 import { inexactNumber } from '../runtime/exact-number.ts';
 import type { FieldErrors } from '../runtime/field-error.ts';
 import { fieldErrorsOf, fieldNameOf, maxErrors, memberOf } from './field-error-of.ts';
+import type { MemberPath } from './read-body.ts';
 
 /**
  * The refusal of a body, or of parameters, by a contract. A route may check the fields that the
@@ -31,11 +32,14 @@ export class InvalidFields extends Problem {
       .filter(([name]) => !Object.hasOwn(this.errors, name))
       .map(([name, field]) => {
         const value = this.#values[name];
-        if (!members.includes(name)) return [name, (field as z.ZodType).safeParse(value).data];
+        // A client may name a member `Name[0]`, too, which is then refused as unknown.
+        if (!members.includes(name) || !Array.isArray(value)) {
+          return [name, (field as z.ZodType).safeParse(value).data];
+        }
 
         const member = memberOf(field, [0]) as z.ZodType;
         const isValid = (index: number) => !Object.hasOwn(this.errors, `${name}[${index}]`);
-        const read = (value as unknown[]).map((each, index) =>
+        const read = value.map((each, index) =>
           isValid(index) ? member.safeParse(each).data : undefined,
         );
         return [name, read];
@@ -215,17 +219,16 @@ export function unknownNames(
 /**
  * Returns an error for each field of the contract, and for each member of one, whose number has
  * more digits than JavaScript keeps.
- * @param names of members of the body, as `EntityIds[1]`
  */
-export function inexactErrors(names: readonly string[], contract: z.ZodObject): FieldErrors {
+export function inexactErrors(paths: readonly MemberPath[], contract: z.ZodObject): FieldErrors {
   const errors: FieldErrors = {};
 
-  for (const name of names.slice(0, maxErrors)) {
-    const sent = fieldNameOf(name);
+  for (const [sent, index] of paths.slice(0, maxErrors)) {
     const field = Object.keys(contract.shape).find(
       each => each === sent || camelCase(each) === sent,
     );
-    if (field !== undefined) errors[`${field}${name.slice(sent.length)}`] = [inexactNumber];
+    if (field === undefined) continue;
+    errors[index === undefined ? field : `${field}[${index}]`] = [inexactNumber];
   }
   return errors;
 }

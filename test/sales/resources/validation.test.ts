@@ -170,6 +170,28 @@ describe('validation in one round', () => {
     expect(Object.keys(response.body.errors)).to.include('EntityIds[1]');
   });
 
+  it('a member of a body whose name looks like that of an item of a list is a member like any other', async () => {
+    const long = '90071992547409931';
+    const status = `{"Title":"Listed","Title[0]":${long},"Weighting[0]":${long}}`;
+    const promotion = JSON.stringify({ ...examples.Promotion?.first(refs), EntityIds: undefined });
+    const strict = { Prefer: 'handling=strict' };
+
+    const made = await admin.post('/api/v1/EntityStatus', status);
+    const withItem = await admin.post(
+      '/api/v1/Promotions',
+      promotion.replace('{', `{"EntityIds[0]":${long},`),
+    );
+    const refused = await admin.post('/api/v1/EntityStatus', status, strict);
+    const elsewhere = await globex.post('/api/v1/EntityStatus', status, strict);
+
+    expect(made.status).to.equal(201);
+    expect(withItem.status).to.equal(201);
+    for (const response of [refused, elsewhere]) {
+      expectRefused(response, 400, 'validation_failed');
+      expect(Object.keys(response.body.errors)).to.have.members(['Title[0]', 'Weighting[0]']);
+    }
+  });
+
   it('a list with 10,000 wrong members has 100 errors', async () => {
     const EntityIds = Array(10_000).fill('x');
 
