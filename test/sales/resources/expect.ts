@@ -22,7 +22,9 @@ export function expectRefused(
   expect(response.headers.get('content-type')).to.match(/^application\/problem\+json\b/);
   if (!fields) return;
 
-  const named = Object.keys(response.body.errors ?? {}).map(name => name.replace(/\[.*$/, ''));
+  const named = Object.keys(response.body.errors ?? {}).map(name =>
+    name.replace(/(\[\d+\])+$/, ''),
+  );
   expect([...new Set(named)]).to.have.members(fields);
 }
 
