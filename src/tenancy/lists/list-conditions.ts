@@ -47,7 +47,7 @@ export function listConditions(
     searches: [
       ...searched.map(conditionOf),
       ...[...withNull].map(field => orNullCondition(field, filters, texts)),
-      ...words.map(word => searchCondition(contract.search, word, texts)),
+      ...searchConditions(contract.search, words, texts),
     ],
     alternatives: [],
   };
@@ -93,6 +93,35 @@ const sourceOf = ({ name }: ListField, { columns }: Pick<SearchedTexts, 'columns
   columns.sourceOf(camelCase(name));
 
 /**
+ * The conditions that the searched fields contain each word. Words that no index finds are
+ * compared with the texts of a record together, which are joined and brought to lower case once
+ * for all of them.
+ */
+function searchConditions(
+  search: readonly ListField[],
+  words: readonly string[],
+  texts: SearchedTexts,
+): Condition[] {
+  const isRead = (word: string): boolean =>
+    !isOtherInAddress(search, word) && !hasIndex(search, normalText(word), texts);
+  const read = words.filter(isRead).map(normalText);
+  const sources = search.map(field => sourceOf(field, texts));
+
+  return [
+    ...words.filter(word => !isRead(word)).map(word => searchCondition(search, word, texts)),
+    ...[read.filter(isAscii), read.filter(word => !isAscii(word))]
+      .filter(group => group.length > 0)
+      .map(group => readText(sources, 'contains', group)),
+  ];
+}
+
+/** True for a word that an address has in another form than a name. */
+function isOtherInAddress(search: readonly ListField[], word: string): boolean {
+  const hasAddress = search.some(({ kind }) => kind === 'email');
+  return hasAddress && emailPart(word) !== normalText(word).toLowerCase();
+}
+
+/**
  * The condition that one of the searched fields contains a word. The word is brought into the
  * form in which the values of a field are stored. The forms differ: an address has
  * `xn--bcher-kva` where a name has `bücher`, and keeps U+212A, which a name does not.
@@ -102,11 +131,9 @@ function searchCondition(
   word: string,
   texts: SearchedTexts,
 ): Condition {
-  const addresses = search.filter(({ kind }) => kind === 'email');
-  if (addresses.length === 0 || emailPart(word) === normalText(word).toLowerCase()) {
-    return containsText(search, normalText(word), texts);
-  }
+  if (!isOtherInAddress(search, word)) return containsText(search, normalText(word), texts);
 
+  const addresses = search.filter(({ kind }) => kind === 'email');
   const others = search.filter(({ kind }) => kind !== 'email');
   const [sql, ...values] = containsText(others, normalText(word), texts);
   const [inAddress, ...parts] = addressCondition(addresses, 'contains', emailPart(word), texts);
@@ -116,11 +143,19 @@ function searchCondition(
 /** Characters of the shortest text that a trigram index finds. */
 const minTrigram = 3;
 
+/** True if trigram indexes of the fields find a text. */
+function hasIndex(
+  fields: readonly ListField[],
+  text: string,
+  { hasTrigrams, search }: SearchedTexts,
+): boolean {
+  return hasTrigrams && text.length >= minTrigram && fields.every(field => search.includes(field));
+}
+
 /** The condition that one of the fields contains a text in any letter case. */
 function containsText(fields: readonly ListField[], text: string, texts: SearchedTexts): Condition {
   const sources = fields.map(field => sourceOf(field, texts));
-  const hasIndex = texts.hasTrigrams && fields.every(field => texts.search.includes(field));
-  if (!hasIndex || text.length < minTrigram) return readText(sources, 'contains', text);
+  if (!hasIndex(fields, text, texts)) return readText(sources, 'contains', [text]);
 
   // one condition for each column, as the trigram indexes find them
   const pattern = patternOf('contains', text);
@@ -135,7 +170,7 @@ function addressCondition(
   texts: SearchedTexts,
 ): Condition {
   const sources = fields.map(field => sourceOf(field, texts));
-  if (!hasLookAlike(part)) return readText(sources, operator, part);
+  if (!hasLookAlike(part)) return readText(sources, operator, [part]);
 
   const pattern = patternOf(operator, part);
   return [`(${sources.map(sql => `${sql} like ?`).join(' or ')})`, ...sources.map(() => pattern)];
@@ -149,20 +184,36 @@ function patternOf(operator: TextOperator, text: string): string {
 }
 
 /**
- * The condition of a pattern in any letter case, for texts without an index, in half the time:
- * compares all texts as one, with `textSeparator` between them. For an ASCII text, only ASCII
+ * The condition of patterns in any letter case, for texts without an index, in half the time:
+ * compares all texts as one, with `textSeparator` between them. For ASCII parts, only ASCII
  * letters need to be changed to lower case, and `İ`, whose lower case is `i`.
+ * @param parts each of which the texts have; all in ASCII, or none
  */
-function readText(sources: readonly string[], operator: TextOperator, text: string): Condition {
-  const pattern = patternOf(operator, text);
+function readText(
+  sources: readonly string[],
+  operator: TextOperator,
+  parts: readonly string[],
+): Condition {
+  const patterns = parts.map(part => patternOf(operator, part));
   const joined =
     sources.length === 1
       ? (sources[0] ?? '')
       : sources.map(sql => `coalesce(${sql}, '')`).join(` || '${textSeparator}' || `);
-  if (!isAscii(text)) return [`(${joined}) ilike ?`, pattern];
-  const plain = /i/i.test(text) ? `replace(${joined}, 'İ', 'i')` : joined;
-  return [`lower((${plain}) collate "C") like ?`, pattern.toLowerCase()];
+  const value = patterns.join(textSeparator);
+  const isOne = parts.length === 1;
+
+  if (!parts.every(isAscii)) {
+    if (isOne) return [`(${joined}) ilike ?`, value];
+    return [`lower(${joined}) like all (${listOf('lower(?::text)')})`, value];
+  }
+
+  const plain = parts.some(part => /i/i.test(part)) ? `replace(${joined}, 'İ', 'i')` : joined;
+  const compared = isOne ? '?' : `all (${listOf('?::text')})`;
+  return [`lower((${plain}) collate "C") like ${compared}`, value.toLowerCase()];
 }
+
+/** SQL of the list of patterns in one text. */
+const listOf = (sql: string): string => `string_to_array(${sql}, '${textSeparator}')`;
 
 const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);
 

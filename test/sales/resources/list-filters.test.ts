@@ -303,6 +303,58 @@ describe('filters of lists', () => {
     expectRefused(await admin.get(`/api/v1/Entities?q=${words}`), 400, 'validation_failed', ['q']);
   });
 
+  it('q finds what each of its words alone finds in common, short or long, in any script', async () => {
+    const path = '/api/v1/Activity?limit=1000&sort=Id';
+    const comments = ['İç Ürün 5%', 'iç ürün a_b', 'IÇ é ürün', 'ab c\\d Ürün', 'ΣΑΣ ας iç'];
+    for (const Comment of comments) {
+      await admin.post('/api/v1/Activity', { ActivityCode: 4, Comment, Screen: 'İb' });
+    }
+    const idsOf = (words: readonly string[], client: Client = admin) =>
+      values(`${path}&q=${encodeURIComponent(words.join(' '))}`, 'Id', client);
+
+    for (const words of [
+      ['i', 'b', 'ü'],
+      ['iç', 'ürün', 'İ'],
+      ['5%', 'iç', 'Ü'],
+      ['a_', '_b', 'ÜR'],
+      ['\\d', 'c\\', 'ü', 'ÜRÜN'],
+      ['é', 'É', 'ib'],
+      ['ας', 'σα', 'i'],
+    ]) {
+      const alone = await Promise.all(words.map(word => idsOf([word])));
+      const common = alone[0]?.filter(id => alone.every(ids => ids.includes(id))) ?? [];
+
+      expect(common, words.join()).not.to.be.empty;
+      expect(await idsOf(words), words.join()).to.deep.equal(common);
+      expect(await idsOf(words, other), words.join()).to.be.empty;
+    }
+  });
+
+  it('q with twenty words takes not much longer than q with one, where no index finds them', async () => {
+    await sql(
+      world.acme,
+      `insert into activities (activity_code, comment, recorded_by, recorded_from)
+       select 5, repeat('ab cd ef gh ij kl mn op qr st uv wx yz äö üå éè êë àá ', 20) || i, 1, '127.0.0.1'
+         from generate_series(1, 4000) i`,
+    );
+    const timeOf = async (q: string): Promise<number> => {
+      const times: number[] = [];
+      for (let round = 0; round < 3; round++) {
+        const startedAt = performance.now();
+        const found = await read(`/api/v1/Activity?sort=ActivityCode&q=${encodeURIComponent(q)}`);
+        times.push(performance.now() - startedAt);
+        expect(found).to.be.empty;
+      }
+      return Math.min(...times);
+    };
+
+    const one = await timeOf('zq');
+    const ascii = await timeOf('ab cd ef gh ij kl mn op qr st uv wx yz a b c d e f zq');
+    const others = await timeOf('ä ö ü å é è ê ë à á äö üå éè êë àá Ä Ö Ü Å ý');
+    expect(ascii).to.be.below(4 * one);
+    expect(others).to.be.below(4 * one);
+  });
+
   it('a date alone in a filter is that day in UTC', async () => {
     await sql(
       world.acme,
