@@ -319,7 +319,8 @@ function titleErrors({ columns, referred }: Batch, draft: Draft): FieldErrors {
   for (const { index, field, reference } of columns.titles) {
     const cell = normalText(readText(record.cells[index] ?? ''));
     const setter = pascalCase(reference);
-    if (cell === '' || errors[setter]) continue;
+    // A title by which the record was found is its title, in whatever letter case.
+    if (cell === '' || errors[setter] || cell === titles[reference]) continue;
 
     const key = String(row[reference]);
     const [one] = [

@@ -104,6 +104,18 @@ describe('columns that an import does not take', () => {
     ]);
   });
 
+  it('a title is found in any letter case, and is then that of its record', async () => {
+    await globex.post('/api/v1/EntityStatus', { Title: 'ΟΔΟΣ' });
+    const file = 'Name,EntityType,StatusTitle\nGreek,customer,οδοσ\n';
+
+    const report = await importFile(globex, 'Entity', file);
+    const elsewhere = await importFile(acme, 'Entity', file);
+
+    expect(errorsOf(report)).to.be.empty;
+    expect(report).to.include({ Applied: true, Created: 1 });
+    expect(errorsOf(elsewhere)).to.deep.equal(['C2 StatusTitle unknown_reference']);
+  });
+
   it('a title or a code that no record has, or that several have, is an error in its cell', async () => {
     await globex.post('/api/v1/EntityStatus', { Title: 'Twice' });
     await globex.post('/api/v1/EntityStatus', { Title: 'Twice' });
