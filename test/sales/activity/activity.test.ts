@@ -283,7 +283,7 @@ describe('activities', () => {
 
     it('unknown query parameters of the list of activities are ignored', async () => {
       expect(
-        await idsOf('?limit=1&UserId=99999&LIMIT=0&order=asc&offset=-1&select[]=x'),
+        await idsOf('?limit=1&UserId=99999&LIMIT=0&order=asc&page=-1&select[]=x'),
       ).to.have.lengthOf(1);
     });
 
