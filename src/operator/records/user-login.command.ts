@@ -25,13 +25,20 @@ const disable = defineChange({
   async change(values, { installation }, isDryRun) {
     const ending = await endingSessions(installation, values, 'The logins of', 'are refused');
     const changed = await setState(installation, values, 'disabled', isDryRun);
+    const { findOpenInClones } = await import('./users.ts');
+    const clones = await findOpenInClones(installation, values.slug, values.email);
     const webhooks = `Webhooks that send for this user stop: bin/backoffice webhooks ${values.slug}`;
+    const others = clones.map(
+      slug =>
+        ` The address may log in to ${slug}: bin/backoffice user disable ${slug} ${values.email}`,
+    );
 
     return {
       ...ending,
       ...changed,
-      plan: `${ending.plan} ${webhooks}`,
-      done: `${changed.done} ${webhooks}`,
+      document: { ...changed.document, clones },
+      plan: `${ending.plan} ${webhooks}${others.join('')}`,
+      done: `${changed.done} ${webhooks}${others.join('')}`,
     };
   },
 });

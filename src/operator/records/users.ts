@@ -158,6 +158,23 @@ export async function setDisabled(
 }
 
 /**
+ * Returns the slugs of the other isolated tenants, as clones are, in which a user with the same
+ * address may log in.
+ */
+export async function findOpenInClones(
+  { statements }: Installation,
+  slug: string,
+  address: string,
+): Promise<string[]> {
+  const rows = await statements.execute<{ slug: string }[]>(
+    `select t.slug from users u join tenants t on t.id = u.tenant_id
+      where u.email = ? and u.disabled_at is null and t.isolated and t.slug <> ? order by t.slug`,
+    [requireEmail(address), slug],
+  );
+  return rows.map(each => each.slug);
+}
+
+/**
  * @returns the time at which the business entity was created, in ISO 8601 with microseconds
  * @throws {OperatorError} unless the tenant has it. `tenant.server` must be loaded
  */

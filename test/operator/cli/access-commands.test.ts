@@ -361,7 +361,7 @@ describe('access commands', () => {
         text(['user', 'disable', 'acme', two.email.toUpperCase(), '--yes']),
       ]);
       expect(printed).to.deep.equal([
-        { guid: one.guid, email: one.email, state: 'disabled' },
+        { guid: one.guid, email: one.email, state: 'disabled', clones: [] },
         `${two.email} is disabled. Webhooks that send for this user stop: bin/backoffice webhooks acme\n`,
       ]);
 

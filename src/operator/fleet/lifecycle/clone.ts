@@ -27,6 +27,7 @@ import {
   findTenant,
   holdOpen,
 } from '../../records/tenants.ts';
+import { findUser } from '../../records/users.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 import { inSnapshot } from '../../schema/snapshot.ts';
 import { requireTenantHead, tenantHead } from '../../schema/tenant-head.ts';
@@ -34,21 +35,31 @@ import { canonicalTextSettings, identityTables } from '../../schema/tenant-table
 import { checkManifest, type Manifest } from './manifest.ts';
 import { lockProvisioning, provision } from './provision.ts';
 
+/** A clone: of which tenant, under which slug, and the users who may log in to it. */
+export interface CloneRequest {
+  readonly slug: string;
+  readonly newSlug: string;
+  /** The addresses of users of the source. */
+  readonly logins: readonly string[];
+}
+
 /**
  * Creates a tenant with the data, roles and users that another tenant has at one moment. The
  * source is served meanwhile. The clone has its own database, login role and signing key;
  * sessions, API clients and their tokens are not copied. It is isolated: no mail gets from it
  * to the users of the source. It can be run again after it was killed at any point.
+ * Every user of it is disabled but those who are named: who leaves the source, or loses rights
+ * there, is not thought of in a clone.
  * @param data earlier data of the source, in place of its present one
  */
 export async function cloneTenant(
   installation: Installation,
   passwords: Passwords,
-  slug: string,
-  newSlug: string,
+  { slug, newSlug, logins }: CloneRequest,
   data?: EarlierData,
 ): Promise<Tenant> {
   const source = await findTenant(installation, slug);
+  const open = await requireActiveUsers(installation, source, logins);
   const manifest = manifestOf(source, newSlug);
   if (data) await requireKnownVersion(data.schemaVersion);
   const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
@@ -56,7 +67,7 @@ export async function cloneTenant(
     return provision(installation, passwords, manifest, {
       first: {
         logins: [],
-        populate: clone => populate(installation, source, clone, copied),
+        populate: clone => populate(installation, source, clone, { data: copied, open }),
         isIsolated: true,
         version: data?.schemaVersion,
       },
@@ -74,17 +85,42 @@ export async function cloneTenant(
  */
 export async function planClone(
   installation: Installation,
-  slug: string,
-  newSlug: string,
-): Promise<{ slug: string; of: string; server: string; leaves: string[] }> {
+  { slug, newSlug, logins }: CloneRequest,
+): Promise<ClonePlan> {
   const source = await findTenant(installation, slug);
   const { server } = manifestOf(source, newSlug);
   await requireNotPurging(installation, newSlug);
   const existing = await findNamedTenant(installation, newSlug);
   if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
   if (!existing) await requireFreeSlug(installation, newSlug);
+  const open = await requireActiveUsers(installation, source, logins);
   const leaves = await readLeft(installation, source);
-  return { slug: newSlug, of: slug, server: server ?? source.server.name, leaves };
+  return { slug: newSlug, of: slug, server: server ?? source.server.name, logins: open, leaves };
+}
+
+interface ClonePlan {
+  readonly slug: string;
+  readonly of: string;
+  readonly server: string;
+  /** The addresses of the users who may log in; all others are disabled. */
+  readonly logins: readonly string[];
+  readonly leaves: readonly string[];
+}
+
+/**
+ * Returns the normalised addresses of users.
+ * @throws {OperatorError} when the tenant does not have one of them, or has disabled one
+ */
+async function requireActiveUsers(
+  installation: Installation,
+  { slug }: Tenant,
+  logins: readonly string[],
+): Promise<string[]> {
+  const users = await Promise.all(logins.map(email => findUser(installation, slug, email)));
+  const disabled = users.find(({ disabledAt }) => disabledAt);
+  if (disabled) throw new OperatorError(`User ${disabled.email} of ${slug} is disabled`);
+
+  return users.map(({ email }) => email);
 }
 
 /** Returns what others have made in the database of a tenant that no clone of it has. */
@@ -115,9 +151,9 @@ async function populate(
   installation: Installation,
   source: Tenant,
   clone: Tenant,
-  data: EarlierData,
+  { data, open }: { data: EarlierData; open: readonly string[] },
 ): Promise<void> {
-  const users = await copyUsers(installation, source, clone);
+  const users = await copyUsers(installation, source, clone, open);
   await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
   const given = await readGivenBy(installation, source);
   await connectTenant(installation, clone, client =>
@@ -185,11 +221,15 @@ interface CopiedUser {
   guid: string;
 }
 
-/** Copies the roles and users of one moment: in one statement. */
+/**
+ * Copies the roles and users of one moment: in one statement.
+ * @param open the addresses of the users who are not disabled
+ */
 async function copyUsers(
   { control }: Installation,
   source: Tenant,
   clone: Tenant,
+  open: readonly string[],
 ): Promise<CopiedUser[]> {
   const { em } = await control();
 
@@ -206,12 +246,18 @@ async function copyUsers(
          insert into users (tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id, entity_since,
                             invited_at, confirmed_at, disabled_at)
          select c.tenant_id, c.id, email, password_hash, first_name, last_name, scope, entity_id, entity_since,
-                invited_at, confirmed_at, disabled_at
+                invited_at, confirmed_at, case when email = any (?::text[]) then disabled_at else coalesce(disabled_at, now()) end
            from users u join roles r on r.id = u.role_id join copied_roles c on c.name = r.name
           where u.tenant_id = ? order by u.id returning id, guid, email
        )
        select u.id as "oldId", c.id, c.guid from copied_users c join users u on u.email = c.email and u.tenant_id = ?`,
-      [clone.id, source.id, source.id, source.id],
+      [
+        clone.id,
+        source.id,
+        `{${open.map(email => JSON.stringify(email)).join(',')}}`,
+        source.id,
+        source.id,
+      ],
     );
   });
 }

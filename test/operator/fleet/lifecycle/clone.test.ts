@@ -39,7 +39,7 @@ describe('clones of tenants', () => {
     await sql(world.acme, addByHand);
     const { code, stdout, stderr } = await runCommand(
       'scripts/tenant.ts',
-      ['clone', 'acme', 'copy', '--json'],
+      ['clone', 'acme', 'copy', '--login', world.acme.admin.email, '--json'],
       world.environment,
     );
     expect(code, stderr).to.equal(0);
@@ -105,9 +105,11 @@ describe('clones of tenants', () => {
     }: Record<string, unknown>) => person;
 
     for (const path of ['/api/v1/Users', '/api/v1/Roles']) {
-      expect((await copy.get(path)).body.map(shown), path).to.deep.equal(
-        (await admin.get(path)).body.map(shown),
-      );
+      const expected = (await admin.get(path)).body.map(shown);
+      for (const each of expected) {
+        if ('Email' in each && each.Email !== world.acme.admin.email) each.IsDisabled = true;
+      }
+      expect((await copy.get(path)).body.map(shown), path).to.deep.equal(expected);
     }
   });
 
@@ -178,6 +180,62 @@ describe('clones of tenants', () => {
       () => 'refused',
     );
     expect(await append).to.equal('refused');
+  });
+
+  it('nobody logs in to a clone but the users who were named, and the plan says so', async () => {
+    const run = (...args: string[]) =>
+      runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
+    const plan = await runCommand(
+      'scripts/tenant.ts',
+      ['clone', 'acme', 'closed', '--dry-run'],
+      world.environment,
+    );
+    const made = await run('clone', 'acme', 'closed');
+    const { guid } = JSON.parse(made.stdout);
+
+    const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+      'X-Tenant': guid,
+    });
+
+    expect(plan.stdout).to.include('All of its users are disabled');
+    expect(login.status).to.equal(401);
+    const open = await controlSql(
+      world,
+      `select from users u join tenants t on t.id = tenant_id
+        where t.slug = 'closed' and u.disabled_at is null`,
+    );
+    expect(open).to.deep.equal([]);
+    const unknown = await run('clone', 'acme', 'closed-2', '--login', 'nobody@acme.test');
+    expect(unknown.code).to.equal(1);
+    expect(unknown.stderr).to.include('nobody@acme.test');
+    const enabled = await run('user', 'enable', 'closed', world.acme.admin.email);
+    expect(enabled.code, enabled.stderr).to.equal(0);
+    const next = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+      'X-Tenant': guid,
+    });
+    expect(next.status).to.equal(200);
+  });
+
+  it('user disable names the clones in which the address may log in', async () => {
+    const [user] = await controlSql<{ email: string }>(
+      world,
+      `select email from users where tenant_id = ? and scope = 'Self'`,
+      [world.acme.id],
+    );
+    const email = user?.email ?? '';
+    const plan = () =>
+      runCommand(
+        'scripts/tenant.ts',
+        ['user', 'disable', 'acme', email, '--dry-run'],
+        world.environment,
+      );
+    const before = await plan();
+    expect(before.stdout).not.to.include('user disable copy');
+
+    await runCommand('scripts/tenant.ts', ['user', 'enable', 'copy', email], world.environment);
+
+    const { stdout } = await plan();
+    expect(stdout).to.include(`bin/backoffice user disable copy ${email}`);
   });
 
   it('a clone under a used slug, or of a missing tenant, is rejected', async () => {

@@ -88,8 +88,16 @@ describe('restored databases of a tenant', () => {
     swapped = second;
   });
 
-  it('a clone of an archive is an isolated tenant of its own, in which the users of the source log in', async () => {
-    const { code, document } = await tenant(['clone', 'acme', 'acme-old', '--archive', 'latest']);
+  it('a clone of an archive is an isolated tenant of its own, in which the users who were named log in', async () => {
+    const { code, document } = await tenant([
+      'clone',
+      'acme',
+      'acme-old',
+      '--archive',
+      'latest',
+      '--login',
+      world.acme.admin.email,
+    ]);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'acme-old', status: 'active', isolated: true });
 
