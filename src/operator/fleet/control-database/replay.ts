@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { noPassword } from '../../../accounts/auth/passwords.ts';
 import { countText } from '../../command/texts.ts';
 
 /** Access that was taken away, as a later state of the control database says. */
@@ -21,7 +22,7 @@ export interface LaterState {
 
 /**
  * The changes that a later state has made in a restored one, and the differences between the
- * two that were left as they were.
+ * two, which are printed.
  */
 export interface Replayed {
   usersDisabled: number;
@@ -51,7 +52,7 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
             (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions)), '[]')
                from roles r join tenants t on t.id = r.tenant_id)::text as roles,
             (select coalesce(json_agg(json_build_object('guid', u.guid, 'role', r.name, 'scope', u.scope,
-                      'entity', u.entity_id, 'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))), '[]')
+                      'entity', u.entity_id, 'since', u.entity_since, 'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))), '[]')
                from users u join roles r on r.id = u.role_id)::text as people`,
   );
   const [state] = rows;
@@ -63,8 +64,8 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
 /**
  * Revokes, in a restored control database, the access that a later state has revoked. A user who
  * was removed is disabled. Nobody is enabled, and no database is dropped. Tenants get the slugs
- * that they had later, and no slug that was used later is free. Roles, entities and passwords
- * that differ are returned and left as they are.
+ * that they had later, and no slug that was used later is free. No right comes back either
+ * (`narrowRights`); the roles and people that differ are returned.
  * @param client in the transaction that makes the restored database safe
  */
 export async function replay(client: pg.Client, later: LaterState): Promise<Replayed> {
@@ -98,8 +99,10 @@ export async function replay(client: pg.Client, later: LaterState): Promise<Repl
     [later.disabledUsers, later.people],
   );
 
+  const narrowed = await narrowRights(client, later);
+
   return {
-    usersDisabled: users.rowCount ?? 0,
+    usersDisabled: (users.rowCount ?? 0) + narrowed,
     clientsRevoked: clients.rowCount ?? 0,
     tenantsStopped: stopped.rows.map(({ slug }) => slug),
     tenantsPurged: purged.rows.map(({ slug }) => slug),
@@ -163,6 +166,52 @@ const laterSlugs = 'json_populate_recordset(null::tenant_slugs, $1::json) l';
  */
 const slugOfNobody = (guid: string): string => `'s' || left(md5(${guid}::text), 30)`;
 
+/**
+ * Narrows the rights of the restored state to those that the later one gives, too: a role keeps
+ * the permissions of both; a password that was replaced later is none; a person whose role,
+ * scope or entity differs gets the later ones where they are within the restored rights, and is
+ * disabled otherwise, with the later entity.
+ * @returns the number of users who were disabled
+ */
+async function narrowRights(client: pg.Client, later: LaterState): Promise<number> {
+  await client.query(
+    `update roles r
+        set permissions = array(select p from unnest(r.permissions) as p where p = any (l.permissions))
+       from json_to_recordset($1::json) as l (tenant uuid, name text, permissions text[])
+       join tenants t on t.guid = l.tenant
+      where r.tenant_id = t.id and r.name = l.name and not r.permissions <@ l.permissions`,
+    [later.roles],
+  );
+  await client.query(
+    `update users u set password_hash = $2
+       from json_to_recordset($1::json) as l (guid uuid, password text)
+      where u.guid = l.guid and encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex') <> l.password`,
+    [later.people, noPassword],
+  );
+
+  const { rows } = await client.query<{ isDisabled: boolean }>(
+    `with changed as materialized (
+       select u.id, n.id as role_id, l.scope, l.entity, l.since,
+              n.id is not null and n.permissions <@ r.permissions and l.scope in ('Self', u.scope)
+                and (l.scope = 'All' or u.scope = 'All' or l.entity is not distinct from u.entity_id) as is_within
+         from json_to_recordset($1::json) as l (guid uuid, role text, scope text, entity bigint, since timestamptz)
+         join users u on u.guid = l.guid join roles r on r.id = u.role_id
+         left join roles n on n.tenant_id = u.tenant_id and n.name = l.role
+        where (r.name, u.scope, u.entity_id, u.entity_since) is distinct from (l.role, l.scope, l.entity, l.since))
+     update users u
+        set role_id = case when is_within then c.role_id else u.role_id end,
+            scope = case when is_within then c.scope else u.scope end,
+            entity_id = c.entity, entity_since = c.since,
+            disabled_at = case when is_within then u.disabled_at else coalesce(u.disabled_at, now()) end
+       from changed c, users before
+      where c.id = u.id and before.id = u.id
+     returning not is_within and before.disabled_at is null as "isDisabled"`,
+    [later.people],
+  );
+
+  return rows.filter(({ isDisabled }) => isDisabled).length;
+}
+
 async function listDifferences(client: pg.Client, later: LaterState): Promise<string[]> {
   const roles = await client.query<{ slug: string; name: string; now: string; later: string }>(
     `select t.slug, r.name, array_to_string(r.permissions, ', ') as now, array_to_string(l.permissions, ', ') as later
@@ -173,12 +222,12 @@ async function listDifferences(client: pg.Client, later: LaterState): Promise<st
   );
   const people = await client.query<{ slug: string; email: string; change: string }>(
     `select t.slug, u.email, concat_ws(', ',
-              case when r.name <> l.role then format('role was %s later, is %s', l.role, r.name) end,
-              case when u.scope <> l.scope then format('scope was %s later, is %s', l.scope, u.scope) end,
+              case when r.name <> l.role then format('role was %s later, was restored as %s', l.role, r.name) end,
+              case when u.scope <> l.scope then format('scope was %s later, was restored as %s', l.scope, u.scope) end,
               case when u.entity_id is distinct from l.entity
-                then format('entity was %s later, is %s', coalesce(l.entity::text, 'none'), coalesce(u.entity_id::text, 'none')) end,
+                then format('entity was %s later, was restored as %s', coalesce(l.entity::text, 'none'), coalesce(u.entity_id::text, 'none')) end,
               case when encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex') <> l.password
-                then 'password was replaced later, and the former one is valid again' end) as change
+                then 'password was replaced later, so there is none: set one' end) as change
        from json_to_recordset($1::json) as l (guid uuid, role text, scope text, entity bigint, password text)
        join users u on u.guid = l.guid join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
       where (r.name, u.scope, u.entity_id, encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))
@@ -189,7 +238,8 @@ async function listDifferences(client: pg.Client, later: LaterState): Promise<st
 
   return [
     ...roles.rows.map(
-      row => `${row.slug}: role ${row.name}: permissions were ${row.later} later, are ${row.now}`,
+      row =>
+        `${row.slug}: role ${row.name}: permissions were ${row.later} later, were restored as ${row.now}: those of both are left`,
     ),
     ...people.rows.map(({ slug, email, change }) => `${slug}: ${email}: ${change}`),
   ];
@@ -221,7 +271,10 @@ export function replayedLines(replayed: Replayed): string[] {
     lines.push(`Renamed later, and so again: ${names.join(', ')}.`);
   }
   if (differences.length > 0) {
-    lines.push('Different later, and left as they were restored:', ...differences);
+    lines.push(
+      'Different later: each has the narrower rights, or is disabled where neither is within the other:',
+      ...differences,
+    );
   }
 
   return lines;

@@ -45,7 +45,9 @@ describe('a restored control database', () => {
         `select u.guid, c.tenant_id as tenant, c.id as client from api_clients c join users u on u.id = c.user_id`,
       );
       await client.query(
-        `with role as (insert into roles (tenant_id, name) values ($1, 'Later') returning id),
+        `with narrowed as (
+           insert into roles (tenant_id, name, permissions) values ($1, 'Member', '{full.read,users.manage}')),
+         role as (insert into roles (tenant_id, name) values ($1, 'Later') returning id),
          person as (
            insert into users (guid, tenant_id, email, password_hash, first_name, last_name, role_id, disabled_at)
            select $2, $1, 'later', 'replaced', '', '', id, now() from role returning id)
@@ -121,10 +123,16 @@ describe('a restored control database', () => {
       tenantsPurged: [],
       tenantsRenamed: [],
     });
-    expect(differences).to.have.length(1);
-    expect(differences[0])
+    expect(differences).to.have.length(2);
+    const [member] = await control<{ permissions: string[] }>(
+      `select permissions from roles r join tenants t on t.id = r.tenant_id
+        where t.slug = 'acme' and r.name = 'Member'`,
+    );
+    expect(member?.permissions).to.deep.equal(['full.read']);
+    expect(differences[1])
       .to.include('role was Later later')
       .and.include('password was replaced later');
+    expect(await control(`select from users where password_hash = 'none'`)).to.have.length(1);
     const { status } = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
       'X-Tenant': world.acme.guid,
     });
