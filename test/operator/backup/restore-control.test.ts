@@ -135,11 +135,11 @@ describe('restore of the control database from an archive sealed with age', () =
       'Suspended or deleted later, and so again: globex, initech.',
       'Purged later, and removed again: hooli.',
       'Renamed later, and so again: umbra-three (was umbra).',
-      'acme: replaced@acme.test: password was replaced later, and the former one is valid again',
+      'acme: replaced@acme.test: password was replaced later, so there is none: set one',
     ]) {
       expect(stdout).to.include(line);
     }
-    expect(stdout).to.match(/acme: role Member: permissions were {2}later, are \w/);
+    expect(stdout).to.match(/acme: role Member: permissions were {2}later, were restored as \w/);
     expect(stdout).to.match(/Nobody knows what was changed from \S+Z to \S+Z/);
 
     await tenant('delete', 'umbra-three', '--yes');
