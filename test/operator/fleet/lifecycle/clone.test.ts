@@ -101,6 +101,7 @@ describe('clones of tenants', () => {
       Guid: __,
       CreatedAt: ___,
       LastLoginAt: ____,
+      RoleId: _____,
       ...person
     }: Record<string, unknown>) => person;
 
