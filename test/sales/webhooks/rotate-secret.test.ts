@@ -213,7 +213,7 @@ describe('the secrets of a webhook', () => {
     await tenant('restore', 'back', 'acme', '--yes');
     expectSigned(await webhook.send(), signing);
 
-    await tenant('clone', 'acme', 'acme-copy');
+    await tenant('clone', 'acme', 'acme-copy', '--login', world.acme.admin.email);
     const [clone] = await controlSql<{ guid: string }>(
       world,
       `select guid from tenants where slug = 'acme-copy'`,

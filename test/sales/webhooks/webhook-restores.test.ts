@@ -106,7 +106,7 @@ describe('webhooks of restored data and copies', () => {
   });
 
   it('a clone sends nothing: it is isolated, and its endpoints need a new secret', async () => {
-    await tenant('clone', 'acme', 'acme-copy');
+    await tenant('clone', 'acme', 'acme-copy', '--login', world.acme.admin.email);
     const before = receiver.messages.length;
 
     const [clone] = await controlSql<{ guid: string }>(
