@@ -57,8 +57,8 @@ export function traceRequests(
  */
 export function ignoreForeignTraces(): Middleware {
   return function ignoreTraceHeaders({ req: { headers } }, next) {
-    delete headers.traceparent;
-    delete headers.tracestate;
+    if (headers.traceparent !== undefined) delete headers.traceparent;
+    if (headers.tracestate !== undefined) delete headers.tracestate;
     return next();
   };
 }
