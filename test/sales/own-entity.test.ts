@@ -100,13 +100,15 @@ describe('the data of the own entity', () => {
         [self, all],
       ] as const) {
         for (const client of [first, second, first, second]) {
-          const { status, body } = await client.get(path);
-          expect(status).to.equal(200);
           const expected = client === all ? ofAll() : ofSelf();
           const found =
             title === 'a search'
               ? expected.filter(text => /e/i.test(text.split(':')[0] ?? ''))
               : expected;
+
+          const { status, body } = await client.get(path);
+
+          expect(status).to.equal(200);
           expect(summaryOf(body)).to.deep.equal(found);
         }
       }

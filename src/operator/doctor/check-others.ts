@@ -161,42 +161,54 @@ export function checkOthers(
   return [
     ...checkQueue(facts),
     ...checkConnections(facts, connections, connectionBudget),
-    ...facts.locks.map(({ catalog, ...session }): Report => {
-      const held = `${sessionName(session)} holds a lock of ${catalog}, which all databases share`;
-      return {
-        check: 'catalog_locked',
-        problem: `${held}: statements for databases and logins wait for it`,
-        ...endSession(session),
-      };
+    ...checkLocks(facts),
+    ...checkPrepared(facts),
+    ...checkSlots(facts),
+  ];
+}
+
+function checkLocks({ locks }: OthersFacts): Report[] {
+  return locks.map(({ catalog, ...session }): Report => {
+    const held = `${sessionName(session)} holds a lock of ${catalog}, which all databases share`;
+    return {
+      check: 'catalog_locked',
+      problem: `${held}: statements for databases and logins wait for it`,
+      ...endSession(session),
+    };
+  });
+}
+
+function checkPrepared({ prepared }: OthersFacts): Report[] {
+  return prepared.map(
+    ({ name, login, database, since }): Report => ({
+      check: 'prepared_transaction',
+      problem:
+        `the prepared transaction ${name} of login ${login} in database ${database} is open since ${since}: it holds ` +
+        'back autovacuum and the feeds of all databases',
+      remedy: 'Let its owner end it. Or end it yourself, which undoes what it has changed',
+      statements: [`rollback prepared ${quoteLiteral(name)}`],
+      kind: 'named',
+      database,
+      needsSuperuser: true,
     }),
-    ...facts.prepared.map(
-      ({ name, login, database, since }): Report => ({
-        check: 'prepared_transaction',
-        problem:
-          `the prepared transaction ${name} of login ${login} in database ${database} is open since ${since}: it holds ` +
-          'back autovacuum and the feeds of all databases',
-        remedy: 'Let its owner end it. Or end it yourself, which undoes what it has changed',
-        statements: [`rollback prepared ${quoteLiteral(name)}`],
-        kind: 'named',
-        database,
+  );
+}
+
+function checkSlots({ slots }: OthersFacts): Report[] {
+  return slots.map(
+    ({ name, database, reader }): Report => ({
+      check: 'wal_held',
+      problem:
+        `replication slot ${name}${database === null ? '' : ` of database ${database}`} holds the write-ahead log, ` +
+        `${reader === null ? 'and nobody reads it' : `because its reader ${reader} is behind`}: the log fills the disk of the server`,
+      remedy: 'Start or hasten its reader. Or drop it, if nobody needs it any more',
+      ...(reader === null && {
+        statements: [`select pg_drop_replication_slot(${quoteLiteral(name)})`],
+        kind: 'named' as const,
         needsSuperuser: true,
       }),
-    ),
-    ...facts.slots.map(
-      ({ name, database, reader }): Report => ({
-        check: 'wal_held',
-        problem:
-          `replication slot ${name}${database === null ? '' : ` of database ${database}`} holds the write-ahead log, ` +
-          `${reader === null ? 'and nobody reads it' : `because its reader ${reader} is behind`}: the log fills the disk of the server`,
-        remedy: 'Start or hasten its reader. Or drop it, if nobody needs it any more',
-        ...(reader === null && {
-          statements: [`select pg_drop_replication_slot(${quoteLiteral(name)})`],
-          kind: 'named' as const,
-          needsSuperuser: true,
-        }),
-      }),
-    ),
-  ];
+    }),
+  );
 }
 
 function checkQueue({ queueHolder: holder }: OthersFacts): Report[] {

@@ -47,7 +47,7 @@ export interface StreamRequest {
   readonly access: string;
   readonly after: Cursor;
   readonly filter: ChangeFilter;
-  /** What each change has beside its own fields. */
+  /** The values that each change has beside its own fields. */
   readonly included: readonly ChangeInclude[];
 }
 

@@ -184,7 +184,7 @@ export function keyOf({ keyIndex }: Columns, { cells }: CsvRecord): string {
 interface Draft extends UncheckedRecord {
   readonly record: CsvRecord;
   readonly titles: Record<string, string>;
-  /** What becomes of the row if it has no error. */
+  /** The change of its record, if the row has no error. */
   readonly change: 'insert' | 'update' | 'none';
   /** True if the row says that its record is marked as deleted. */
   readonly isMarked: boolean | undefined;

@@ -259,6 +259,7 @@ describe('filters of lists', () => {
     expect(await names('filter[Name][contains]=R')).to.have.length(4);
     expect(await names('filter[Name][contains]=harbour')).to.deep.equal(['Blue Harbour Ltd']);
     expect(await names('filter[Name][prefix]=arbour')).to.deep.equal([]);
+
     expect(await values('/api/v1/Activity?filter[Comment][prefix]=CALL', 'Comment')).to.have.length(
       2,
     );
