@@ -53,8 +53,9 @@ const detailsQuery = `
     select 'options of column', name || '.' || attname::text,
            concat_ws(' ', 'storage ' || nullif(attstorage, typstorage)::text, 'compression ' || nullif(attcompression::text, ''),
              'statistics ' || nullif(attstattarget, -1), attoptions::text, attfdwoptions::text)
-      from relations, pg_attribute left join pg_type t on t.oid = atttypid
-     where attrelid = relations.oid and attnum > 0 and not attisdropped
+      from relations cross join lateral
+           (select * from pg_attribute where attrelid = relations.oid and attnum > 0 and not attisdropped offset 0) a
+           left join pg_type t on t.oid = atttypid
     union all
     select 'state of foreign key', r.name || '.' || conname::text, string_agg(distinct tgenabled::text, '')
       from pg_trigger join relations r on r.oid = tgrelid join pg_constraint k on k.oid = tgconstraint
