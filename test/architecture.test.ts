@@ -406,6 +406,16 @@ describe('architecture', () => {
     }
   });
 
+  it('the state of a request is typed: the steps of its way use no context of Koa itself', () => {
+    const untyped = all
+      .filter(({ code }) =>
+        /import [^;]*\b(?:Context|Middleware)\b(?! as)[^;]* from 'koa';/.test(code),
+      )
+      .map(({ path }) => path);
+    // it sends what any app of Koa has made
+    expect(untyped).to.deep.equal(['src/lib/http/request-listener.ts']);
+  });
+
   it('no comment is wider than 96 columns', async () => {
     const folders = await Promise.all(['migrations', 'bench', 'deploy', 'test'].map(sources));
     for (const { path, text } of [...all, ...folders.flat()]) {

@@ -1,4 +1,4 @@
-import Koa, { type Middleware } from 'koa';
+import Koa from 'koa';
 import compose from 'koa-compose';
 import type { Logger } from 'pino';
 import { accountPages } from '../accounts/account-pages/account-pages.ts';
@@ -21,6 +21,7 @@ import { createRouters } from '../lib/http/routers.ts';
 import { securityHeaders } from '../lib/http/security-headers.ts';
 import type { UnsentResponses } from '../lib/http/unsent-responses.ts';
 import { describeError } from '../lib/log/describe-error.ts';
+import type { HttpMiddleware } from '../lib/request-state.ts';
 import type { Tracing } from '../lib/tracing/start-tracing.ts';
 import { ignoreForeignTraces } from '../lib/tracing/trace-requests.ts';
 import type { TenantDatabases } from '../tenancy/connections/tenant-databases.ts';
@@ -149,7 +150,7 @@ export function createApp(services: AppServices): Koa {
   return app;
 }
 
-function composeSteps(steps: (Middleware | undefined)[]): Middleware {
+function composeSteps(steps: (HttpMiddleware | undefined)[]): HttpMiddleware {
   return compose(steps.filter(step => step !== undefined));
 }
 
@@ -159,8 +160,8 @@ function composeSteps(steps: (Middleware | undefined)[]): Middleware {
  */
 function identifyFor(
   access: Access,
-  { anonymous, user, client }: Record<'anonymous' | 'user' | 'client', Middleware>,
-): Middleware {
+  { anonymous, user, client }: Record<'anonymous' | 'user' | 'client', HttpMiddleware>,
+): HttpMiddleware {
   if (access === 'anonymous') return anonymous;
   if (access === 'client') return client;
   if (access !== 'optional') return user;
@@ -172,7 +173,7 @@ function identifyFor(
   };
 }
 
-function readAddresses(trustedProxies: Config['trustedProxies'], log: Logger): Middleware {
+function readAddresses(trustedProxies: Config['trustedProxies'], log: Logger): HttpMiddleware {
   const addressOf = clientAddresses(trustedProxies, new ProxyNotices(log, trustedProxies.header));
   return function readAddress(ctx, next) {
     ctx.state.ipAddress = addressOf(ctx.req);

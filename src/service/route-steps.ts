@@ -1,4 +1,3 @@
-import type { Context, Middleware } from 'koa';
 import type { z } from 'zod';
 import { enforceScope } from '../accounts/auth/enforce-scope.ts';
 import { Problem, problem } from '../lib/errors.ts';
@@ -27,6 +26,7 @@ import { pieceSender } from '../lib/http/send-piece.ts';
 import { sendResponse } from '../lib/http/send-response.ts';
 import { similarPath } from '../lib/http/similar-path.ts';
 import type { UnsentResponses } from '../lib/http/unsent-responses.ts';
+import type { HttpContext, HttpMiddleware } from '../lib/request-state.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import {
   permissionMissing,
@@ -35,7 +35,7 @@ import {
 } from '../tenancy/define-route.ts';
 
 /** Records the pattern of the route for the access log and the metrics. */
-export function nameRoute(route: TenantRoute): Middleware {
+export function nameRoute(route: TenantRoute): HttpMiddleware {
   return function nameRequest(ctx, next) {
     ctx.state.route = route.path;
     return next();
@@ -46,11 +46,11 @@ export function nameRoute(route: TenantRoute): Middleware {
  * Refuses callers without the permission of the route (403); undefined when the route asks for
  * none.
  */
-export function requirePermission(route: TenantRoute): Middleware | undefined {
+export function requirePermission(route: TenantRoute): HttpMiddleware | undefined {
   const permission = requiredPermission(route);
   if (!permission) return undefined;
   return function checkPermission(ctx, next) {
-    if (!ctx.state.caller.permissions.has(permission)) throw permissionMissing(permission);
+    if (!ctx.state.context.caller.permissions.has(permission)) throw permissionMissing(permission);
     return next();
   };
 }
@@ -59,7 +59,7 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
 export interface ResponseServices {
   readonly unsentResponses: UnsentResponses;
   /** Returns the address of a path, for a header that the client of a request follows. */
-  readonly addressOf: (path: string, headers: Context['req']['headers']) => string;
+  readonly addressOf: (path: string, headers: HttpContext['req']['headers']) => string;
 }
 
 /**
@@ -70,7 +70,7 @@ export interface ResponseServices {
 export function respond(
   route: TenantRoute,
   { unsentResponses: unsent, addressOf }: ResponseServices,
-): Middleware {
+): HttpMiddleware {
   const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
 
   return async function respondToRequest(ctx) {
@@ -123,7 +123,7 @@ export function respond(
  * Returns the header `Last-Event-ID`; undefined for an empty one (HTML Standard §9.2.4): the
  * client has received no event yet, or one that reset the id.
  */
-function lastEventIdOf({ req }: Context): string | undefined {
+function lastEventIdOf({ req }: HttpContext): string | undefined {
   return (req.headers['last-event-id'] as string | undefined) || undefined;
 }
 
@@ -134,7 +134,7 @@ function lastEventIdOf({ req }: Context): string | undefined {
  *   would be made twice, against the promise of the key
  */
 function idempotencyKeyOf(
-  { req }: Context,
+  { req }: HttpContext,
   { method, takesIdempotencyKey }: TenantRoute,
 ): string | undefined {
   const key = req.headers['idempotency-key'];
@@ -148,7 +148,7 @@ function idempotencyKeyOf(
 const noQuery: QueryInput = { query: {} };
 
 function sendPage(
-  ctx: Context,
+  ctx: HttpContext,
   route: TenantRoute,
   page: Page,
   addressOf: ResponseServices['addressOf'],
@@ -171,7 +171,7 @@ function sendPage(
 /**
  * Returns the reader of an upload: only a route with `upload` reads a body that is not JSON.
  */
-function uploadReader(ctx: Context, { upload }: TenantRoute): ReadUpload {
+function uploadReader(ctx: HttpContext, { upload }: TenantRoute): ReadUpload {
   return upload ? onChunk => readUpload(ctx, upload, onChunk) : noUpload;
 }
 
@@ -180,7 +180,7 @@ const noUpload: ReadUpload = async () => {
 };
 
 async function readInput(
-  ctx: Context,
+  ctx: HttpContext,
   route: TenantRoute,
   contract: z.ZodObject,
   caller: Caller | undefined,
@@ -204,7 +204,7 @@ async function readInput(
  * learns all errors of its request at once.
  */
 async function withFurtherErrors(
-  ctx: Context,
+  ctx: HttpContext,
   route: TenantRoute,
   { errors, valid }: InvalidFields,
 ): Promise<Problem> {
@@ -231,8 +231,8 @@ const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', '
 export function unknownRoute(
   routers: Routers,
   routes: readonly TenantRoute[],
-  authenticateUser: Middleware,
-): Middleware {
+  authenticateUser: HttpMiddleware,
+): HttpMiddleware {
   const anonymousPaths = new Set(
     routes
       .filter(({ access }) => ['anonymous', 'optional', 'client'].includes(access))

@@ -1,5 +1,5 @@
-import type { Middleware } from 'koa';
 import type { TenantRecord } from '../control/records.ts';
+import type { HttpMiddleware } from '../lib/request-state.ts';
 import { Contention } from './connections/contention.ts';
 
 /** The requests of one tenant. */
@@ -20,7 +20,7 @@ const maxPerTurn = { alone: 32, shared: 8 };
  * another tenant, which needs three or four turns, then waits in each for a few other requests,
  * not for hundreds.
  */
-export function fairScheduler(): Middleware {
+export function fairScheduler(): HttpMiddleware {
   const queues = new WeakMap<TenantRecord, TenantQueue>();
   /** The queues in which a request waits. */
   const waitingQueues = new Set<TenantQueue>();
@@ -48,7 +48,7 @@ export function fairScheduler(): Middleware {
   };
 
   return function takeTurn(ctx, next) {
-    const { tenant } = ctx.state as { tenant: TenantRecord };
+    const { tenant } = ctx.state;
     contention.recordUse(tenant.guid);
     scheduleTurnEnd();
     let queue = queues.get(tenant);

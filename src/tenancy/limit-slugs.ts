@@ -1,4 +1,3 @@
-import type { Context } from 'koa';
 import type { TenantRecord } from '../control/records.ts';
 import { problem } from '../lib/errors.ts';
 import { countedNetworks } from '../lib/http/client-address.ts';
@@ -7,6 +6,7 @@ import type { RateLimitStore } from '../lib/http/rate-limit/rate-limit-store.ts'
 import { hashKey, rejectionDelayMs } from '../lib/http/rate-limit/rate-limits.ts';
 import { createDelay } from '../lib/http/rate-limit/rejection-delay.ts';
 import type { Rate } from '../lib/http/rate-limit/sliding-window.ts';
+import type { HttpContext } from '../lib/request-state.ts';
 import { KeyedQueue } from '../lib/runtime/keyed-queue.ts';
 
 interface SlugLimitOptions {
@@ -19,7 +19,7 @@ interface SlugLimitOptions {
 
 /** Looks a slug up for a request: undefined when no active tenant has it. */
 export type FindBySlug = (
-  ctx: Context,
+  ctx: HttpContext,
   slug: string,
   find: () => Promise<TenantRecord | undefined>,
 ) => Promise<TenantRecord | undefined>;

@@ -1,15 +1,45 @@
 import type { IncomingMessage } from 'node:http';
-import type { Context, Middleware } from 'koa';
 import type { Directory } from '../control/directory.ts';
 import { hashOfLegacyToken, isLegacyToken } from '../control/legacy-token.ts';
-import type { TenantRecord } from '../control/records.ts';
+import type { LegacyTokenRecord, TenantRecord } from '../control/records.ts';
 import { problem, type UnauthorizedReason } from '../lib/errors.ts';
-import { bearerToken, invalidToken, parseToken } from '../lib/http/bearer-token.ts';
+import {
+  bearerToken,
+  invalidToken,
+  type ParsedToken,
+  parseToken,
+} from '../lib/http/bearer-token.ts';
 import { isUuid } from '../lib/http/uuid.ts';
+import type { HttpContext, HttpMiddleware } from '../lib/request-state.ts';
 import { bindTenant } from './bind-request.ts';
 import type { FindBySlug } from './limit-slugs.ts';
 import type { ContextServices } from './request-context.ts';
-import type { VerifiedTokens } from './verified-tokens.ts';
+import type { VerifiedToken, VerifiedTokens } from './verified-tokens.ts';
+
+/** What a request shows of its caller: nothing of it has been verified but `verified`. */
+type Credentials = { readonly token: string } & (
+  | {
+      /** The token as an earlier request verified it: nothing that it depends on has changed. */
+      readonly verified: VerifiedToken;
+    }
+  | {
+      /** The parsed header of an access token that is still to be verified. */
+      readonly header: ParsedToken['header'];
+    }
+  | {
+      /** The record of a legacy token. */
+      readonly legacyToken: LegacyTokenRecord;
+    }
+);
+
+declare module '../lib/request-state.ts' {
+  interface RequestState {
+    /** Undefined for a request without a token, and on an anonymous route. */
+    credentials: Credentials | undefined;
+    /** True when X-Tenant names another tenant than that of the token. */
+    otherTenantNamed: true | undefined;
+  }
+}
 
 interface TenantRouterOptions extends ContextServices {
   directory: Directory;
@@ -37,41 +67,53 @@ interface TenantRouterOptions extends ContextServices {
  *                                  inactive
  *   anonymous route                X-Tenant alone decides; a token is ignored
  */
-export function tenantRouter(options: TenantRouterOptions): Middleware {
-  const { verifiedTokens, anonymous } = options;
+export function tenantRouter(options: TenantRouterOptions): HttpMiddleware {
+  const { anonymous } = options;
   return async function routeToTenant(ctx, next) {
     const token = anonymous ? undefined : requestToken(ctx.req);
-    ctx.state.token = token;
-    ctx.state.verified = token === undefined ? undefined : verifiedTokens.find(token);
-    const tenant = ctx.state.verified?.tenant ?? (await resolveTenant(ctx, token, options));
+    const { tenant, credentials } = await resolve(ctx, token, options);
+    ctx.state.credentials = credentials;
     bindTenant(ctx, tenant, options);
     noteOtherTenant(ctx);
     await next();
   };
 }
 
-async function resolveTenant(
-  ctx: Context,
+/** The tenant of a request, and what the request shows of its caller. */
+interface Resolved {
+  readonly tenant: TenantRecord;
+  readonly credentials: Credentials | undefined;
+}
+
+async function resolve(
+  ctx: HttpContext,
   token: string | undefined,
   options: TenantRouterOptions,
-): Promise<TenantRecord> {
-  if (token === undefined) return namedTenant(ctx, options);
+): Promise<Resolved> {
+  if (token === undefined) {
+    return { tenant: await namedTenant(ctx, options), credentials: undefined };
+  }
 
-  const { directory } = options;
+  const { directory, verifiedTokens } = options;
+  const verified = verifiedTokens.find(token);
+  if (verified) return { tenant: verified.tenant, credentials: { token, verified } };
 
   if (isLegacyToken(token)) {
     const hash = hashOfLegacyToken(token);
-    ctx.state.legacyToken = hash && (await directory.legacyToken(hash));
-    return tokenTenant(ctx.state.legacyToken?.tenantGuid, directory, 'legacy_token');
+    const legacyToken = hash && (await directory.legacyToken(hash));
+    if (!legacyToken) throw invalidToken('legacy_token');
+
+    const tenant = await tokenTenant(legacyToken.tenantGuid, directory, 'legacy_token');
+    return { tenant, credentials: { token, legacyToken } };
   }
 
   const { header, payload } = parseToken(token);
-  ctx.state.tokenHeader = header;
   const tenant = await tokenTenant(payload.tenant_guid, directory);
   const isKnownKey = typeof header.kid !== 'string' || tenant.keys.has(header.kid);
-
   // An unknown `kid` may be a key that another process has just created.
-  return isKnownKey ? tenant : ((await directory.reloadTenant(tenant.guid)) ?? tenant);
+  const current = isKnownKey ? undefined : await directory.reloadTenant(tenant.guid);
+
+  return { tenant: current ?? tenant, credentials: { token, header } };
 }
 
 /**
@@ -98,7 +140,7 @@ async function tokenTenant(
 const slugPattern = /^[a-z][a-z0-9-]{0,30}[a-z0-9]$/;
 
 async function namedTenant(
-  ctx: Context,
+  ctx: HttpContext,
   { directory, findBySlug, anonymous }: TenantRouterOptions,
 ): Promise<TenantRecord> {
   const name = String(ctx.req.headers['x-tenant'] ?? '').toLowerCase();
@@ -116,11 +158,11 @@ async function namedTenant(
  * Marks a request whose X-Tenant differs from the tenant of its token: the access log reports
  * it, the response does not.
  */
-function noteOtherTenant(ctx: Context): void {
+function noteOtherTenant(ctx: HttpContext): void {
   const named = String(ctx.req.headers['x-tenant'] ?? '').toLowerCase();
-  if (!named || !ctx.state.token) return;
+  if (!named || !ctx.state.credentials) return;
 
-  const { guid, slug, formerSlugs } = ctx.state.tenant as TenantRecord;
+  const { guid, slug, formerSlugs } = ctx.state.tenant;
   const isOwn = named === guid || named === slug || formerSlugs.includes(named);
   if (!isOwn) ctx.state.otherTenantNamed = true;
 }

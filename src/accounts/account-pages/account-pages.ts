@@ -1,4 +1,3 @@
-import type { Context, Middleware } from 'koa';
 import type { TenantRecord } from '../../control/records.ts';
 import { type Problem, problem } from '../../lib/errors.ts';
 import { type Html, html } from '../../lib/html/html.ts';
@@ -6,6 +5,7 @@ import { clientNetwork } from '../../lib/http/client-address.ts';
 import { readEmail } from '../../lib/http/email.ts';
 import { readForm } from '../../lib/http/read-form.ts';
 import { isUuid } from '../../lib/http/uuid.ts';
+import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import { bindTenant } from '../../tenancy/bind-request.ts';
 import type { ContextServices } from '../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
@@ -23,7 +23,7 @@ interface AccountPageServices extends AuthServices, ContextServices {
   tokens: AuthServices['tokens'];
   directory: AuthServices['directory'];
   /** Limits the forms that are sent, as the routes of accounts are limited. */
-  readonly limit: Middleware;
+  readonly limit: HttpMiddleware;
   /**
    * Runs the comparison of a password with that of an account, which counts as a login does.
    * @throws {Problem} `rate_limited`, when it must not be made
@@ -57,7 +57,7 @@ const linkKinds: Readonly<Record<AccountAction, LinkKind>> = {
  * token of the mail is all that a form proves, so there is nothing that another site could use.
  * Opening a page changes nothing.
  */
-export function accountPages(services: AccountPageServices): Middleware {
+export function accountPages(services: AccountPageServices): HttpMiddleware {
   const { limit } = services;
   return async function serveAccountPage(ctx, next) {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
@@ -79,7 +79,7 @@ export function accountPages(services: AccountPageServices): Middleware {
 
 /** Shows the form of a link; without a token, the form that requests a mail. */
 async function show(
-  ctx: Context,
+  ctx: HttpContext,
   action: AccountAction,
   values: URLSearchParams,
   services: AccountPageServices,
@@ -106,7 +106,7 @@ async function show(
 
 /** Performs the action of a form. */
 async function act(
-  ctx: Context,
+  ctx: HttpContext,
   action: AccountAction,
   form: URLSearchParams,
   services: AccountPageServices,
@@ -149,7 +149,7 @@ async function act(
  * link.
  */
 async function confirm(
-  ctx: Context,
+  ctx: HttpContext,
   tenant: TenantRecord,
   link: SentLink,
   form: URLSearchParams,
@@ -187,7 +187,7 @@ const repeatSeconds = 15 * 60;
  * set is not compared: the reader of an old mail must not learn it.
  */
 async function wasJustSet(
-  ctx: Context,
+  ctx: HttpContext,
   link: SentLink | undefined,
   password: string,
   { passwords, comparePassword }: AccountPageServices,
@@ -211,7 +211,7 @@ async function wasJustSet(
  * Sends a mail for a new password. The page is the same whether or not the address is known.
  */
 async function request(
-  ctx: Context,
+  ctx: HttpContext,
   form: URLSearchParams,
   services: AccountPageServices,
 ): Promise<void> {
@@ -238,7 +238,7 @@ async function findTenant(
 
 /** @param link undefined when the state of the link is not known */
 function sendInvalid(
-  ctx: Context,
+  ctx: HttpContext,
   action: AccountAction,
   tenantGuid: string,
   link?: SentLink,
@@ -248,7 +248,7 @@ function sendInvalid(
 }
 
 function sendDone(
-  ctx: Context,
+  ctx: HttpContext,
   tenant: TenantRecord,
   title: string,
   text: Html,
@@ -259,7 +259,7 @@ function sendDone(
   send(ctx, { title, tenantName: tenant.name, body });
 }
 
-function send(ctx: Context, page: AccountPage): void {
+function send(ctx: HttpContext, page: AccountPage): void {
   ctx.status = page.isRefused ? 400 : 200;
   ctx.type = 'text/html; charset=utf-8';
   ctx.body = accountPage(page);

@@ -1,5 +1,4 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { Context, Middleware } from 'koa';
 import { ApiClient } from '../../control/control-entities.ts';
 import type { Directory } from '../../control/directory.ts';
 import { hashOfLegacyToken } from '../../control/legacy-token.ts';
@@ -10,7 +9,8 @@ import type {
   UserRecord,
 } from '../../control/records.ts';
 import { type Problem, problem } from '../../lib/errors.ts';
-import { invalidToken, type ParsedToken } from '../../lib/http/bearer-token.ts';
+import { invalidToken } from '../../lib/http/bearer-token.ts';
+import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import { bindCaller, bindTenant } from '../../tenancy/bind-request.ts';
 import { type Caller, findActiveUser, permitsLegacyTokens } from '../../tenancy/caller.ts';
 import type { ContextServices } from '../../tenancy/request-context.ts';
@@ -23,21 +23,6 @@ import {
 } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
 
-/** The state that the tenant router has set. */
-interface ResolvedState {
-  tenant: TenantRecord;
-  token: string | undefined;
-  /**
-   * The token as an earlier request verified it; undefined if anything that it depends on has
-   * changed since.
-   */
-  verified: VerifiedToken | undefined;
-  /** The parsed header of a token that is still to be verified. */
-  tokenHeader: ParsedToken['header'];
-  /** The record of a legacy token. */
-  legacyToken: LegacyTokenRecord | undefined;
-}
-
 interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens' | 'usage'> {
   verifiedTokens: VerifiedTokens;
 }
@@ -47,28 +32,31 @@ interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens'
  * signature and claims, checks the session, and loads the user with the current entity and
  * scope. Runs after the tenant router.
  */
-export function authenticate(services: AuthenticateServices): Middleware {
+export function authenticate(services: AuthenticateServices): HttpMiddleware {
   const { directory, tokens, verifiedTokens } = services;
 
   return async function authenticateUser(ctx, next) {
-    const { tenant, token, verified, tokenHeader, legacyToken } = ctx.state as ResolvedState;
-    if (token === undefined) {
+    const { tenant, credentials } = ctx.state;
+    if (!credentials) {
       throw problem('unauthorized', {
         reason: 'no_token',
         headers: { 'WWW-Authenticate': 'Bearer' },
       });
     }
 
-    if (legacyToken) {
-      bindCaller(ctx, await identifyLegacy(ctx, legacyToken, services));
-    } else if (verified) {
+    const { token } = credentials;
+    if ('legacyToken' in credentials) {
+      bindCaller(ctx, await identifyLegacy(ctx, token, credentials.legacyToken, services));
+    } else if ('verified' in credentials) {
+      const { verified } = credentials;
       requireUnexpired(verified.endsAt, tokens);
       // the tenant is active: tokens of other tenants are not stored
       bindCaller(ctx, verified.caller);
     } else {
-      const claims = verifyAccessToken(token, tokenHeader, tenant, tokens);
+      const { header } = credentials;
+      const claims = verifyAccessToken(token, header, tenant, tokens);
       if (tenant.status !== 'active') throw problem('tenant_inactive');
-      const identified = await identify(claims, String(tokenHeader.kid), tenant, directory);
+      const identified = await identify(claims, String(header.kid), tenant, directory);
       verifiedTokens.add(token, identified);
       bindCaller(ctx, identified.caller);
     }
@@ -119,11 +107,12 @@ async function identify(
  * @throws {Problem} `invalid_token`, `tenant_inactive`, `gone`
  */
 async function identifyLegacy(
-  ctx: Context,
+  ctx: HttpContext,
+  token: string,
   legacyToken: LegacyTokenRecord,
   { directory, tokens, usage }: Pick<AuthServices, 'directory' | 'tokens' | 'usage'>,
 ): Promise<Caller> {
-  const { tenant, token } = ctx.state as ResolvedState;
+  const { tenant } = ctx.state;
   setSunsetHeaders(ctx);
   if (legacyToken.revoked || legacyToken.expiresAt <= tokens.now() * 1_000) {
     throw invalidToken('legacy_token');
@@ -131,7 +120,7 @@ async function identifyLegacy(
   if (tenant.status !== 'active') throw problem('tenant_inactive');
 
   requireLegacyTokens(tenant);
-  const hash = hashOfLegacyToken(token ?? '') ?? '';
+  const hash = hashOfLegacyToken(token) ?? '';
   const credentials = {
     sessionId: '',
     legacyTokenHash: hash,
@@ -195,7 +184,7 @@ const sunset = new Date('2027-12-31T23:59:59Z');
  * Sets the headers that announce the deprecation of legacy tokens, and their end (RFC 9745, RFC
  * 8594).
  */
-function setSunsetHeaders(ctx: Context): void {
+function setSunsetHeaders(ctx: HttpContext): void {
   ctx.set({ Deprecation: `@${deprecatedSince.getTime() / 1_000}`, Sunset: sunset.toUTCString() });
 }
 
@@ -203,7 +192,7 @@ function setSunsetHeaders(ctx: Context): void {
  * Authenticates an API client by `Authorization: Basic` (RFC 7617), and binds its tenant and
  * its user, as the caller, to the request.
  */
-export function authenticateClient(services: AuthServices & ContextServices): Middleware {
+export function authenticateClient(services: AuthServices & ContextServices): HttpMiddleware {
   const { control, directory } = services;
   return async function authenticateApiClient(ctx, next) {
     setSunsetHeaders(ctx);

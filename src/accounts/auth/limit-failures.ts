@@ -1,4 +1,3 @@
-import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
 import { type ControlDatabase, queryControl } from '../../control/database.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
@@ -12,6 +11,7 @@ import { createDelay } from '../../lib/http/rate-limit/rejection-delay.ts';
 import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
 import { readBody } from '../../lib/http/read-body.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
+import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import { loginAccount } from './login.ts';
 import { knownNetworkAge } from './login-networks.ts';
 
@@ -32,12 +32,12 @@ const isKnownNetwork = `
 /** Limits the failed comparisons of a password with that of an account. */
 export interface FailureLimit {
   /** The limit of the route of logins. Runs after the tenant is resolved. */
-  readonly ofLogin: Middleware;
+  readonly ofLogin: HttpMiddleware;
   /**
    * Runs the comparison of a password of an account of the request's tenant.
    * @throws {Problem} `rate_limited`, when it must not be made
    */
-  compare(ctx: Context, email: string, comparison: () => Promise<boolean>): Promise<boolean>;
+  compare(ctx: HttpContext, email: string, comparison: () => Promise<boolean>): Promise<boolean>;
 }
 
 /**
@@ -60,13 +60,17 @@ export function limitFailures({
   const delay = createDelay(rejectionDelayMs, draining);
   const policy = ratePolicy('LoginFailures', rate);
 
-  const isKnown = async ({ state }: Context, email: string): Promise<boolean> => {
+  const isKnown = async ({ state }: HttpContext, email: string): Promise<boolean> => {
     const values = [state.tenant.id, email, clientNetwork(state.ipAddress)];
     return (await queryControl(control, 'known_network', isKnownNetwork, values)).length > 0;
   };
 
   /** Runs what fails with `invalid_credentials` if the password is not that of the account. */
-  async function limited(ctx: Context, email: string, attempt: () => Promise<void>): Promise<void> {
+  async function limited(
+    ctx: HttpContext,
+    email: string,
+    attempt: () => Promise<void>,
+  ): Promise<void> {
     const { traceId, tenant, ipAddress } = ctx.state;
     const key = `${failuresPrefix}${hashKey(tenant.guid, email)}`;
     // An account has the same hash in every line, and its address cannot be found without the

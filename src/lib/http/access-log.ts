@@ -1,6 +1,13 @@
-import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
+import type { HttpContext, HttpMiddleware, RequestState } from '../request-state.ts';
 import { traceIdOf } from '../tracing/trace-requests.ts';
+
+declare module '../request-state.ts' {
+  interface RequestState {
+    /** The path pattern of the route, or the path of a page; undefined for an unknown one. */
+    route: string | undefined;
+  }
+}
 
 /** The facts about the tenant of a request that are counted and logged. */
 interface RequestTenant {
@@ -37,7 +44,7 @@ export interface RequestOutcome {
  * body, because these can contain secrets.
  * @param count also receives each outcome, for the metrics
  */
-export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void): Middleware {
+export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void): HttpMiddleware {
   return function logRequest(ctx, next) {
     const startedAt = performance.now();
     ctx.res.on('close', () => {
@@ -52,7 +59,7 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
         reason,
         ipAddress,
         streamsSince,
-      } = ctx.state;
+      }: Partial<RequestState> = ctx.state;
 
       // clients end streams
       const isComplete = ctx.res.writableFinished || streamsSince !== undefined;
@@ -95,7 +102,7 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
  * Returns the bytes of the parts of a response that was sent in parts, otherwise the length
  * that it declares: 0 if it was not sent completely, or has no body.
  */
-function bodyBytes({ method, res, state }: Context, status: number): number {
+function bodyBytes({ method, res, state }: HttpContext, status: number): number {
   if (state.sentBytes !== undefined) return state.sentBytes;
   return method === 'HEAD' || status === 499 ? 0 : Number(res.getHeader('content-length') ?? 0);
 }

@@ -7,6 +7,13 @@ import { problem } from '../errors.ts';
 import { elementsFromRight, parseElement } from './forwarded-elements.ts';
 import type { ProxyNotices } from './proxy-notices.ts';
 
+declare module '../request-state.ts' {
+  interface RequestState {
+    /** The address of the client, as `clientAddresses` finds it. */
+    ipAddress: string;
+  }
+}
+
 /**
  * Returns a function that finds the client address of a request: the address of the peer,
  * unless the peer is a trusted proxy. The client of a trusted proxy is found in one header,

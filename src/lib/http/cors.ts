@@ -1,7 +1,7 @@
 import cors from '@koa/cors';
-import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
 import { problem } from '../errors.ts';
+import type { HttpContext, HttpMiddleware } from '../request-state.ts';
 
 /**
  * Headers of responses that scripts of another origin may read, beside those that browsers
@@ -42,11 +42,11 @@ export interface CrossOrigin {
    * Adds the headers to every response to a listed origin, errors included; undefined when no
    * origin is listed.
    */
-  readonly headers: Middleware | undefined;
+  readonly headers: HttpMiddleware | undefined;
   /** Answers preflights: those of other origins than the listed ones are refused. */
-  readonly preflights: Middleware;
+  readonly preflights: HttpMiddleware;
   /** True for a preflight of a listed origin. */
-  isListedPreflight(ctx: Context): boolean;
+  isListedPreflight(ctx: HttpContext): boolean;
 }
 
 /**
@@ -123,7 +123,7 @@ export function crossOrigin(origins: readonly string[], log: Pick<Logger, 'warn'
 }
 
 /** True for the question of a browser that comes before a request (Fetch Standard §3.2.2). */
-function isPreflight(ctx: Context): boolean {
+function isPreflight(ctx: HttpContext): boolean {
   return (
     ctx.method === 'OPTIONS' &&
     ctx.get('Origin') !== '' &&

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import type { Context } from 'koa';
+import type { HttpContext } from '../request-state.ts';
 import { pieceSender, type SendPiece } from './send-piece.ts';
 import type { UnsentResponses } from './unsent-responses.ts';
 
@@ -53,6 +53,13 @@ export class EventStream {
   }
 }
 
+declare module '../request-state.ts' {
+  interface RequestState {
+    /** When the stream of events began, in ms of `performance.now`. */
+    streamsSince: number | undefined;
+  }
+}
+
 /**
  * Sends the head of a stream, which no proxy must buffer or change, and begins it. The time
  * limits of requests end here: the stream sends events or comments often enough to notice that
@@ -60,7 +67,7 @@ export class EventStream {
  * (`Connections.cutSlowReaders`).
  */
 export function sendEventStream(
-  ctx: Context,
+  ctx: HttpContext,
   { begin }: EventStream,
   unsent: UnsentResponses,
 ): void {

@@ -1,11 +1,15 @@
-import type { Context, Middleware } from 'koa';
-import { withDeadline } from '../runtime/deadline.ts';
+import type { HttpContext, HttpMiddleware } from '../request-state.ts';
+import { type Deadline, withDeadline } from '../runtime/deadline.ts';
 
-/**
- * Gives the request a deadline, `ctx.state.deadline`: when it passes, the request fails with
- * `unavailable`.
- */
-export function limitDuration(deadlineMs: number): Middleware {
+declare module '../request-state.ts' {
+  interface RequestState {
+    /** The moment from which on the request fails with `unavailable`. */
+    deadline: Deadline;
+  }
+}
+
+/** Gives the request a deadline. */
+export function limitDuration(deadlineMs: number): HttpMiddleware {
   return function setDeadline(ctx, next) {
     return withDeadline(deadlineMs, deadline => {
       ctx.state.deadline = deadline;
@@ -26,7 +30,7 @@ export const sendingMs = 2_500;
  * Gives a request that takes longer than others `ms` from now; its connection may be silent for
  * as long.
  */
-export function extendDuration({ state, req }: Context, ms: number): void {
+export function extendDuration({ state, req }: HttpContext, ms: number): void {
   state.deadline.extend(ms);
   // Node sets the usual one at the next request
   req.socket.setTimeout(state.deadline.leftMs + sendingMs);

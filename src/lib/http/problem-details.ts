@@ -1,19 +1,30 @@
 import { STATUS_CODES } from 'node:http';
-import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
 import { Problem, type ProblemCode, problem, problems } from '../errors.ts';
 import { describeError } from '../log/describe-error.ts';
 import { databaseProblem } from '../postgres/database-error.ts';
+import type { HttpContext, HttpMiddleware } from '../request-state.ts';
 import type { FieldError, FieldErrors } from '../runtime/field-error.ts';
 import { traceIdOf } from '../tracing/trace-requests.ts';
 import { closeGently } from './close-gently.ts';
+
+declare module '../request-state.ts' {
+  interface RequestState {
+    /** The code of the problem that is the response; undefined for another response. */
+    problem: ProblemCode | undefined;
+    /** The reason of a 401, for the access log. */
+    reason: string | undefined;
+    /** Returns the page that people see in place of a problem; undefined for other clients. */
+    renderProblem: ((problem: Problem) => string) | undefined;
+  }
+}
 
 /**
  * Renders every error as `application/problem+json` (RFC 9457). This is the only place in the
  * HTTP layer that renders errors. The client receives a code and a trace id; the log gets the
  * cause with the same trace id.
  */
-export function problemDetails(log: Logger): Middleware {
+export function problemDetails(log: Logger): HttpMiddleware {
   return async function catchProblem(ctx, next) {
     try {
       await next();
@@ -37,8 +48,7 @@ export function problemDetails(log: Logger): Middleware {
 
       renderProblem(ctx, rendered);
 
-      // set for a page that people see
-      const page: ((problem: Problem) => string) | undefined = ctx.state.renderProblem;
+      const page = ctx.state.renderProblem;
       if (!page) return;
 
       ctx.type = 'text/html; charset=utf-8';
@@ -47,7 +57,7 @@ export function problemDetails(log: Logger): Middleware {
   };
 }
 
-function renderProblem(ctx: Context, rendered: Problem): void {
+function renderProblem(ctx: HttpContext, rendered: Problem): void {
   const { code, status, detail, errors, references, headers } = rendered;
   ctx.status = status;
   ctx.set({ 'Cache-Control': 'no-store', ...headers });

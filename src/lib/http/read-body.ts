@@ -1,9 +1,17 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Context } from 'koa';
 import { koaBody } from 'koa-body';
 import { Problem, problem } from '../errors.ts';
-import type { Deadline } from '../runtime/deadline.ts';
+import type { HttpContext } from '../request-state.ts';
 import { isExactNumber } from '../runtime/exact-number.ts';
+
+declare module '../request-state.ts' {
+  interface RequestState {
+    /** The body, from when it is first asked for. */
+    body: Promise<object> | undefined;
+    /** The members of the body with a number that JavaScript cannot keep. */
+    inexactFields: readonly MemberPath[] | undefined;
+  }
+}
 
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
 
@@ -17,16 +25,15 @@ const maxLevels = 100;
  * Reads the body as a JSON object: UTF-8 `application/json`, not compressed, at most `limit`
  * bytes. PATCH may also send it as a JSON merge patch. A request without a body gives an empty
  * object. A second call for the same request returns the same promise.
- * `ctx.state.inexactFields` then names the members with a number that JavaScript cannot keep.
  * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `malformed_json`,
  *   `request_timeout`
  */
-export function readBody(ctx: Context, limit: number): Promise<object> {
+export function readBody(ctx: HttpContext, limit: number): Promise<object> {
   ctx.state.body ??= read(ctx, limit);
   return ctx.state.body;
 }
 
-async function read(ctx: Context, limit: number): Promise<object> {
+async function read(ctx: HttpContext, limit: number): Promise<object> {
   const { headers } = ctx.req;
   const length = Number(headers['content-length'] ?? 0);
   if (length === 0 && headers['transfer-encoding'] === undefined) return {};
@@ -41,8 +48,7 @@ async function read(ctx: Context, limit: number): Promise<object> {
   askForBody(ctx);
 
   const textOfBody = bodyDecoder(ctx);
-  const deadline: Deadline = ctx.state.deadline;
-  await deadline.notCounting(() => parse(ctx, limit));
+  await ctx.state.deadline.notCounting(() => parse(ctx, limit));
   const text = textOfBody();
   if (isLabelledAscii(headers) && !isAscii(text)) {
     throw problem('malformed_json', { detail: 'The body is not in US-ASCII, as it says it is.' });
@@ -97,7 +103,7 @@ function hasInexact(value: unknown): boolean {
  * Sends `100 Continue`, for which a client waits with its body. Call it when the head of the
  * request gives no reason to refuse the body.
  */
-export function askForBody({ req, res }: Context): void {
+export function askForBody({ req, res }: HttpContext): void {
   if (req.httpVersion === '1.1' && /\b100-continue\b/i.test(req.headers.expect ?? '')) {
     res.writeContinue();
   }
@@ -165,7 +171,7 @@ export function requirePlain(
   throw problem('unsupported_media_type', { detail, headers: { ...closing, ...accepted } });
 }
 
-async function parse(ctx: Context, limit: number): Promise<void> {
+async function parse(ctx: HttpContext, limit: number): Promise<void> {
   let parser = parsers.get(limit);
   if (!parser) {
     parser = koaBody({
@@ -201,7 +207,7 @@ async function parse(ctx: Context, limit: number): Promise<void> {
  * Rejects when the client has sent nothing for as long as the server allows. The server then
  * leaves the connection open.
  */
-function silenceOf({ req }: Context): Promise<never> {
+function silenceOf({ req }: HttpContext): Promise<never> {
   return new Promise((_, reject) =>
     req.once('timeout', () => reject(problem('request_timeout', { headers: closing }))),
   );
@@ -213,7 +219,7 @@ function silenceOf({ req }: Context): Promise<never> {
  * @returns a function that returns the text at the end
  * @throws {Problem} `malformed_json` unless the body is UTF-8
  */
-function bodyDecoder(ctx: Context): () => string {
+function bodyDecoder(ctx: HttpContext): () => string {
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let text = '';
   let wellFormed = true;

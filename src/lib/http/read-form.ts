@@ -1,4 +1,4 @@
-import type { Context } from 'koa';
+import type { HttpContext } from '../request-state.ts';
 import { readUpload } from './read-upload.ts';
 import { bodyLimits } from './route.ts';
 
@@ -10,7 +10,7 @@ const form = { mediaType: 'application/x-www-form-urlencoded', maxBytes: bodyLim
  * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `invalid_request`,
  *   `request_timeout`
  */
-export async function readForm(ctx: Context): Promise<URLSearchParams> {
+export async function readForm(ctx: HttpContext): Promise<URLSearchParams> {
   let text = '';
   const decoder = new TextDecoder();
   await readUpload(ctx, form, async chunk => {

@@ -1,5 +1,5 @@
-import type { Context } from 'koa';
 import { z } from 'zod';
+import type { HttpContext } from '../request-state.ts';
 import type { FieldError } from '../runtime/field-error.ts';
 import { prefersCsv } from './list-parameters/list-export.ts';
 import { isFilterParameter } from './list-parameters/list-filters.ts';
@@ -32,7 +32,7 @@ const noParameters = z.object({});
  * @throws {Problem} `validation_failed`, which names every invalid parameter
  */
 export function readParameters(
-  ctx: Pick<Context, 'path' | 'querystring' | 'req'>,
+  ctx: Pick<HttpContext, 'path' | 'querystring' | 'req'>,
   { query = noParameters, list }: Pick<Route, 'query' | 'list'>,
   strict: boolean,
 ): QueryInput {

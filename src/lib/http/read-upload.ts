@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import type { Context } from 'koa';
 import { type Problem, problem } from '../errors.ts';
+import type { HttpContext } from '../request-state.ts';
 import { type Deadline, DeadlineError, withDeadline } from '../runtime/deadline.ts';
 import { askForBody, closing, isLabelledAscii, requirePlain } from './read-body.ts';
 
@@ -53,7 +53,7 @@ export function isUploading(request: IncomingMessage): boolean {
  *   `request_timeout`
  */
 export async function readUpload(
-  ctx: Context,
+  ctx: HttpContext,
   { mediaType, maxBytes, tooLarge, notUtf8, minProgress = defaultProgress }: UploadContract,
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
@@ -67,7 +67,7 @@ export async function readUpload(
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw limit.exceeded();
 
   askForBody(ctx);
-  const deadline: Deadline = ctx.state.deadline;
+  const { deadline } = ctx.state;
   uploads.add(ctx.req);
 
   try {
@@ -79,7 +79,7 @@ export async function readUpload(
 }
 
 async function read(
-  { req }: Context,
+  { req }: HttpContext,
   limit: {
     readonly bytes: number;
     readonly exceeded: () => Problem;

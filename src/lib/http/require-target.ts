@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import type { Context } from 'koa';
 import { problem } from '../errors.ts';
+import type { HttpContext } from '../request-state.ts';
 import { closing } from './read-body.ts';
 
 /**
@@ -26,7 +26,7 @@ const ambiguous = /#|^[^/?][^?]*\\/;
  * connection differently, so the connection ends.
  * @throws {Problem} `invalid_request`
  */
-export function requireTarget(ctx: Context): void {
+export function requireTarget(ctx: HttpContext): void {
   if (!hasPath(ctx)) {
     throw problem('invalid_request', { detail: 'The request target is not well-formed.' });
   }
@@ -52,7 +52,7 @@ export function requireTarget(ctx: Context): void {
   }
 }
 
-function hasPath(ctx: Context): boolean {
+function hasPath(ctx: HttpContext): boolean {
   try {
     return !ambiguous.test(ctx.url) && ctx.path !== '';
   } catch {

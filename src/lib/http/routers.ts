@@ -1,5 +1,5 @@
 import Router from '@koa/router';
-import type { Middleware } from 'koa';
+import type { HttpMiddleware } from '../request-state.ts';
 
 /** Finds the route of a request. */
 export type Routers = ReturnType<typeof createRouters>;
@@ -11,7 +11,7 @@ interface MountedRoute {
    * `/api/v1/Currency/:id`.
    */
   readonly path: string;
-  readonly handle: Middleware;
+  readonly handle: HttpMiddleware;
 }
 
 /**
@@ -19,7 +19,7 @@ interface MountedRoute {
  * segments has a router of its own, which one look-up finds.
  */
 export function createRouters(routes: readonly MountedRoute[]) {
-  const routers = new Map<string, { router: Router; dispatch: Middleware }>();
+  const routers = new Map<string, { router: Router; dispatch: HttpMiddleware }>();
 
   for (const { method, path, handle } of routes) {
     const prefix = prefixOf(path);
@@ -28,11 +28,11 @@ export function createRouters(routes: readonly MountedRoute[]) {
     }
     const router = routers.get(prefix)?.router ?? new Router({ sensitive: true, strict: true });
     router.register(path, [method], handle);
-    routers.set(prefix, { router, dispatch: router.routes() as unknown as Middleware });
+    routers.set(prefix, { router, dispatch: router.routes() as unknown as HttpMiddleware });
   }
 
   /** Calls the handler of the matching route, or `next` when no route matches. */
-  const dispatch: Middleware = (ctx, next) => {
+  const dispatch: HttpMiddleware = (ctx, next) => {
     const router = routers.get(prefixOf(ctx.path));
     return router ? router.dispatch(ctx, next) : next();
   };

@@ -1,4 +1,4 @@
-import type { Middleware } from 'koa';
+import type { HttpMiddleware } from '../request-state.ts';
 
 /**
  * The security headers of every response. No response may be stored unless its route allows it.
@@ -10,7 +10,7 @@ export const fixedHeaders = {
 } as const;
 
 /** Sets the security headers. */
-export function securityHeaders(): Middleware {
+export function securityHeaders(): HttpMiddleware {
   return function setSecurityHeaders(ctx, next) {
     ctx.res.setHeader('X-Content-Type-Options', fixedHeaders['X-Content-Type-Options']);
     ctx.res.setHeader('Cache-Control', fixedHeaders['Cache-Control']);

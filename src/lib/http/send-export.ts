@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
-import type { Context } from 'koa';
 import { Problem } from '../errors.ts';
+import type { HttpContext } from '../request-state.ts';
 import type { ListExport, NextPiece } from './list-parameters/list-export.ts';
 import type { SendPiece } from './send-piece.ts';
 
@@ -12,7 +12,7 @@ import type { SendPiece } from './send-piece.ts';
  * @param send sends a piece
  */
 export function sendExport(
-  ctx: Context,
+  ctx: HttpContext,
   { name, next }: ListExport,
   run: <T>(piece: () => Promise<T>) => Promise<T>,
   send: SendPiece,

@@ -1,4 +1,4 @@
-import type { Context } from 'koa';
+import type { HttpContext } from '../request-state.ts';
 import { type ContentCoding, preferredCoding } from './content-coding.ts';
 import { nameOf } from './entity-tags.ts';
 import { Representation } from './representation.ts';
@@ -11,7 +11,7 @@ const json = 'application/json; charset=utf-8';
  * response.
  */
 export function sendResponse(
-  ctx: Context,
+  ctx: HttpContext,
   route: Pick<Route, 'status' | 'cache' | 'hasTag' | 'volatile' | 'list'>,
   result: unknown,
 ): void | Promise<void> {
@@ -46,7 +46,7 @@ export function sendResponse(
  * representation is sent more than once; or 304 if the client has it already, in any coding.
  */
 export function sendRepresentation(
-  ctx: Context,
+  ctx: HttpContext,
   representation: Representation,
   contentType: string,
 ): void | Promise<void> {
@@ -94,7 +94,7 @@ function tagOf(representation: Representation, coding: ContentCoding | undefined
  * Adds a field to `Vary` that it does not name yet. Koa's `ctx.vary` would parse the header
  * first.
  */
-function addVary(res: Context['res'], field: string): void {
+function addVary(res: HttpContext['res'], field: string): void {
   const fields = res.getHeader('Vary');
   res.setHeader('Vary', fields === undefined ? field : `${fields}, ${field}`);
 }

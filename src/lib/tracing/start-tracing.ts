@@ -1,5 +1,5 @@
-import type { Middleware } from 'koa';
 import type { TracingSettings } from '../config/tracing-settings.ts';
+import type { HttpMiddleware } from '../request-state.ts';
 import { RecordedTrace } from './recorded-trace.ts';
 import type { Trace } from './trace.ts';
 import { traceRequests } from './trace-requests.ts';
@@ -9,7 +9,7 @@ export interface Tracing {
    * Makes the middleware that gives each request a span.
    * @param publicUrl under which clients reach the service
    */
-  requests(publicUrl: string): Middleware;
+  requests(publicUrl: string): HttpMiddleware;
   /** Begins the trace of work that is no request; undefined if the sampler leaves it out. */
   begin(): Trace | undefined;
   /** Exports the spans that have ended, for at most `maxStopMs`. */

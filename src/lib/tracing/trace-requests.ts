@@ -1,6 +1,16 @@
 import type { Attributes, SpanContext, Tracer } from '@opentelemetry/api';
-import type { Context, Middleware } from 'koa';
+import type { HttpContext, HttpMiddleware, RequestState } from '../request-state.ts';
 import { type OpenTelemetry, RecordedTrace } from './recorded-trace.ts';
+import type { Trace } from './trace.ts';
+
+declare module '../request-state.ts' {
+  interface RequestState {
+    /** The trace id of the span of the request; undefined for a request without one. */
+    spanTraceId: string | undefined;
+    /** The span of the request; undefined unless it is recorded. */
+    trace: Trace | undefined;
+  }
+}
 
 export interface RequestTracing {
   /**
@@ -21,7 +31,7 @@ export function traceRequests(
   api: OpenTelemetry,
   tracer: Tracer,
   { share, publicUrl }: RequestTracing,
-): Middleware {
+): HttpMiddleware {
   const attributes = addressAttributes(publicUrl);
 
   return function traceRequest(ctx, next) {
@@ -55,7 +65,7 @@ export function traceRequests(
  * Lets no request name a trace. A stranger who names one would choose what is recorded, at our
  * cost, and write into the traces and the log lines of others.
  */
-export function ignoreForeignTraces(): Middleware {
+export function ignoreForeignTraces(): HttpMiddleware {
   return function ignoreTraceHeaders({ req: { headers } }, next) {
     if (headers.traceparent !== undefined) delete headers.traceparent;
     if (headers.tracestate !== undefined) delete headers.tracestate;
@@ -67,7 +77,7 @@ export function ignoreForeignTraces(): Middleware {
  * The trace id of a request for the log: that of its span, or of the client's when this process
  * makes no spans.
  */
-export function traceIdOf({ state, req }: Context): string | undefined {
+export function traceIdOf({ state, req }: HttpContext): string | undefined {
   return state.spanTraceId ?? readTraceparent(req.headers.traceparent)?.traceId;
 }
 
@@ -102,8 +112,8 @@ function remoteSpan(
  * Returns the attributes of a request: never the path that was sent, a header or a body,
  * because these can contain secrets.
  */
-function attributesOf({ method, state, res }: Context) {
-  const { route, tenant, problem, traceId } = state;
+function attributesOf({ method, state, res }: HttpContext) {
+  const { route, tenant, problem, traceId }: Partial<RequestState> = state;
   return {
     'http.request.method': method,
     'http.route': route,

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Router } from '@koa/router';
-import Koa, { type Context, type Middleware } from 'koa';
+import Koa from 'koa';
 import { assets, type Content, mediaTypes } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
 import { explain, OperatorError } from '../../lib/log/operator-error.ts';
@@ -9,6 +9,8 @@ import { findSlugHolder } from '../records/tenant-slugs.ts';
 import { linkCommands } from './command-line.ts';
 import {
   type Answer,
+  type ConsoleContext,
+  type ConsoleMiddleware,
   type ConsoleServices,
   ownPath,
   type PageRequest,
@@ -76,7 +78,7 @@ export function createConsoleApp(
   const router = new Router();
 
   const respond =
-    (handle: Handlers[string]): Middleware =>
+    (handle: Handlers[string]): ConsoleMiddleware =>
     async ctx => {
       const { visitor, given, tokenOf, isStale } = ctx.state;
       const query = (name: string) => given.get(name)?.trim() || undefined;
@@ -113,13 +115,13 @@ async function presentSlugOf(
 }
 
 /** The address of a page of a tenant, `/<page>/<slug>…`, with another slug. */
-function pathWithSlug({ path, search }: Context, slug: string): string {
+function pathWithSlug({ path, search }: ConsoleContext, slug: string): string {
   const [root, page, , ...rest] = path.split('/');
 
   return [root, page, slug, ...rest].join('/') + search;
 }
 
-function send(ctx: Context, answer: Answer): void {
+function send(ctx: ConsoleContext, answer: Answer): void {
   if (typeof answer === 'string') {
     ctx.type = 'text/plain; charset=utf-8';
     ctx.body = answer;
@@ -132,9 +134,9 @@ function send(ctx: Context, answer: Answer): void {
 }
 
 /** Sends an error as a page, in the sentence of the command line. */
-function explained({ shell, offered }: ConsoleServices): Middleware {
+function explained({ shell, offered }: ConsoleServices): ConsoleMiddleware {
   return async function explainFailure(ctx, next) {
-    ctx.state.shell = shell;
+    Object.assign(ctx.state, { shell });
     try {
       await next();
     } catch (error) {
@@ -149,7 +151,7 @@ function explained({ shell, offered }: ConsoleServices): Middleware {
   };
 }
 
-const servedFiles: Middleware = async (ctx, next) => {
+const servedFiles: ConsoleMiddleware = async (ctx, next) => {
   const file = files.get(ctx.path);
   if (!file) return next();
   ctx.set('Cache-Control', 'no-cache');

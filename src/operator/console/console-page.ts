@@ -1,4 +1,4 @@
-import type { Context as Ctx } from 'koa';
+import type { DefaultContext, Middleware as KoaMiddleware, ParameterizedContext } from 'koa';
 import { type Html, html } from '../../lib/html/html.ts';
 import { htmlDocument, link } from '../../lib/html/html-document.ts';
 import type { Context } from '../command/operation.ts';
@@ -49,9 +49,20 @@ export interface PageRequest extends ConsoleServices {
 }
 
 /**
- * A page. Around its main part, each shows the place and the version of the console
- * (`ctx.state.shell`).
+ * What the steps of a request to the console leave for the later ones, in `ctx.state`. `guard`
+ * sets all but `shell`; a page for an unknown visitor is sent before it has.
  */
+interface ConsoleState extends Pick<PageRequest, 'visitor' | 'given' | 'isStale' | 'tokenOf'> {
+  readonly shell: Shell;
+}
+
+/** A request to the console, and its response. */
+export type ConsoleContext = ParameterizedContext<ConsoleState, DefaultContext>;
+
+/** A step of the way of a request to the console. */
+export type ConsoleMiddleware = KoaMiddleware<ConsoleState, DefaultContext>;
+
+/** A page. Around its main part, each shows the place and the version of the console. */
 export interface ConsolePage {
   /** The title, which is the heading, too. */
   readonly title: string;
@@ -83,7 +94,7 @@ const navigation = [
 
 /** Sends a page of the console. A page for an unknown visitor has no links. */
 export function sendPage(
-  ctx: Ctx,
+  ctx: ConsoleContext,
   { title, above = [], here, links = [], main, status = 200, head }: ConsolePage,
 ): void {
   ctx.status = status;
@@ -121,7 +132,7 @@ function withoutDeadButtons({ html: text }: Html, { runs }: Shell): Html {
 export const reloadAfter = (seconds: number, to: string): Html =>
   html`<meta http-equiv="refresh" content="${seconds}; url=${to}">`;
 
-function bar({ path, query, state: { shell, visitor } }: Ctx): Html {
+function bar({ path, query, state: { shell, visitor } }: ConsoleContext): Html {
   const part = navigation.map(([href]) => href).find(href => path.startsWith(`${href}/`));
   const links = navigation.map(([href, name]) => html` ${link(href, name, path, part)}`);
   const q = path === '/tenants' ? String(query.q ?? '') : '';
@@ -136,7 +147,7 @@ function bar({ path, query, state: { shell, visitor } }: Ctx): Html {
  * The address of a page on this console: a path that begins with two slashes would lead to
  * another host.
  */
-export function ownPath({ path, search }: Pick<Ctx, 'path' | 'search'>): string {
+export function ownPath({ path, search }: Pick<ConsoleContext, 'path' | 'search'>): string {
   return `/${path.replace(/^[/\\]+/, '')}${search}`;
 }
 

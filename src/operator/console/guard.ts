@@ -1,10 +1,14 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import type { Context, Middleware } from 'koa';
 import { contentSecurityPolicy } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
 import { fixedHeaders } from '../../lib/http/security-headers.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
-import { reloadAfter, sendPage } from './console-page.ts';
+import {
+  type ConsoleContext,
+  type ConsoleMiddleware,
+  reloadAfter,
+  sendPage,
+} from './console-page.ts';
 import { type Entrance, isEqual } from './entrance.ts';
 
 const headers = {
@@ -30,7 +34,7 @@ const maxFormLength = 100_000;
  * Files without secrets pass without 3 (`isPublic`). What passes has `visitor`, `given`,
  * `isStale` and `tokenOf` of `PageRequest`.
  */
-export function guard(entrance: Entrance, isPublic: (path: string) => boolean): Middleware {
+export function guard(entrance: Entrance, isPublic: (path: string) => boolean): ConsoleMiddleware {
   const key = randomBytes(32);
 
   return async function guardConsole(ctx, next) {
@@ -78,7 +82,7 @@ const unknownSender =
   `Nothing was run. ${unknownVisitor}. Then load this page again: ` +
   'the browser sends the form once more, and you get it back as you have filled it in.';
 
-function refuse(ctx: Context, text: string): void {
+function refuse(ctx: ConsoleContext, text: string): void {
   ctx.set('Connection', 'close');
   sendPage(ctx, { title: 'No access', main: html`<p>${text}</p>`, status: 403 });
 }
@@ -87,7 +91,7 @@ function refuse(ctx: Context, text: string): void {
  * Sends a page that loads the next one by itself. A redirect would lose the strict cookie,
  * which browsers send only with requests that a page of this site begins.
  */
-function start(ctx: Context, cookie: string): void {
+function start(ctx: ConsoleContext, cookie: string): void {
   ctx.set('Set-Cookie', cookie);
   const main = html`<p><a href="/">Go on to the fleet</a></p>`;
   sendPage(ctx, { title: 'The console is open', main, head: reloadAfter(0, '/') });
@@ -97,7 +101,7 @@ function start(ctx: Context, cookie: string): void {
  * True if a page of the console sends the request, by `Sec-Fetch-Site` of browsers that have
  * it, and by `Origin`.
  */
-function isOwnOrigin(ctx: Context, host: string): boolean {
+function isOwnOrigin(ctx: ConsoleContext, host: string): boolean {
   const site = ctx.get('Sec-Fetch-Site');
   return (
     ['', 'same-origin'].includes(site) &&
@@ -105,7 +109,7 @@ function isOwnOrigin(ctx: Context, host: string): boolean {
   );
 }
 
-async function readForm(ctx: Context): Promise<string> {
+async function readForm(ctx: ConsoleContext): Promise<string> {
   let text = '';
   for await (const chunk of ctx.req.setEncoding('utf8')) {
     text += chunk;

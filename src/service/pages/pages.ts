@@ -1,4 +1,3 @@
-import type { Context, Middleware } from 'koa';
 import { accountAssets } from '../../accounts/account-pages/account-assets.ts';
 import { type Problem, problem } from '../../lib/errors.ts';
 import {
@@ -10,6 +9,7 @@ import {
 import { html } from '../../lib/html/html.ts';
 import { Representation } from '../../lib/http/representation.ts';
 import { sendRepresentation } from '../../lib/http/send-response.ts';
+import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { contentsByPath } from './contents.ts';
 import { page, type Site } from './page.ts';
@@ -28,9 +28,9 @@ export type ShownDocumentation = 'public' | 'api' | 'off';
 
 /** The documentation of a service, as a part of its stack. */
 export interface Documentation {
-  readonly serve: Middleware;
+  readonly serve: HttpMiddleware;
   /** True for a request that a page, or a file of one, answers. */
-  hasPage(ctx: Context): boolean;
+  hasPage(ctx: HttpContext): boolean;
 }
 
 /**
@@ -55,13 +55,13 @@ export function documentationPages(
   };
 }
 
-const isRead = ({ method }: Context): boolean => method === 'GET' || method === 'HEAD';
+const isRead = ({ method }: HttpContext): boolean => method === 'GET' || method === 'HEAD';
 
 function servePages(
   contents: ReadonlyMap<string, Content>,
   site: Site,
   shown: ShownDocumentation,
-): Middleware {
+): HttpMiddleware {
   const rendered = new Map<string, Promise<Representation>>();
 
   return async function serveDocumentation(ctx, next) {
@@ -111,7 +111,7 @@ function methodNotAllowed(): Problem {
  * True for a path outside the API that a browser shows. All other clients get a problem, also
  * for an unknown path.
  */
-function isForPerson(ctx: Context): boolean {
+function isForPerson(ctx: HttpContext): boolean {
   return !/^\/api(\/|$)/.test(ctx.path) && ctx.accepts('json', 'html') === 'html';
 }
 

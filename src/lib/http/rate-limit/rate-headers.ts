@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import type { Context } from 'koa';
+import type { HttpContext } from '../../request-state.ts';
 import type { Rate } from './sliding-window.ts';
 
 /** The limits of the requests of a client. */
@@ -27,7 +27,7 @@ export function ratePolicy(name: PolicyName, rate: Rate): RatePolicy {
  * Describes the limit that rejects a request.
  * @param resetMs until the limit admits requests again
  */
-export function setRateHeaders({ res }: Context, policy: RatePolicy, resetMs: number): void {
+export function setRateHeaders({ res }: HttpContext, policy: RatePolicy, resetMs: number): void {
   res.setHeader('RateLimit-Limit', String(policy.rate.max));
   res.setHeader('RateLimit-Remaining', '0');
   res.setHeader('RateLimit-Reset', String(Math.ceil(resetMs / 1_000)));

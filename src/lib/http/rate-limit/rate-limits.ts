@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { Context, Middleware } from 'koa';
 import ratelimit from 'koa-ratelimit';
 import { problem } from '../../errors.ts';
-import type { Trace } from '../../tracing/trace.ts';
+import type { HttpContext, HttpMiddleware } from '../../request-state.ts';
 import { type CountedNetwork, countedNetworks } from '../client-address.ts';
 import { readBody } from '../read-body.ts';
 import type { Route, RouteLimit } from '../route.ts';
@@ -12,6 +11,15 @@ import type { RateLimitStore } from './rate-limit-store.ts';
 import { createDelay, type Delay } from './rejection-delay.ts';
 import type { Rate } from './sliding-window.ts';
 
+declare module '../../request-state.ts' {
+  interface RequestState {
+    /** The key of the limit that is just being counted. */
+    rateLimitKey: string;
+    /** Set by koa-ratelimit for a request that it rejects. */
+    rateLimit: object | undefined;
+  }
+}
+
 type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
 
 export interface RateLimits {
@@ -19,23 +27,23 @@ export interface RateLimits {
    * Limits all requests of a client, before any work is done for a request: those of the API,
    * and apart those of `isPage`. Requires `ctx.state.ipAddress`.
    */
-  readonly everyRequest: Middleware;
+  readonly everyRequest: HttpMiddleware;
   /**
    * Limits the requests of account pages by the limit of the account routes, and counts them
    * together.
    */
-  readonly ofAccounts: Middleware;
+  readonly ofAccounts: HttpMiddleware;
   /**
    * Limits the comparisons of passwords with that of an account outside of the route of logins,
    * by the limit of that route, and counts them together.
    * @param account in canonical form
    */
-  ofPassword(ctx: Context, account: string, next: () => Promise<void>): Promise<void>;
+  ofPassword(ctx: HttpContext, account: string, next: () => Promise<void>): Promise<void>;
   /**
    * Limits the requests to a route, before its tenant is resolved; undefined when the route has
    * no own limit.
    */
-  ofRoute(route: Pick<Route, 'rateLimit' | 'bodyLimit'>): Middleware | undefined;
+  ofRoute(route: Pick<Route, 'rateLimit' | 'bodyLimit'>): HttpMiddleware | undefined;
 }
 
 interface RateLimitOptions {
@@ -47,7 +55,7 @@ interface RateLimitOptions {
    * True for a request that costs next to nothing, and of which a page makes many: for a page of
    * the service, and for a preflight.
    */
-  isPage: (ctx: Context) => boolean;
+  isPage: (ctx: HttpContext) => boolean;
   /** Returns the account that a login body names, in canonical form; '' when it names none. */
   loginAccount: (body: object) => string;
 }
@@ -78,8 +86,8 @@ export function createRateLimits({
   loginAccount,
 }: RateLimitOptions): RateLimits {
   const delay = createDelay(rejectionDelayMs, draining);
-  const networkKey = (_ctx: Context, { network }: CountedNetwork): string => network;
-  const limits: Record<RouteLimit, (bodyLimit: number) => Middleware> = {
+  const networkKey = (_ctx: HttpContext, { network }: CountedNetwork): string => network;
+  const limits: Record<RouteLimit, (bodyLimit: number) => HttpMiddleware> = {
     login: bodyLimit => limitLogins(ctx => accountOf(ctx, bodyLimit)),
     account: () =>
       limit({
@@ -100,8 +108,8 @@ export function createRateLimits({
       }),
   };
 
-  function limitLogins(accountOf: (ctx: Context) => string | Promise<string>): Middleware {
-    const key = async (ctx: Context, { network }: CountedNetwork) =>
+  function limitLogins(accountOf: (ctx: HttpContext) => string | Promise<string>): HttpMiddleware {
+    const key = async (ctx: HttpContext, { network }: CountedNetwork) =>
       hashKey(network, await accountOf(ctx));
     return limit({ name: 'rl:login', policy: 'Login', rate: rates.login, store, key, delay });
   }
@@ -110,7 +118,7 @@ export function createRateLimits({
    * An unreadable body names no account. It is rejected later with the same error, when the
    * route reads it.
    */
-  async function accountOf(ctx: Context, bodyLimit: number): Promise<string> {
+  async function accountOf(ctx: HttpContext, bodyLimit: number): Promise<string> {
     const body = await readBody(ctx, bodyLimit).catch(() => ({}));
     return loginAccount(body);
   }
@@ -146,7 +154,7 @@ interface LimitOptions {
   rate: Rate;
   store: RateLimitStore;
   /** Returns the key under which requests from a network are counted together. Never empty. */
-  key: (ctx: Context, network: CountedNetwork) => string | Promise<string>;
+  key: (ctx: HttpContext, network: CountedNetwork) => string | Promise<string>;
   /** Delays each rejection. */
   delay?: Delay;
 }
@@ -155,7 +163,7 @@ interface LimitOptions {
  * Sends the state of the limit in `RateLimit` and `RateLimit-*`, and rejects with 429 and
  * `Retry-After`. Times are in seconds.
  */
-function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middleware {
+function limit({ name, policy, rate, store, key, delay }: LimitOptions): HttpMiddleware {
   const described = ratePolicy(policy, rate);
 
   const count = ratelimit({
@@ -173,7 +181,7 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
     errorMessage: 'rejected', // replaced by the problem below
   });
 
-  const reject = async (ctx: Context): Promise<never> => {
+  const reject = async (ctx: HttpContext): Promise<never> => {
     const { 'ratelimit-reset': reset } = ctx.response.headers;
     await delay?.(ctx);
 
@@ -191,7 +199,7 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
    * True when the request exceeds the rate of a larger network, which the headers then
    * describe.
    */
-  const exceedsLarger = async (ctx: Context, networks: CountedNetwork[]): Promise<boolean> => {
+  const exceedsLarger = async (ctx: HttpContext, networks: CountedNetwork[]): Promise<boolean> => {
     for (const network of networks) {
       const max = rate.max * network.factor;
       const { remaining, resetMs } = await store.hit(`${name}:${await key(ctx, network)}`, {
@@ -209,7 +217,7 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): Middlew
   return async function limitRate(ctx, next) {
     const [smallest, ...larger] = countedNetworks(ctx.state.ipAddress);
     ctx.state.rateLimitKey = await key(ctx, smallest);
-    const trace: Trace | undefined = ctx.state.trace;
+    const { trace } = ctx.state;
     const startedAt = trace ? performance.now() : 0;
 
     await count(ctx, async () => {

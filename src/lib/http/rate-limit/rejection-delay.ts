@@ -1,9 +1,9 @@
-import type { Context } from 'koa';
+import type { HttpContext } from '../../request-state.ts';
 
 /**
  * Waits before a rejected request gets its response. Ends at once when the client disconnects.
  */
-export type Delay = (ctx: Context) => Promise<void>;
+export type Delay = (ctx: HttpContext) => Promise<void>;
 
 // each waiter holds a socket and some kilobytes; more clients are rejected without a delay
 const maxWaiters = 500;
