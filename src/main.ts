@@ -7,8 +7,9 @@ import { createLog } from './lib/log/log.ts';
 import { explain } from './lib/log/operator-error.ts';
 import { stopSignals } from './lib/runtime/signals.ts';
 import { within } from './lib/runtime/within.ts';
+import { prepareInstallation } from './operator/first-start/prepare-installation.ts';
+import { requireControlHead } from './operator/fleet/control-database/control-head.ts';
 import { exitOnSignals, isEndedBySignal } from './service/process/early-signals.ts';
-import { prepareInstallation } from './service/process/prepare-installation.ts';
 import { runService } from './service/process/run-service.ts';
 import { RestartSignal } from './service/workers/restart-signal.ts';
 import { runWorker, runWorkers } from './service/workers/run-worker.ts';
@@ -43,7 +44,7 @@ async function main(): Promise<void> {
     const prepared = await prepareInstallation(installation, config, log);
     ({ installation } = prepared);
 
-    const options = { config, prepared, log, output, ignoreEarlySignals };
+    const options = { config, ...prepared, log, output, ignoreEarlySignals };
     await (restarts ? runWorkers(options, restarts) : runService(options));
   } finally {
     // the error of a start is the one to report
@@ -52,7 +53,7 @@ async function main(): Promise<void> {
 }
 
 if (cluster.isWorker) {
-  await runWorker();
+  await runWorker(requireControlHead);
 } else {
   await main().catch(error => {
     if (isEndedBySignal()) return;

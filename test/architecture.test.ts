@@ -20,6 +20,7 @@ const operatorFolders = [
   'cli',
   'console',
   'doctor',
+  'first-start',
   'fleet',
   'backup',
   'databases',
@@ -27,6 +28,28 @@ const operatorFolders = [
   'records',
   'command',
 ];
+
+/**
+ * The files of the service's half that the operator's half may import, and why: each does, in a
+ * command, what a request does too, so that both mean the same by it.
+ */
+const operatorDoors: Readonly<Record<string, string>> = {
+  'accounts/auth/new-password.ts': 'a password that a command sets obeys the same rules',
+  'accounts/auth/passwords.ts': 'it is hashed in the same way',
+  'accounts/auth/sessions.ts': 'a command ends the sessions that a request would end',
+  'accounts/auth/set-user-disabled.ts': 'a user is disabled in one way',
+  'accounts/people/change-people.ts': 'changes of people wait for each other',
+  'accounts/people/user-records.ts': 'a role and its scope are judged in one way',
+  'sales/events/change-cursor.ts': 'a copied webhook keeps the later of two cursors',
+  'sales/events/held-feeds.ts': 'doctor names who holds the feed as the feed sees it',
+  'sales/imports/import-lock.ts': 'a change of the database waits for imports',
+  'sales/usage/usage-sums.ts': 'the usage of a tenant is what its users see',
+  'sales/webhooks/failing-webhook.ts': 'a failing webhook is what its users see',
+  'sales/webhooks/webhook-queue.ts': 'a webhook that is opened again sends what it should',
+  'sales/webhooks/webhook-secret.ts': 'secrets are sealed anew as they were sealed',
+  'tenancy/connections/share.ts': 'commands leave the service its share of the connections',
+  'tenancy/connections/tenant-identity.ts': 'doctor knows the cluster as a connection does',
+};
 
 interface SourceFile {
   path: string;
@@ -227,7 +250,7 @@ describe('architecture', () => {
     ).to.deep.equal(['b', 'c', 'b']);
   });
 
-  it('src has main.ts and the seven folders, and src/operator its nine', async () => {
+  it('src has main.ts and the seven folders, and src/operator its ten', async () => {
     expect((await readdir(join(root, 'src'))).sort()).to.deep.equal([...folders, 'main.ts'].sort());
     expect((await readdir(join(root, 'src/operator'))).sort()).to.deep.equal(
       [...operatorFolders, 'README.md'].sort(),
@@ -240,6 +263,22 @@ describe('architecture', () => {
     expect(upwardImports([...src, ...scripts, config], 'src/', folders)).to.deep.equal([]);
     expect(upwardImports(operators, 'src/operator/', operatorFolders)).to.deep.equal([]);
     expect(upwardImports(src, 'src/', [...folders].reverse())).not.to.deep.equal([]);
+  });
+
+  it('the service imports nothing of the operator, who imports only named files of its half', () => {
+    const importsFrom = (half: string, of: string): string[] =>
+      src
+        .filter(({ path }) => path.startsWith(`src/${half}/`))
+        .flatMap(importsOf)
+        .filter(imported => imported.startsWith(`src/${of}/`))
+        .map(imported => imported.slice('src/'.length));
+
+    for (const half of ['service', 'accounts', 'sales', 'tenancy']) {
+      expect(importsFrom(half, 'operator'), half).to.deep.equal([]);
+    }
+    expect(importsFrom('operator', 'service')).to.deep.equal([]);
+    const doors = ['accounts', 'sales', 'tenancy'].flatMap(half => importsFrom('operator', half));
+    expect([...new Set(doors)].sort()).to.deep.equal(Object.keys(operatorDoors));
   });
 
   it('no two folders that stand side by side import from each other, directly or through others', () => {

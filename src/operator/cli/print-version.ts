@@ -1,7 +1,7 @@
 import { controlHead } from '../../control/control-version.ts';
 import { newProcess } from '../../control/process-identity.ts';
+import { tenantHead } from '../../control/tenant-head.ts';
 import { fieldsText } from '../command/text-table.ts';
-import { tenantHead } from '../schema/tenant-head.ts';
 import { createOutput } from './output.ts';
 
 /** Prints the build, and the versions of the databases that it needs. */

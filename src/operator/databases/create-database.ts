@@ -5,6 +5,7 @@ import type { Server } from '../../control/control-entities.ts';
 import type { KeyAccess, ServerAccess } from '../../control/installation.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
+import { tenantHead } from '../../control/tenant-head.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
@@ -14,7 +15,6 @@ import { scramVerifier } from '../../lib/postgres/scram.ts';
 import { newDatabaseOptions } from '../records/text-order.ts';
 import { createPrivate } from '../schema/owned-databases.ts';
 import { ensureTemplate, migrationSettings, tenantGroup } from '../schema/template.ts';
-import { tenantHead } from '../schema/tenant-head.ts';
 import { findRemains, newPhysicalName } from './database-names.ts';
 import {
   type DatabaseAddress,

@@ -1,11 +1,11 @@
 import type pg from 'pg';
 import type { Installation } from '../../control/installation.ts';
+import { requireTenantHead, tenantHead } from '../../control/tenant-head.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 import { findTenant } from '../records/tenants.ts';
 import { beginSnapshot } from '../schema/snapshot.ts';
-import { requireTenantHead, tenantHead } from '../schema/tenant-head.ts';
 import {
   canonicalTextSettings,
   type DataTable,

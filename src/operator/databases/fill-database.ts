@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
+import { tenantHead } from '../../control/tenant-head.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { inTransaction } from '../../lib/postgres/in-transaction.ts';
@@ -14,7 +15,6 @@ import {
   readSchemaSteps,
 } from '../schema/schema-steps.ts';
 import { headFingerprint, migrationSettings } from '../schema/template.ts';
-import { tenantHead } from '../schema/tenant-head.ts';
 import { canonicalTextSettings } from '../schema/tenant-tables.ts';
 import { changeInEpoch } from './database-stamp.ts';
 import type { DatabaseAddress, TenantDatabase } from './database-store.ts';

@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { Server, Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
+import { requireTenantHead } from '../../control/tenant-head.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
@@ -8,7 +9,6 @@ import { isoTime } from '../../lib/postgres/iso-time.ts';
 import { readServerIdentity } from '../../lib/postgres/server-address.ts';
 import { findServer } from '../records/servers.ts';
 import { findTenant } from '../records/tenants.ts';
-import { requireTenantHead } from '../schema/tenant-head.ts';
 import { type LockedTenant, readCurrent, readDatabases, recordFacts } from './database-store.ts';
 import { named, readForeignObjects, readHoldings, rowsLeft } from './foreign-objects.ts';
 import { readStored } from './list-databases.ts';

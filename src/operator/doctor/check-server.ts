@@ -1,5 +1,6 @@
 import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
+import { tenantHead } from '../../control/tenant-head.ts';
 import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
 import { requireOwnSession, SharedSessionError } from '../../lib/postgres/session-probe.ts';
@@ -7,7 +8,6 @@ import { errorText } from '../command/texts.ts';
 import { createEarlierComparison, createSchemaComparison } from '../schema/schema-comparison.ts';
 import { serviceLoginOf } from '../schema/service-login.ts';
 import { headFingerprint, migrationsDigest, newerDigests } from '../schema/template.ts';
-import { tenantHead } from '../schema/tenant-head.ts';
 import { type CheckContext, withinRights } from './check-context.ts';
 import {
   checkDrillDatabases,

@@ -1,11 +1,11 @@
 import { controlHead, controlVersion } from '../../control/control-version.ts';
 import type { Installation } from '../../control/installation.ts';
 import { canServe, type SchemaVersion } from '../../control/schema-version.ts';
+import { tenantHead } from '../../control/tenant-head.ts';
 import { loadMigrations } from '../../lib/postgres/migration-steps.ts';
 import { type RunningService, runningServices } from '../records/running-services.ts';
 import { lastOutcome, type RunRequest } from './migration-runs.ts';
 import { compatibleFrom, readSchemaSteps, versionOf } from './schema-steps.ts';
-import { tenantHead } from './tenant-head.ts';
 
 /**
  * A running process of the service that can use a schema now and could not use it after a

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Server, Tenant } from '../../control/control-entities.ts';
 import type { ControlStatements, Installation } from '../../control/installation.ts';
 import { type RunState, SchemaFingerprint } from '../../control/migration-run.ts';
+import { tenantHead } from '../../control/tenant-head.ts';
 import { operatorPool, withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
@@ -22,7 +23,6 @@ import {
 import { createSchemaComparison } from './schema-comparison.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 import { fingerprintKey, headFingerprint } from './template.ts';
-import { tenantHead } from './tenant-head.ts';
 import { waitUntil } from './tenant-schema.ts';
 
 /** The result of a run for one tenant. */

@@ -5,6 +5,7 @@ import type { Prefixed, Server } from '../../control/control-entities.ts';
 import type { ControlStatements, Installation } from '../../control/installation.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
+import { tenantHead } from '../../control/tenant-head.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockKey, lockSpaces, withLock } from '../../lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
@@ -21,7 +22,6 @@ import {
 import { isInCodePointOrder, newDatabaseOptions } from '../records/text-order.ts';
 import { createPrivate, dropOwned, renameOwned } from './owned-databases.ts';
 import { readSchemaSteps } from './schema-steps.ts';
-import { tenantHead } from './tenant-head.ts';
 
 /**
  * Returns the group role of a server, whose members are the login roles of its tenants. Tables

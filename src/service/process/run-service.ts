@@ -1,17 +1,19 @@
 import type { Logger } from 'pino';
+import type { DemoLogin } from '../../control/demo-login.ts';
+import type { Installation } from '../../control/installation.ts';
 import type { Config } from '../../lib/config/config.ts';
 import { environment } from '../../lib/config/process-environment.ts';
 import { httpAddress } from '../../lib/http/server-ports.ts';
 import type { LogOutput } from '../../lib/log/log-output.ts';
 import { onStopSignal, type StopSignal, stopSignals } from '../../lib/runtime/signals.ts';
 import { startServer } from '../server.ts';
-import type { DemoLogin } from './demo-login.ts';
 import { onFault } from './faults.ts';
-import type { PreparedInstallation } from './prepare-installation.ts';
 
 export interface RunOptions {
   readonly config: Config;
-  readonly prepared: PreparedInstallation;
+  readonly installation: Installation;
+  /** The demo tenant, on the embedded PostgreSQL. */
+  readonly demo: DemoLogin | undefined;
   readonly log: Logger;
   readonly output: LogOutput;
   /**
@@ -24,12 +26,12 @@ export interface RunOptions {
 /** Serves requests in this process, until a signal or a fault ends it. */
 export async function runService({
   config,
-  prepared,
+  installation,
+  demo,
   log,
   output,
   ignoreEarlySignals,
 }: RunOptions): Promise<void> {
-  const { installation, demo } = prepared;
   const { stop, ...ports } = await startServer({ config, installation, log, logOutput: output });
   ignoreEarlySignals();
   const ended = serviceEnd(log);
@@ -49,9 +51,8 @@ function serviceEnd(log: Logger): Promise<StopSignal | 'fault'> {
   });
 }
 
-interface Listening extends Pick<RunOptions, 'config' | 'log' | 'output'> {
+interface Listening extends Pick<RunOptions, 'config' | 'log' | 'output' | 'demo'> {
   readonly ports: { readonly port: number; readonly managementPort: number };
-  readonly demo: PreparedInstallation['demo'];
 }
 
 /** Logs the ports of the service, and prints the welcome text of the demo tenant. */

@@ -8,7 +8,6 @@ import { listen, managementNames, portOf } from '../../lib/http/server-ports.ts'
 import { createLog } from '../../lib/log/log.ts';
 import { explain } from '../../lib/log/operator-error.ts';
 import { onStopSignal, type StopSignal } from '../../lib/runtime/signals.ts';
-import { requireControlHead } from '../../operator/fleet/control-database/control-head.ts';
 import { onFault } from '../process/faults.ts';
 import { type RunOptions, reportListening } from '../process/run-service.ts';
 import { type RunningApi, startApi } from '../server.ts';
@@ -23,22 +22,25 @@ import { startWorkers } from './workers.ts';
  */
 const handOverMs = 5_000;
 
+/** Checks that an installation is one on which the service can run. */
+type CheckInstallation = (installation: Installation) => Promise<void>;
+
 /**
  * Runs a worker process: serves requests until the primary process asks it to end. It ends at
  * once when the primary process is gone.
  */
-export async function runWorker(): Promise<void> {
+export async function runWorker(check: CheckInstallation): Promise<void> {
   // The primary process gets the signals too (Ctrl-C, a service manager), and asks all workers
   // to end.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => {});
   try {
-    await serve();
+    await serve(check);
   } catch (error) {
     send({ type: 'failed', text: explain(error) }, () => process.exit(1));
   }
 }
 
-async function serve(): Promise<void> {
+async function serve(check: CheckInstallation): Promise<void> {
   const config = readConfig();
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
@@ -68,7 +70,7 @@ async function serve(): Promise<void> {
   });
 
   const installation = await installationOpened.promise;
-  await requireControlHead(installation);
+  await check(installation);
   const passwords = createPasswords(hashConcurrency(config.processes));
   api = await startApi({ config, installation, log, passwords, logOutput: output });
   onFault(log, () => {
@@ -118,10 +120,9 @@ function send(message: ToPrimary, onSent: () => void = () => {}): void {
  * checks and metrics, until a signal or a fault ends it.
  */
 export async function runWorkers(
-  { config, prepared, log, output, ignoreEarlySignals }: RunOptions,
+  { config, installation, demo, log, output, ignoreEarlySignals }: RunOptions,
   restarts: RestartSignal,
 ): Promise<void> {
-  const { installation, demo } = prepared;
   const { processes, managementPort, managementHost } = config;
   const databaseUrl = installation.embedded ? installation.controlUrl : undefined;
   const workers = await startWorkers({ processes, databaseUrl, log });

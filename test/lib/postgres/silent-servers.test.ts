@@ -9,7 +9,7 @@ import {
   withConnection,
 } from '../../../src/lib/postgres/connection.ts';
 import { removeDeadConnections } from '../../../src/lib/postgres/dead-connections.ts';
-import { tenantHead } from '../../../src/operator/schema/tenant-head.ts';
+import { tenantHead } from '../../../src/control/tenant-head.ts';
 import { ConnectionBudget } from '../../../src/tenancy/connections/connection-budget.ts';
 import { TenantPool } from '../../../src/tenancy/connections/tenant-pool.ts';
 import { eventually } from '../../support/eventually.ts';

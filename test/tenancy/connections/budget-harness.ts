@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import type { TenantRecord } from '../../../src/control/records.ts';
 import { connectionConfig, withConnection } from '../../../src/lib/postgres/connection.ts';
-import { tenantHead } from '../../../src/operator/schema/tenant-head.ts';
+import { tenantHead } from '../../../src/control/tenant-head.ts';
 import { tenantEntities } from '../../../src/sales/tenant-entities.ts';
 import { ConnectionBudget } from '../../../src/tenancy/connections/connection-budget.ts';
 import type { TenantClient } from '../../../src/tenancy/connections/tenant-client.ts';

@@ -3,7 +3,7 @@ import pg from 'pg';
 import type { TenantRecord } from '../../../src/control/records.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import { tenantHead } from '../../../src/operator/schema/tenant-head.ts';
+import { tenantHead } from '../../../src/control/tenant-head.ts';
 import type { ApiResponse } from '../../support/client.ts';
 import { errorOf } from '../../support/errors.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';

@@ -1,3 +1,4 @@
+import { tenantHead } from '../../../control/tenant-head.ts';
 import { type Html, html } from '../../../lib/html/html.ts';
 import { countUnarchived } from '../../backup/archive-ages.ts';
 import { countText } from '../../command/texts.ts';
@@ -7,7 +8,6 @@ import { listProcesses } from '../../records/processes.ts';
 import { readFleetHealth } from '../../records/read-tenants.ts';
 import { type HealthReason, healthStates } from '../../records/tenant-health.ts';
 import { countFleet } from '../../schema/fleet-status.ts';
-import { tenantHead } from '../../schema/tenant-head.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { inlineCode, numberText, shorten, state, time } from '../format.ts';

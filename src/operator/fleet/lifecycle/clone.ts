@@ -3,6 +3,7 @@ import type { Passwords } from '../../../accounts/auth/passwords.ts';
 import type { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
 import { tenantFeatures } from '../../../control/tenant-features.ts';
+import { requireTenantHead, tenantHead } from '../../../control/tenant-head.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
@@ -30,7 +31,6 @@ import {
 import { findUser } from '../../records/users.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 import { inSnapshot } from '../../schema/snapshot.ts';
-import { requireTenantHead, tenantHead } from '../../schema/tenant-head.ts';
 import { canonicalTextSettings, identityTables } from '../../schema/tenant-tables.ts';
 import { checkManifest, type Manifest } from './manifest.ts';
 import { lockProvisioning, provision } from './provision.ts';

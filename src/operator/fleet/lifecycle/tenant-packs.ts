@@ -1,10 +1,10 @@
 import { changeChannel, changeTopics } from '../../../control/change-topics.ts';
 import type { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
+import { requireTenantHead } from '../../../control/tenant-head.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { lockSpaces, withLock } from '../../../lib/postgres/advisory-locks.ts';
 import { connectTenant, findTenant, holdOpen, requireNamed } from '../../records/tenants.ts';
-import { requireTenantHead } from '../../schema/tenant-head.ts';
 import { type AppliedPack, applyPacks } from './apply-packs.ts';
 import { type ComparedRow, comparePack } from './compare-pack.ts';
 import type { PackName } from './pack-names.ts';

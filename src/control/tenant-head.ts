@@ -1,6 +1,6 @@
-import type { Tenant } from '../../control/control-entities.ts';
-import { OperatorError } from '../../lib/log/operator-error.ts';
-import { migrationNames } from '../../lib/postgres/migration-names.ts';
+import { OperatorError } from '../lib/log/operator-error.ts';
+import { migrationNames } from '../lib/postgres/migration-names.ts';
+import type { Tenant } from './control-entities.ts';
 
 /**
  * Returns the name of the last tenant migration of this build: the version of a tenant database

@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { createPasswords } from '../../accounts/auth/passwords.ts';
 import { closeIdleConnections } from '../../control/control-pool.ts';
+import type { DemoLogin } from '../../control/demo-login.ts';
 import { type Installation, openControl } from '../../control/installation.ts';
 import type { Config } from '../../lib/config/config.ts';
 import {
@@ -9,12 +10,12 @@ import {
   unverifiedRedisHost,
   unverifiedText,
 } from '../../lib/postgres/unverified-host.ts';
-import { requireControlHead } from '../../operator/fleet/control-database/control-head.ts';
-import { provisionDemoTenant } from '../../operator/fleet/lifecycle/demo-records.ts';
-import { readManifest } from '../../operator/fleet/lifecycle/manifest.ts';
-import { migrateTenants } from '../../operator/schema/migrate-tenants.ts';
-import { createServiceLogin, isOperatorLogin } from '../../operator/schema/service-login.ts';
-import { type DemoLogin, demoLogin } from './demo-login.ts';
+import { requireControlHead } from '../fleet/control-database/control-head.ts';
+import { provisionDemoTenant } from '../fleet/lifecycle/demo-records.ts';
+import { readManifest } from '../fleet/lifecycle/manifest.ts';
+import { migrateTenants } from '../schema/migrate-tenants.ts';
+import { createServiceLogin, isOperatorLogin } from '../schema/service-login.ts';
+import { readDemoLogin } from './read-demo-login.ts';
 
 /** An installation on which the service can run. */
 export interface PreparedInstallation {
@@ -71,7 +72,7 @@ async function provisionDemo(installation: Installation, folder: string): Promis
     console.error(`Tenant ${slug} could not be migrated: ${error}`);
   }
 
-  return demoLogin(installation, passwords, provisioned, manifest.admin.email, folder);
+  return readDemoLogin(installation, passwords, provisioned, manifest.admin.email, folder);
 }
 
 /**

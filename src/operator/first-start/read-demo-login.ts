@@ -2,23 +2,16 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Passwords } from '../../accounts/auth/passwords.ts';
 import { User } from '../../control/control-entities.ts';
+import type { DemoLogin } from '../../control/demo-login.ts';
 import type { Installation } from '../../control/installation.ts';
-import type { Provisioned } from '../../operator/fleet/lifecycle/provision.ts';
-
-/** The demo tenant and its administrator. */
-export interface DemoLogin {
-  readonly tenant: { readonly guid: string; readonly slug: string };
-  readonly email: string;
-  /** Undefined when the user has another password than the one that the first start made. */
-  readonly password: string | undefined;
-}
+import type { Provisioned } from '../fleet/lifecycle/provision.ts';
 
 /**
  * Returns the login of the demo user. The first start stores the password as `demo-password` in
  * the data folder, where only its owner can read it; later starts read it there, and check that
  * the user still has it.
  */
-export async function demoLogin(
+export async function readDemoLogin(
   { control }: Installation,
   passwords: Passwords,
   { tenant, logins }: Provisioned,
