@@ -3,13 +3,13 @@ import { expect } from 'chai';
 import pg from 'pg';
 import { createControlPool } from '../../../src/control/control-pool.ts';
 import { openControlDatabase, queryControl } from '../../../src/control/database.ts';
+import { tenantHead } from '../../../src/control/tenant-head.ts';
 import {
   connectionConfig,
   timeLimits,
   withConnection,
 } from '../../../src/lib/postgres/connection.ts';
 import { removeDeadConnections } from '../../../src/lib/postgres/dead-connections.ts';
-import { tenantHead } from '../../../src/control/tenant-head.ts';
 import { ConnectionBudget } from '../../../src/tenancy/connections/connection-budget.ts';
 import { TenantPool } from '../../../src/tenancy/connections/tenant-pool.ts';
 import { eventually } from '../../support/eventually.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import pg from 'pg';
-import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { tenantHead } from '../../../src/control/tenant-head.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { verifyTenant } from '../../../src/tenancy/connections/tenant-identity.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
