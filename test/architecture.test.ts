@@ -532,6 +532,18 @@ describe('architecture', () => {
       }
     });
 
+    it('every action of the workflow is pinned to a commit, and may only read the repository', async () => {
+      const workflow = await readFile(join(root, '.github/workflows/ci.yaml'), 'utf8');
+      const used = workflow.split('\n').filter(line => line.includes('uses:'));
+      expect(used).to.have.length.greaterThan(1);
+      for (const line of used) {
+        expect(line).to.match(/uses: [\w-]+\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
+      }
+      expect(workflow.match(/^ *permissions:\n.*/gm)).to.deep.equal([
+        'permissions:\n  contents: read',
+      ]);
+    });
+
     it('all packages of MikroORM have the same version', () => {
       const versions = Object.entries(locked)
         .filter(([path]) => /node_modules\/@mikro-orm\/[^/]+$/.test(path))

