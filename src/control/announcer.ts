@@ -1,5 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { connectFirst } from '../lib/postgres/first-in-queue.ts';
+import { atMost } from '../lib/runtime/within.ts';
 import { type ChangeTopic, changeChannel, changeTopics } from './change-topics.ts';
 import type { ControlDatabase } from './database.ts';
 
@@ -61,7 +62,7 @@ export class Announcer {
 
   /** Sends the kept announcements, for a second at most, and announces nothing afterwards. */
   async stop(): Promise<void> {
-    await Promise.race([this.#sending, delay(maxStopMs, undefined, { ref: false })]);
+    if (this.#sending !== undefined) await atMost(this.#sending, maxStopMs);
     this.#isStopped = true;
   }
 
@@ -84,7 +85,7 @@ export class Announcer {
         batch.accepted.resolve();
       } catch {
         this.#putBack(batch);
-        await delay(retryMs, undefined, { ref: false });
+        await sleep(retryMs, undefined, { ref: false });
       }
     }
 

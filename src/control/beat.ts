@@ -1,11 +1,11 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Logger } from 'pino';
 import { describeError } from '../lib/log/describe-error.ts';
 import { lockSpaces } from '../lib/postgres/advisory-locks.ts';
 import { isNotifyFull } from '../lib/postgres/database-error.ts';
 import { connectFirst } from '../lib/postgres/first-in-queue.ts';
-import { within } from '../lib/runtime/within.ts';
+import { atMost, within } from '../lib/runtime/within.ts';
 import { beatTopic, changeChannel } from './change-topics.ts';
 import { ProcessClock } from './process-clock.ts';
 import type { ProcessIdentity } from './process-identity.ts';
@@ -196,7 +196,7 @@ export class Beat {
 
     while (!(await join())) {
       if (isOver()) return false;
-      await delay(joinRetryMs);
+      await sleep(joinRetryMs);
     }
 
     this.#schedule(everyMs);
@@ -211,7 +211,7 @@ export class Beat {
     this.onChange(() => {
       if (this.isSettled) settled.resolve();
     });
-    await Promise.race([settled.promise, delay(maxMs, undefined, { ref: false })]);
+    await atMost(settled.promise, maxMs);
   }
 
   /**
@@ -228,7 +228,10 @@ export class Beat {
       await this.#running;
       await this.#options.pool.query('delete from processes where id = $1', [process.id]);
     };
-    await Promise.race([remove().catch(() => {}), delay(maxLeaveMs, undefined, { ref: false })]);
+    await atMost(
+      remove().catch(() => {}),
+      maxLeaveMs,
+    );
   }
 
   #tryJoin(hasRoom?: (fleet: Fleet) => boolean): Promise<boolean> {

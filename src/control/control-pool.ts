@@ -1,9 +1,9 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { connectionConfig, maxRefusedMs, timeLimits } from '../lib/postgres/connection.ts';
 import { removeDeadConnections, tellSilence } from '../lib/postgres/dead-connections.ts';
 import { retryRefusedOf } from '../lib/postgres/retry-refused.ts';
 import { textTypes } from '../lib/postgres/text-types.ts';
+import { atMost } from '../lib/runtime/within.ts';
 import type { BudgetMember } from './process-identity.ts';
 
 /**
@@ -54,6 +54,6 @@ export async function closeIdleConnections(pool: pg.Pool, keep: number): Promise
     const client = await pool.connect();
     const ended = new Promise(resolve => void client.once('end', resolve));
     client.release(true);
-    await Promise.race([ended, delay(maxEndMs, undefined, { ref: false })]);
+    await atMost(ended, maxEndMs);
   }
 }

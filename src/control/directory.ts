@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { maxEntries } from '../lib/runtime/lru-bounds.ts';
 import type { CacheEntry, ControlCache } from './cache.ts';
@@ -143,7 +143,7 @@ function createTenantReload(
 
   const compare = async (guid: string): Promise<void> => {
     const nextAt = (latest.get(guid) ?? Number.NEGATIVE_INFINITY) + minIntervalMs;
-    await delay(Math.max(0, nextAt - performance.now()));
+    await sleep(Math.max(0, nextAt - performance.now()));
     latest.set(guid, performance.now());
     awaited.delete(guid);
     const [cached, stored] = await Promise.all([tenants.get(guid), loadTenant(guid, options)]);

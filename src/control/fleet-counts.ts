@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { atMost } from '../lib/runtime/within.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 
 /** Counts of the fleet, for the metrics. */
@@ -111,7 +111,7 @@ export function createFleetCounter(
     reading ??= read()
       .catch(() => {}) // `change_feed_current` shows that the control database fails
       .finally(() => (reading = undefined));
-    await Promise.race([reading, delay(maxWaitMs, undefined, { ref: false })]);
+    await atMost(reading, maxWaitMs);
     return counts;
   };
 }

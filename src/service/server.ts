@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createApiServer } from '../lib/http/api-server.ts';
 import { sendingMs } from '../lib/http/limit-duration.ts';
 import { createManagementServer, type UnreadyReason } from '../lib/http/management.ts';
@@ -6,6 +6,7 @@ import { refuseUnparsed } from '../lib/http/refuse-unparsed.ts';
 import { requestListener } from '../lib/http/request-listener.ts';
 import { listen, managementNames, portOf } from '../lib/http/server-ports.ts';
 import { requestDeadlineMs } from '../lib/runtime/deadline.ts';
+import { atMost } from '../lib/runtime/within.ts';
 import { createApp } from './app.ts';
 import { createServices, type ServiceOptions } from './services.ts';
 
@@ -131,7 +132,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
      */
     stop: async (delayMs = 0): Promise<boolean> => {
       beginStop();
-      if (delayMs > 0) await delay(delayMs);
+      if (delayMs > 0) await sleep(delayMs);
       return drain(maxStopMs - delayMs);
     },
 
@@ -142,7 +143,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
      */
     handOver: async (delayMs: number): Promise<boolean> => {
       beginStop();
-      await Promise.race([api.refuseConnections(), delay(delayMs, undefined, { ref: false })]);
+      await atMost(api.refuseConnections(), delayMs);
       return drain(maxStopMs - delayMs);
     },
   };

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { createPeopleLimits } from '../accounts/auth/limit-people.ts';
 import { createPasswords, type Passwords } from '../accounts/auth/passwords.ts';
@@ -29,6 +28,7 @@ import { UnsentResponses } from '../lib/http/unsent-responses.ts';
 import { createBackgroundTasks } from '../lib/log/background-tasks.ts';
 import type { LogOutput } from '../lib/log/log-output.ts';
 import { Closing } from '../lib/runtime/closing.ts';
+import { atMost } from '../lib/runtime/within.ts';
 import { startTracing } from '../lib/tracing/start-tracing.ts';
 import { ChangeStreams } from '../sales/events/change-streams.ts';
 import { ChangeWatch } from '../sales/events/change-watch.ts';
@@ -242,9 +242,7 @@ async function startParts(
   closing.add(() => tracing?.stop());
 
   const background = createBackgroundTasks(log);
-  closing.add(() =>
-    Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]),
-  );
+  closing.add(() => atMost(background.drain(), backgroundDrainMs));
 
   const mails = new MailDispatcher({
     control,

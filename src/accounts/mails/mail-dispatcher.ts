@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { ControlDatabase } from '../../control/database.ts';
 import type { Directory } from '../../control/directory.ts';
@@ -7,6 +6,7 @@ import type { TenantRecord } from '../../control/records.ts';
 import type { Config } from '../../lib/config/config.ts';
 import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
+import { atMost } from '../../lib/runtime/within.ts';
 import { type ComposeServices, composeMail } from './compose-mail.ts';
 import { findRecipient } from './find-recipient.ts';
 import { describeMailFailure } from './mail-failure.ts';
@@ -107,7 +107,7 @@ export class MailDispatcher {
   }
 
   async #settled(ms: number): Promise<void> {
-    await Promise.race([Promise.allSettled(this.#running), delay(ms, undefined, { ref: false })]);
+    await atMost(Promise.allSettled(this.#running), ms);
   }
 
   async #lease(): Promise<void> {

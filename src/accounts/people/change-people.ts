@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type ControlDatabase,
   type QueryControl,
@@ -86,7 +86,7 @@ export async function changePeople(
       if (rows && !context.repeatable?.isReplayed) await peopleLimits.countChange(administrator);
       if (rows) return rows;
       if (performance.now() > waitUntil) throw problem('unavailable');
-      await delay(pollMs);
+      await sleep(pollMs);
       context.deadline.throwIfPassed();
     }
   };

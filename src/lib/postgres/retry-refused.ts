@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { isServerFull } from './database-error.ts';
 
@@ -27,7 +27,7 @@ export async function retryRefused<T>(
       onRefused?.();
       if (performance.now() > deadline) throw error;
     }
-    await delay(pauseMs);
+    await sleep(pauseMs);
   }
 }
 

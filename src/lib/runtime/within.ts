@@ -9,3 +9,17 @@ export function within<T>(promise: Promise<T>, ms: number): Promise<T> {
     promise.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }
+
+/**
+ * Waits for a promise, but not longer than `ms` milliseconds: then it resolves to undefined, and
+ * what the promise stands for goes on. The wait keeps no process alive.
+ */
+export async function atMost<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
+  const timeout = Promise.withResolvers<undefined>();
+  const timer = setTimeout(timeout.resolve, ms, undefined).unref();
+  try {
+    return await Promise.race([promise, timeout.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { isNotifyFull } from '../../lib/postgres/database-error.ts';
 import { quoteLiteral } from '../../lib/postgres/quote.ts';
@@ -141,7 +141,7 @@ async function readQueueHolder(client: pg.Client): Promise<Session | null | unde
     await client.query(`select pg_notify('${probeChannel}', '')`).catch(error => {
       if (!isNotifyFull(error)) throw error;
     });
-    if (pid === undefined) await delay(warningRetryMs);
+    if (pid === undefined) await sleep(warningRetryMs);
   }
   client.off('notice', onNotice);
 

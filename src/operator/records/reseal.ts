@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type { Installation, KeyAccess } from '../../control/installation.ts';
 import { requireMasterKey, storeMasterKey } from '../../control/present-key.ts';
@@ -104,7 +104,7 @@ export async function resealSecrets({ control, secrets }: Keys, isDryRun = false
     } catch (error) {
       if (sqlState(error) !== '55P03') throw error;
       if (performance.now() > deadline) throw stillLocked(error);
-      await delay(retryMs);
+      await sleep(retryMs);
     }
   }
 }

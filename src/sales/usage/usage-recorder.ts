@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { isOutcomeUnknown } from '../../lib/errors.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
+import { atMost } from '../../lib/runtime/within.ts';
 import { type CountedRequest, type TenantUsage, UsageCounts } from './usage-counts.ts';
 import type { UsageStore } from './usage-store.ts';
 
@@ -77,7 +77,7 @@ export class UsageRecorder {
     const last = this.write().then(() => {
       if (this.unwritten > 0) return this.write(); // the connection may have been dead
     });
-    await Promise.race([last, delay(maxStopMs, undefined, { ref: false })]);
+    await atMost(last, maxStopMs);
 
     if (this.unwritten > 0) this.#logLost(this.unwritten);
   }

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { ChangeFeed } from '../../control/change-feed.ts';
 import { changeTopics } from '../../control/change-topics.ts';
@@ -8,6 +8,7 @@ import { problem } from '../../lib/errors.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
 import { PoolError } from '../../lib/postgres/database-error.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
+import { KeyedQueue } from '../../lib/runtime/keyed-queue.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
 /** The view of the fences that a request that needs a connection has. */
@@ -68,7 +69,7 @@ export class TenantFences implements FenceView {
   readonly #options: TenantFencesOptions;
   readonly #closed = new Map<string, ClosedFence>();
   /** Reads of the fence of a tenant run one after the other. */
-  readonly #refreshes = new Map<string, Promise<void>>();
+  readonly #refreshes = new KeyedQueue();
 
   constructor(options: TenantFencesOptions) {
     this.#options = options;
@@ -84,14 +85,7 @@ export class TenantFences implements FenceView {
 
   /** Reads the fence of a tenant, or of all tenants (`*`), and obeys it. */
   refresh(guid: string): Promise<void> {
-    const refresh = (this.#refreshes.get(guid) ?? Promise.resolve())
-      .catch(() => {})
-      .then(() => this.#refresh(guid))
-      .finally(() => {
-        if (this.#refreshes.get(guid) === refresh) this.#refreshes.delete(guid);
-      });
-    this.#refreshes.set(guid, refresh);
-    return refresh;
+    return this.#refreshes.run(guid, () => this.#refresh(guid));
   }
 
   async locate(guid: string, deadline?: Deadline): Promise<TenantPool> {
@@ -168,7 +162,7 @@ export class TenantFences implements FenceView {
     const { databases, store } = this.#options;
     const isCurrent = (): boolean => this.#closed.get(fence.guid)?.id === fence.id;
     while (fence.closed && databases.poolsOf(fence.guid).some(pool => pool.isConnected)) {
-      await delay(pollMs, undefined, { ref: false });
+      await sleep(pollMs, undefined, { ref: false });
       if (!isCurrent()) return;
     }
     await store.acknowledge(fence);
