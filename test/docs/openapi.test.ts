@@ -76,6 +76,12 @@ describe('OpenAPI document', () => {
     for (const id of ids) expect(id).to.match(/^[a-z][A-Za-z]+$/);
   });
 
+  it('every response that names the path of a new record has its ETag, for the first change of it', () => {
+    const created = routes.filter(({ status, location }) => status === 201 && location);
+    expect(created.length).to.be.above(10);
+    expect(created.filter(({ hasTag }) => !hasTag).map(({ path }) => path)).to.deep.equal([]);
+  });
+
   it('every $ref resolves, and the document names no database, host or file', () => {
     for (const [, pointer = ''] of text.matchAll(/"\$ref": "#\/([^"]+)"/g)) {
       const target = pointer

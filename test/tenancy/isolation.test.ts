@@ -249,6 +249,15 @@ describe('tenant isolation', function () {
       expect(headers.get('www-authenticate')).to.equal('Bearer');
     });
 
+    it('a Bearer without a token is no token: 401 with a tenant, and 403 without one', async () => {
+      const headers = { Authorization: 'Bearer ' };
+      const named = await world.anonymous.get(path, { ...headers, 'X-Tenant': world.acme.guid });
+      const unnamed = await world.anonymous.get(path, headers);
+
+      expect(named.body.code).to.equal('unauthorized');
+      expect(unnamed.body.code).to.equal('tenant_required');
+    });
+
     it('the password of a user of one tenant does not log in to another tenant', async () => {
       const response = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
         'X-Tenant': world.globex.guid,

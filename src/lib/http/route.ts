@@ -99,7 +99,8 @@ export interface Route<Access = unknown, Context = unknown> {
    * The fields of the record that change without a change of the record: the service sets them
    * by itself, such as the last login of a user, or reads them from other records, such as the
    * title of a status. The `ETag` changes with them, so that no 304 hides their values;
-   * `If-Match` and `If-None-Match` of a change do not compare them.
+   * `If-Match` and `If-None-Match` of a change do not compare them. So is a field that only the
+   * response to the creation of the record has.
    */
   readonly volatile?: readonly string[] | undefined;
   /**

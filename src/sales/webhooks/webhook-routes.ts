@@ -101,6 +101,9 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       example,
       response: created,
       status: 201,
+      hasTag: true,
+      // no other response has the secret, so that the tag is good for the first change
+      volatile: [...volatileWebhookFields, 'Secret'],
       takesIdempotencyKey: true,
       location: webhook => `${webhookPath}/${webhook.Id}`,
       problems: ['limit_reached'],

@@ -678,6 +678,20 @@ describe('webhooks', () => {
     await admin.delete(`${path}/${Id}`);
   });
 
+  it('the response that creates a webhook has an ETag, with which it is changed once', async () => {
+    const order = { Url: receiver.url('/created'), IsEnabled: false };
+    const created = await admin.post(path, order);
+    const tag = created.headers.get('etag') ?? '';
+    const change = (Description: string) =>
+      admin.put(`${path}/${created.body.Id}`, { ...order, Description }, { 'If-Match': tag });
+
+    expect(created.body.Secret).to.match(/^whsec_/);
+    expect((await change('changed')).status).to.equal(200);
+    expect((await change('again')).status).to.equal(412);
+
+    await admin.delete(`${path}/${created.body.Id}`);
+  });
+
   it('deliveries change the ETag of a webhook, so that no 304 hides them, and If-Match does not compare their state', async () => {
     const { Id } = await createWebhook('/busy', { Resources: ['OrderStatus'] });
     const read = await admin.get(`${path}/${Id}`);
