@@ -22,6 +22,7 @@ interface Library {
 }
 
 const php = `http_build_query(['filter' => ['Code' => ['EUR', 'SEK']]])`;
+const phpSort = `http_build_query(['sort' => ['Symbol', '-Code']])`;
 const bearer = `'Bearer ' . getenv('TOKEN')`;
 
 /** Where Debian's packages of the libraries of PHP are. */
@@ -35,6 +36,7 @@ const libraries: Readonly<Record<string, Library>> = {
     installed: [process.execPath, '--version'],
     program: `
       const query = new URLSearchParams([['filter[Code]', 'EUR'], ['filter[Code]', 'SEK']]);
+      for (const field of ['Symbol', '-Code']) query.append('sort', field);
       const headers = { Authorization: 'Bearer ' + process.env.TOKEN };
       const response = await fetch(process.env.LIST + '?' + query, { headers });
       console.log(response.status, await response.text());`,
@@ -49,7 +51,7 @@ const libraries: Readonly<Record<string, Library>> = {
       const headers = { Authorization: 'Bearer ' + process.env.TOKEN };
       const { status, data } = await axios.get(process.env.LIST, {
         headers,
-        params: { 'filter[Code]': ['EUR', 'SEK'] },
+        params: { 'filter[Code]': ['EUR', 'SEK'], sort: ['Symbol', '-Code'] },
       });
       console.log(status, JSON.stringify(data));`,
   },
@@ -62,7 +64,7 @@ const libraries: Readonly<Record<string, Library>> = {
       require '${phpFolder}/GuzzleHttp/autoload.php';
       $client = new GuzzleHttp\\Client();
       $response = $client->get(getenv('LIST'), [
-        'query' => ${php},
+        'query' => ${php} . '&' . ${phpSort},
         'headers' => ['Authorization' => ${bearer}],
       ]);
       echo $response->getStatusCode(), ' ', $response->getBody();`,
@@ -75,7 +77,7 @@ const libraries: Readonly<Record<string, Library>> = {
     program: `<?php
       require '${phpFolder}/Symfony/Component/HttpClient/autoload.php';
       $client = Symfony\\Component\\HttpClient\\HttpClient::create();
-      $response = $client->request('GET', getenv('LIST') . '?' . ${php}, [
+      $response = $client->request('GET', getenv('LIST') . '?' . ${php} . '&' . ${phpSort}, [
         'headers' => ['Authorization' => ${bearer}],
       ]);
       echo $response->getStatusCode(), ' ', $response->getContent();`,
@@ -88,7 +90,8 @@ const libraries: Readonly<Record<string, Library>> = {
     program: `
       require 'faraday'
       headers = { 'Authorization' => "Bearer #{ENV['TOKEN']}" }
-      response = Faraday.get(ENV['LIST'], { 'filter[Code]' => ['EUR', 'SEK'] }, headers)
+      query = { 'filter[Code]' => ['EUR', 'SEK'], 'sort' => ['Symbol', '-Code'] }
+      response = Faraday.get(ENV['LIST'], query, headers)
       puts "#{response.status} #{response.body}"`,
   },
   'requests of Python': {
@@ -99,7 +102,8 @@ const libraries: Readonly<Record<string, Library>> = {
     program: `
 import os, requests
 headers = {'Authorization': 'Bearer ' + os.environ['TOKEN']}
-response = requests.get(os.environ['LIST'], params={'filter[Code]': ['EUR', 'SEK']}, headers=headers)
+params = {'filter[Code]': ['EUR', 'SEK'], 'sort': ['Symbol', '-Code']}
+response = requests.get(os.environ['LIST'], params=params, headers=headers)
 print(response.status_code, response.text)`,
   },
   'httr2 of R': {
@@ -111,12 +115,13 @@ print(response.status_code, response.text)`,
       library(httr2)
       req <- req_auth_bearer_token(request(Sys.getenv("LIST")), Sys.getenv("TOKEN"))
       req <- req_url_query(req, "filter[Code]" = c("EUR", "SEK"), .multi = "explode")
+      req <- req_url_query(req, sort = c("Symbol", "-Code"), .multi = "explode")
       response <- req_perform(req)
       cat(resp_status(response), resp_body_string(response))`,
   },
 };
 
-describe('drill: any of several values, by the calls of the guide', () => {
+describe('drill: any of several values, and sorts, by the calls of the guide', () => {
   const world = useWorld();
   const acme = useLogin(world, 'acme');
   const globex = useLogin(world, 'globex');
@@ -142,7 +147,7 @@ describe('drill: any of several values, by the calls of the guide', () => {
   afterEach(() => rm(folder, { recursive: true }));
 
   for (const [name, { call, file, command, installed, program }] of Object.entries(libraries)) {
-    it(`${name} gets the records with one of two codes by the call of the guide`, async function () {
+    it(`${name} gets the records with one of two codes by the call of the guide, sorted by a list of fields`, async function () {
       const [check = '', ...checkArgs] = installed;
       await run(check, checkArgs, { cwd: folder }).catch(() => this.skip());
       const [start = '', ...args] = command;
@@ -155,9 +160,9 @@ describe('drill: any of several values, by the calls of the guide', () => {
 
       const [, status = '', body = ''] = /^(\d+) (.*)$/s.exec(stdout.trim()) ?? [];
       expect(status, stdout).to.equal('200');
-      expect((JSON.parse(body) as { Name: string }[]).map(each => each.Name)).to.have.members([
-        'EUR of acme',
+      expect((JSON.parse(body) as { Name: string }[]).map(each => each.Name)).to.deep.equal([
         'SEK of acme',
+        'EUR of acme',
       ]);
       expect(await readFile(join(root, 'docs/guide/lists.md'), 'utf8')).to.include(call);
     });

@@ -3986,7 +3986,7 @@ export interface operations {
                 after?: number | string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt, MailState, MailReason, MailAt, RoleId. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt, MailState, MailReason, MailAt, RoleId. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt" | "MailState" | "-MailState" | "MailReason" | "-MailReason" | "MailAt" | "-MailAt" | "RoleId" | "-RoleId")[];
                 /** @description Return only records that have each word of this text in `Email` or `FirstName` or `LastName`, in any letter case and order. */
                 q?: string;
@@ -4701,7 +4701,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Name. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Name. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name")[];
                 /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
                 q?: string;
@@ -5031,7 +5031,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Title, Weighting, CreatedAt. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Title, Weighting, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Title" | "-Title" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records that have each word of this text in `Title`, in any letter case and order. */
                 q?: string;
@@ -5457,7 +5457,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of CountryCode, CountryName, IsDeleted, DeletedAt, CreatedAt. */
+                /** @description Fields in the order of their weight, descending with `-`: of CountryCode, CountryName, IsDeleted, DeletedAt, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("CountryCode" | "-CountryCode" | "CountryName" | "-CountryName" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records that have each word of this text in `CountryCode` or `CountryName`, in any letter case and order. */
                 q?: string;
@@ -5863,7 +5863,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Name, Weighting, CreatedAt. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Name, Weighting, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
                 q?: string;
@@ -6208,7 +6208,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, CreatedAt. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
                 q?: string;
@@ -6599,7 +6599,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, SystemOptionTypeId, IsActive, CreatedAt. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, SystemOptionTypeId, IsActive, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "SystemOptionTypeId" | "-SystemOptionTypeId" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records that have each word of this text in `Value`, in any letter case and order. */
                 q?: string;
@@ -7068,7 +7068,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, PromoCode, Name, DiscountType, DiscountValue, CurrencyId, StartsAt, EndsAt, IsActive, CreatedAt. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, PromoCode, Name, DiscountType, DiscountValue, CurrencyId, StartsAt, EndsAt, IsActive, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "PromoCode" | "-PromoCode" | "Name" | "-Name" | "DiscountType" | "-DiscountType" | "DiscountValue" | "-DiscountValue" | "CurrencyId" | "-CurrencyId" | "StartsAt" | "-StartsAt" | "EndsAt" | "-EndsAt" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records that have each word of this text in `PromoCode` or `Name`, in any letter case and order. */
                 q?: string;
@@ -7787,7 +7787,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Symbol, DecimalPlaces, IsDeleted, DeletedAt, CreatedAt. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Symbol, DecimalPlaces, IsDeleted, DeletedAt, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Symbol" | "-Symbol" | "DecimalPlaces" | "-DecimalPlaces" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
                 q?: string;
@@ -8363,7 +8363,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Rate, IsActive, CreatedAt. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Rate, IsActive, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Rate" | "-Rate" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records that have each word of this text in `Code` or `Name`, in any letter case and order. */
                 q?: string;
@@ -8887,7 +8887,7 @@ export interface operations {
                 after?: number | string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, StatusTitle, CurrencyId, CountryCode, CreatedAt. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, StatusTitle, CurrencyId, CountryCode, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "StatusTitle" | "-StatusTitle" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
                 q?: string;
@@ -9511,7 +9511,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, UserId, FailingSince, NextAttemptAt, LastSuccessAt, PreviousUntil, CreatedAt. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, UserId, FailingSince, NextAttemptAt, LastSuccessAt, PreviousUntil, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "UserId" | "-UserId" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "PreviousUntil" | "-PreviousUntil" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records that have each word of this text in `Url` or `Description`, in any letter case and order. */
                 q?: string;
@@ -10080,7 +10080,7 @@ export interface operations {
                 after?: number | string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, MessageId, Type, AttemptedAt, DurationMs, Status, Error. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, MessageId, Type, AttemptedAt, DurationMs, Status, Error. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "MessageId" | "-MessageId" | "Type" | "-Type" | "AttemptedAt" | "-AttemptedAt" | "DurationMs" | "-DurationMs" | "Status" | "-Status" | "Error" | "-Error")[];
                 /** @description Return only records that have each word of this text in `MessageId` or `Type`, in any letter case and order. */
                 q?: string;
@@ -10608,7 +10608,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, ActivityCode, UserId, EntityId, Screen, IPAddress. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, ActivityCode, UserId, EntityId, Screen, IPAddress. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "ActivityCode" | "-ActivityCode" | "UserId" | "-UserId" | "EntityId" | "-EntityId" | "Screen" | "-Screen" | "IPAddress" | "-IPAddress")[];
                 /** @description Return only records that have each word of this text in `Comment` or `Screen`, in any letter case and order. */
                 q?: string;
@@ -10884,7 +10884,7 @@ export interface operations {
                 after?: string;
                 /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
                 offset?: number;
-                /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, UserGuid, Action, Resource, Key, IPAddress, TraceId. */
+                /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, UserGuid, Action, Resource, Key, IPAddress, TraceId. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "UserGuid" | "-UserGuid" | "Action" | "-Action" | "Resource" | "-Resource" | "Key" | "-Key" | "IPAddress" | "-IPAddress" | "TraceId" | "-TraceId")[];
                 /** @description Return only records that have each word of this text in `Resource` or `Key`, in any letter case and order. */
                 q?: string;

@@ -104,6 +104,17 @@ export const queryId = () =>
     .transform(Number)
     .optional();
 
+/**
+ * The `meta` of a query parameter whose text is a list with commas. A client may also send it
+ * several times: `readParameters` joins the values.
+ */
+export const commaList = { isCommaList: true };
+
+/** True for a query parameter with the `meta` of `commaList`. */
+export function isCommaList(field: z.ZodType): boolean {
+  return field.meta()?.isCommaList === true;
+}
+
 /** `true` or `false` in a query string. */
 export const flag = (byDefault = false) =>
   z

@@ -1,11 +1,13 @@
 import { z } from 'zod';
 import type { HttpContext } from '../request-state.ts';
 import type { FieldError } from '../runtime/field-error.ts';
+import { isCommaList } from './fields.ts';
 import { prefersCsv } from './list-parameters/list-export.ts';
 import { isFilterParameter } from './list-parameters/list-filters.ts';
 import {
   isListParameter,
   type ListQuery,
+  listsOfTexts,
   readListQuery,
   usesListQuery,
 } from './list-parameters/list-query.ts';
@@ -36,7 +38,7 @@ export function readParameters(
   { query = noParameters, list }: Pick<Route, 'query' | 'list'>,
   strict: boolean,
 ): QueryInput {
-  const search = new URLSearchParams(ctx.querystring);
+  const search = joinLists(new URLSearchParams(ctx.querystring), { query, list });
   const names = [...search.keys()].filter(name => !(list && isListParameter(list, name)));
   const errors = strict ? unknownNames(names, query, 'is not a parameter of this request') : {};
 
@@ -60,6 +62,36 @@ export function readParameters(
 
   const listQuery = readListQuery(list, ctx.path, search, { isExport, isCounted }, errors);
   return { query: readQuery(list.otherParameters, search, errors), list: listQuery };
+}
+
+/**
+ * Writes each list with commas that a library sends as several parameters as one, in their
+ * order: `sort=a&sort=b`, `sort[]=a&sort[]=b` and `sort[0]=a&sort[1]=b` mean `sort=a,b`.
+ */
+function joinLists(search: URLSearchParams, route: Pick<Route, 'query' | 'list'>): URLSearchParams {
+  const names = [...search.keys()];
+  const areOnce = new Set(names).size === names.length;
+  if (areOnce && !names.some(name => name.endsWith(']'))) return search;
+
+  const lists = commaLists(route);
+  const joined = new URLSearchParams();
+  for (const [name, value] of search) {
+    const plain = name.replace(/\[\d*\]$/, '');
+    const before = lists.has(plain) ? joined.get(plain) : null;
+
+    if (before !== null) joined.set(plain, `${before},${value}`);
+    else joined.append(lists.has(plain) ? plain : name, value);
+  }
+  return joined;
+}
+
+/** Returns the names of the parameters of a route that are lists with commas. */
+function commaLists({ query = noParameters, list }: Pick<Route, 'query' | 'list'>): Set<string> {
+  const own = Object.entries(query.shape)
+    .filter(([, field]) => isCommaList(field as z.ZodType))
+    .map(([name]) => name);
+
+  return new Set(list ? [...own, ...listsOfTexts] : own);
 }
 
 /** Without the refusal, a response with all records would be taken for the filtered one. */

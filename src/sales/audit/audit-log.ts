@@ -6,6 +6,7 @@ import { controlReads } from '../../control/tenant-queues.ts';
 import { userNamesOf } from '../../control/visible-users.ts';
 import { fieldProblem, problem } from '../../lib/errors.ts';
 import {
+  commaList,
   describeFields,
   guid,
   limit,
@@ -124,7 +125,8 @@ const query = z.object({
     .describe(
       'Return only entries of these resources, separated by commas, each by its name or by that ' +
         'of its path: `Country` or `Countries`.',
-    ),
+    )
+    .meta(commaList),
   key: text({ max: 255 }).optional(),
   userId: queryId(),
 });

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { fieldProblem } from '../../lib/errors.ts';
 import { EventStream } from '../../lib/http/event-stream.ts';
-import { limit } from '../../lib/http/fields.ts';
+import { commaList, limit } from '../../lib/http/fields.ts';
 import { Page } from '../../lib/http/list-parameters/list-page.ts';
 import { Representation } from '../../lib/http/representation.ts';
 import { invalid } from '../../lib/runtime/field-error.ts';
@@ -46,12 +46,14 @@ const parameters = {
     .describe(
       `Return only changes of these resources, separated by commas: ${names.join(', ')}. The name ` +
         'of a path, such as `Countries`, stands for its resource.',
-    ),
+    )
+    .meta(commaList),
   include: z
     .enum(['record', 'etag', 'record,etag', 'etag,record'])
     .transform(text => changeIncludes.filter(each => text.split(',').includes(each)))
     .optional()
-    .describe('`record` adds `Record` to each change, `etag` the `ETag` of the record.'),
+    .describe('`record` adds `Record` to each change, `etag` the `ETag` of the record.')
+    .meta(commaList),
 };
 const streamQuery = z.object(parameters);
 const query = z.object({ ...parameters, limit: limit() });

@@ -92,7 +92,7 @@ function sortParameter(list: ListContract): Json {
   return {
     name: 'sort',
     ...inQuery,
-    description: `Fields in the order of their weight, descending with \`-\`: of ${names.join(', ')}.`,
+    description: `Fields in the order of their weight, descending with \`-\`: of ${names.join(', ')}. Repeated, it means the same as with commas.`,
     style: 'form',
     explode: false,
     schema: {

@@ -48,6 +48,38 @@ describe('list parameters', () => {
     expect(await list('sort=-Symbol')).to.deep.equal(['JPY', 'EUR', 'SEK', 'DKK']);
   });
 
+  it('a list of a library, which sends a parameter several times, means the same as one with commas', async () => {
+    for (const query of [
+      'sort=symbol&sort=-Code',
+      'sort[]=symbol&sort[]=-Code',
+      'sort%5B0%5D=symbol&sort%5B1%5D=-Code',
+      'sort=symbol&sort[]=-Code',
+    ]) {
+      expect(await list(query), query).to.deep.equal(['SEK', 'DKK', 'EUR', 'JPY']);
+      const first = await admin.get(`${currencies}?${query}&limit=3`);
+      expect(codes(await admin.get(next(first))), query).to.deep.equal(['JPY']);
+    }
+
+    for (const [path, parameter] of [
+      ['/api/v1/AuditLog?limit=50&sort=Id', 'resource'],
+      ['/api/v1/AuditLog?limit=50', 'resource'],
+      ['/api/v1/Changes?limit=50', 'resource'],
+    ] as const) {
+      const commas = await admin.get(`${path}&${parameter}=Entity,Countries`);
+      expect(commas.status).to.equal(200);
+      for (const name of [parameter, `${parameter}[]`]) {
+        const repeated = await admin.get(`${path}&${name}=Entity&${name}=Countries`);
+        expect(repeated.body, `${path} ${name}`).to.deep.equal(commas.body);
+        expect(repeated.body.length, `${path} ${name}`).to.be.above(0);
+      }
+    }
+
+    const { body } = await admin.get('/api/v1/Changes?include[]=record&include[]=etag&limit=1');
+    expect(body[0]).to.include.keys('Record', 'ETag');
+    const audited = await admin.get('/api/v1/AuditLog?include=etag&include=user&limit=1');
+    expect(audited.body[0]).to.include.keys('ETag', 'UserName');
+  });
+
   it('filters of one field are alternatives, and filters of different fields apply together', async () => {
     expect(await list('filter[Code]=EUR&filter[Code]=SEK&filter[code]=ZZZ')).to.deep.equal([
       'EUR',
@@ -240,7 +272,8 @@ describe('list parameters', () => {
         'limit=1&limit[]=1',
         'after[0]=1',
         'offset[]=1',
-        'sort[]=Id',
+        'sort[Id]=asc',
+        'sort[][]=Id',
         'q[a]=e',
         'bom[]=true',
       ]) {

@@ -143,7 +143,7 @@ describe('Prefer: count=exact and include', () => {
       'include',
     ]);
     expectRefused(
-      await admin.get('/api/v1/Entities?include=etag&include=etag'),
+      await admin.get('/api/v1/Entities?include=etag&include=user'),
       400,
       'validation_failed',
       ['include'],

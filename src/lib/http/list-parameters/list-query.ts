@@ -49,6 +49,8 @@ export interface ListQuery {
   readonly parameters: URLSearchParams;
 }
 
+/** The parameters of a list that are lists themselves, with commas. */
+export const listsOfTexts = ['sort', 'include'];
 const single = ['sort', 'q', 'limit', 'after', 'offset', 'bom'];
 
 /** Maximum `offset`: PostgreSQL reads all records before the page. */
