@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import {
   type BackOffice,
   createBackOffice,
+  type ListQuery,
   ProblemError,
   type Tokens,
 } from '../../clients/typescript/src/back-office.ts';
@@ -319,9 +320,65 @@ describe('TypeScript client', () => {
     const client = await clientOf(world.acme);
     const query = { 'filter[CreatedAt]': { gt: new Date(Date.now() + 3_600_000) }, q: '' };
 
-    const later = await client.GET('/api/v1/Entities', { params: { query: query as object } });
+    const later = await client.GET('/api/v1/Entities', { params: { query } });
 
     expect(later.data).to.deep.equal([]);
+  });
+
+  // Half of this test is that it compiles: each query has its type, without a type assertion.
+  it('the operators of a field stand in the filter or beside it, with the types of their values', async () => {
+    const client = await clientOf(world.globex);
+    for (const [Code, Rate] of [
+      ['LOW', 5],
+      ['MID', 12.5],
+      ['TOP', 25],
+    ] as const) {
+      await client.POST('/api/v1/TaxCodes', { body: { Code, Name: `${Code} rate`, Rate } });
+    }
+    const codesOf = async (query: ListQuery<'/api/v1/TaxCodes'>): Promise<string[]> => {
+      const read = await client.GET('/api/v1/TaxCodes', { params: { query } });
+      const all = await Array.fromAsync(client.all('/api/v1/TaxCodes', query));
+      expect(read.data).to.deep.equal(all);
+      return all.map(({ Code }) => Code);
+    };
+
+    const tomorrow = new Date(Date.now() + 86_400_000);
+    const sort = ['Code'] as ['Code'];
+    expect(await codesOf({ sort, filter: { Rate: { gte: 10, lt: 25 } } })).to.deep.equal(['MID']);
+    expect(
+      await codesOf({ sort, filter: { Code: ['LOW', 'TOP'], Name: { prefix: 'top' } } }),
+    ).to.deep.equal(['TOP']);
+    expect(
+      await codesOf({ sort, filter: { Code: new Set(['LOW', 'MID']) }, 'filter[Rate]': { gt: 5 } }),
+    ).to.deep.equal(['MID']);
+    expect(await codesOf({ sort, filter: { CreatedAt: { gt: tomorrow } } })).to.deep.equal([]);
+    expect(await codesOf({ sort, filter: { CreatedAt: tomorrow } })).to.deep.equal([]);
+  });
+
+  it('the types of a query refuse the conditions that the service refuses', () => {
+    // Never called. The compiler reports an unused @ts-expect-error.
+    const mistakes = (): ListQuery<'/api/v1/Entities'>[] => [
+      // @ts-expect-error a field without such an operator
+      { filter: { Id: { prefix: 'a' } } },
+      // @ts-expect-error no operator of a choice
+      { filter: { EntityType: { gte: 'customer' } } },
+      // @ts-expect-error equality has no operator name
+      { filter: { Name: { equal: 'a' } } },
+      // @ts-expect-error a name is not a time
+      { filter: { Name: new Date() } },
+      // @ts-expect-error a name is not a number
+      { filter: { Name: { prefix: 1 } } },
+      // @ts-expect-error each entity has a name
+      { filter: { Name: null } },
+      // @ts-expect-error not an entity type
+      { filter: { EntityType: ['partner'] } },
+      // @ts-expect-error no such field
+      { filter: { Nothing: { gte: 1 } } },
+      // @ts-expect-error a field without such an operator
+      { 'filter[Id]': { prefix: 'a' } },
+    ];
+
+    expect(mistakes).to.be.a('function');
   });
 
   it('an error has a sentence for a person, and the seconds to wait', async () => {

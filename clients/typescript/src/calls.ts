@@ -1,6 +1,6 @@
 import type { paths } from './api.ts';
 import { type Problem, problemOf } from './problem-error.ts';
-import { type WithNull, writeQuery } from './query.ts';
+import { type WithConditions, writeQuery } from './query.ts';
 import { drop, isJson } from './response-body.ts';
 import { retryAfterSeconds } from './retry-after.ts';
 import { unlessAborted } from './unless-aborted.ts';
@@ -20,13 +20,13 @@ type RequiredKeys<T> = { [Key in keyof T]-?: object extends Pick<T, Key> ? never
 
 type Params<Op> = Op extends { parameters: infer Parameters }
   ? RequiredKeys<Parameters> extends never
-    ? { params?: ParametersWithNull<Parameters> }
-    : { params: ParametersWithNull<Parameters> }
+    ? { params?: ParametersWithConditions<Parameters> }
+    : { params: ParametersWithConditions<Parameters> }
   : never;
 
-type ParametersWithNull<Parameters> = {
+type ParametersWithConditions<Parameters> = {
   [Place in keyof Parameters]: Place extends 'query'
-    ? WithNull<Parameters[Place]>
+    ? WithConditions<Parameters[Place]>
     : Parameters[Place];
 };
 

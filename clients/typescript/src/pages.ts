@@ -1,6 +1,6 @@
 import type { paths } from './api.ts';
 import { bodyOf } from './problem-error.ts';
-import { type WithNull, writeQuery } from './query.ts';
+import { type WithConditions, writeQuery } from './query.ts';
 
 type ResponseOf<Path extends keyof paths> = paths[Path] extends {
   get: { responses: { 200: { content: { 'application/json': infer Body } } } };
@@ -18,7 +18,7 @@ export type ListRecord<Path extends ListPath> =
 export type ListQuery<Path extends ListPath> = paths[Path] extends {
   get: { parameters: { query?: infer Query } };
 }
-  ? WithNull<Omit<NonNullable<Query>, 'after'>>
+  ? WithConditions<Omit<NonNullable<Query>, 'after'>>
   : never;
 
 interface ReadOptions {

@@ -1,20 +1,45 @@
-/** The filters of a query, with null for each field of which records may have no value. */
-export type WithNull<Query> = Query extends { filter?: infer Filter }
-  ? Omit<Query, 'filter'> & {
+/**
+ * A query as `writeQuery` takes it: each field of the filter with a value or several, with its
+ * operators, or with null if records may have no value. Operators may also stand beside the
+ * filter, under `filter[Field]`.
+ */
+export type WithConditions<Query> = Query extends { filter?: infer Filter }
+  ? Omit<Query, 'filter' | `filter[${string}]`> & {
       filter?:
-        | { [Field in keyof Filter]: Filter[Field] | NullOf<Query, Field & string> | undefined }
+        | { [Field in keyof Filter]: Condition<Filter[Field], OperatorsOf<Query, Field & string>> }
+        | undefined;
+    } & {
+      [Field in keyof Filter as `filter[${Field & string}]`]?:
+        | OperatorsOf<Query, Field & string>
         | undefined;
     }
   : Query;
 
-/** Null if a field can be compared with it. */
-type NullOf<Query, Field extends string> = Query extends {
-  [Name in `filter[${Field}]`]?: { null?: boolean };
+/** The conditions of one field. */
+type Condition<Values, Operators> =
+  | ValueOf<Values, Operators>
+  | Iterable<ValueOf<Values, Operators>>
+  | Operators
+  | ('null' extends keyof Operators ? null : never)
+  | undefined;
+
+type ValueOf<Values, Operators> =
+  | Exclude<Values, readonly unknown[] | undefined>
+  | (Date extends Operators[keyof Operators] ? Date : never);
+
+/** The operators of a field; a time may be a Date. */
+type OperatorsOf<Query, Field extends string> = Query extends {
+  [Name in `filter[${Field}]`]?: infer Operators;
 }
-  ? 'null' extends keyof NonNullable<Query[`filter[${Field}]` & keyof Query]>
-    ? null
-    : never
+  ? Timed<NonNullable<Operators>>
   : never;
+
+/** Of the texts that are compared, times are those without a prefix. */
+type Timed<Operators> = 'prefix' extends keyof Operators
+  ? Operators
+  : {
+      [Name in keyof Operators]: Operators[Name] | (string extends Operators[Name] ? Date : never);
+    };
 
 /**
  * Writes the parameters of a query as the service reads them: values of a list separated by
