@@ -176,3 +176,17 @@ export function outcomeUnknown(cause: unknown): Problem {
 export function isOutcomeUnknown(error: unknown): boolean {
   return error instanceof Problem && error.detail === outcomeUnknownDetail;
 }
+
+/**
+ * Returns the errors of fields that a check throws; none if it throws nothing.
+ * @throws {Problem} one that names no field
+ */
+export async function thrownErrors(check: () => Promise<unknown>): Promise<FieldErrors> {
+  try {
+    await check();
+  } catch (error) {
+    if (error instanceof Problem && error.errors) return error.errors;
+    throw error;
+  }
+  return {};
+}

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { type QueryControl, setActor, transactControl } from '../../control/database.ts';
-import { fieldProblem } from '../../lib/errors.ts';
+import { problem } from '../../lib/errors.ts';
 import { clientNetwork } from '../../lib/http/client-address.ts';
 import { email } from '../../lib/http/email.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
+import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { requestResetMail } from '../mails/mail-requests.ts';
@@ -60,18 +61,35 @@ export function resetPassword(services: AuthServices): TenantRoute {
         return { status: 'accepted' as const };
       }
 
-      if (email !== undefined || (token === undefined && newPassword === undefined)) {
-        throw fieldProblem('email', 'is required, or token and newPassword instead', 'required');
+      const errors = errorsOfSteps(name => body[name] !== undefined);
+      if (token === undefined || newPassword === undefined || Object.keys(errors).length > 0) {
+        throw problem('validation_failed', { errors });
       }
-      if (token === undefined) throw fieldProblem('token', 'is required', 'required');
-      if (newPassword === undefined) throw fieldProblem('newPassword', 'is required', 'required');
 
       const isSet = await setPasswordByLink(services, context, token, newPassword);
       if (!isSet) throw invalidMailToken();
 
       return undefined;
     },
+    checkValid: async ({ body, errors }) =>
+      errorsOfSteps(name => body[name] !== undefined || Object.hasOwn(errors, name)),
   });
+}
+
+/** Returns the errors of a body that has the fields of both steps, or not all of one. */
+function errorsOfSteps(isGiven: (name: keyof typeof request.shape) => boolean): FieldErrors {
+  const [email, token, newPassword] = [isGiven('email'), isGiven('token'), isGiven('newPassword')];
+  if (email === (token || newPassword)) {
+    const message = 'is required, or token and newPassword instead';
+    return { email: [{ message, code: 'required' }] };
+  }
+  if (email) return {};
+
+  const required: FieldErrors[string] = [{ message: 'is required', code: 'required' }];
+  return {
+    ...(token ? {} : { token: required }),
+    ...(newPassword ? {} : { newPassword: required }),
+  };
 }
 
 /**

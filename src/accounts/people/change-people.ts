@@ -7,7 +7,7 @@ import {
 } from '../../control/database.ts';
 import { tryLockPeople } from '../../control/people-lock.ts';
 import { runInQueue } from '../../control/tenant-queues.ts';
-import { isOutcomeUnknown, type Problem, problem } from '../../lib/errors.ts';
+import { isOutcomeUnknown, type Problem, problem, thrownErrors } from '../../lib/errors.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { nothing, type RowValues, type Statement } from '../../lib/postgres/statement.ts';
 import type { FieldError, FieldErrors } from '../../lib/runtime/field-error.ts';
@@ -92,6 +92,25 @@ export async function changePeople(
   };
 
   return runInQueue(control, 'change', context, () => withEntity(context, entityId, changeWith));
+}
+
+/**
+ * Returns all errors of a change of users or roles whose body the contract refuses; changes
+ * nothing.
+ * @param check throws the problem that names them
+ */
+export function errorsOfPeople(
+  services: Pick<AuthServices, 'control' | 'peopleLimits'>,
+  context: RequestContext,
+  check: (transaction: PeopleTransaction, entity: HeldEntity) => Promise<unknown>,
+  entityId?: number | null,
+): Promise<FieldErrors> {
+  const checkOnly = async (transaction: PeopleTransaction, entity: HeldEntity): Promise<never> => {
+    await check(transaction, entity);
+    throw problem('validation_failed', { errors: entity.errors });
+  };
+
+  return thrownErrors(() => changePeople(services, context, checkOnly, entityId));
 }
 
 /**

@@ -9,6 +9,7 @@ import { setUserDisabled } from '../auth/set-user-disabled.ts';
 import { addInvitationMail } from '../mails/mail-requests.ts';
 import {
   changePeople,
+  errorsOfPeople,
   type HeldEntity,
   type PeopleTransaction,
   rateLimited,
@@ -21,6 +22,7 @@ import {
   type ManagedUser,
   replaceUser,
   requireReplaceable,
+  requireValidUser,
   takeBack,
   userFields,
 } from './user-records.ts';
@@ -130,6 +132,16 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
         services.mails.wake();
         return changed;
       },
+      checkValid: ({ body, errors, params }, context) => {
+        const tenantId = context.tenant.id;
+        const check = async (transaction: PeopleTransaction, entity: HeldEntity): Promise<void> => {
+          const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
+          const user = await findManagedUser(transaction, tenantId, id);
+          const all = { ...errors, ...entity.errors };
+          await requireReplaceable(transaction, tenantId, user, body, all);
+        };
+        return errorsOfPeople(services, context, check, body.EntityId as number | undefined);
+      },
     }),
     defineRoute({
       ...common,
@@ -228,6 +240,14 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
 
       return viewOf<UserView>(rows);
     },
+    checkValid: ({ body, errors }, context) =>
+      errorsOfPeople(
+        services,
+        context,
+        (transaction, entity) =>
+          requireValidUser(transaction, context.tenant.id, body, { ...errors, ...entity.errors }),
+        body.EntityId as number | undefined,
+      ),
   });
 }
 

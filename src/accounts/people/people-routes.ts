@@ -11,9 +11,9 @@ import { type Condition, nothing } from '../../lib/postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
-import { changePeople } from './change-people.ts';
+import { changePeople, errorsOfPeople } from './change-people.ts';
 import { changeUserRoutes, inviteRoute } from './change-user-routes.ts';
-import { changeRole, createRole, deleteRole } from './role-records.ts';
+import { changeRole, createRole, deleteRole, requireValidRole } from './role-records.ts';
 import { userDocumentation } from './user-documentation.ts';
 import {
   type RoleView,
@@ -183,6 +183,10 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
         );
         return viewOf<RoleView>(rows);
       },
+      checkValid: ({ body }, context) =>
+        errorsOfPeople(services, context, transaction =>
+          requireValidRole(transaction, context.tenant.id, body),
+        ),
     }),
 
     defineRoute({
@@ -207,6 +211,13 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
           return roleById(tenantId, id);
         });
         return viewOf<RoleView>(rows);
+      },
+      checkValid: ({ body, params }, context) => {
+        const tenantId = context.tenant.id;
+        const key = { tenantId, id: idOf(params.id) };
+        return errorsOfPeople(services, context, transaction =>
+          requireValidRole(transaction, tenantId, body, key),
+        );
       },
     }),
 

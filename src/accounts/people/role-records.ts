@@ -69,6 +69,22 @@ export async function changeRole(
   return role.Id;
 }
 
+/**
+ * Checks the fields of a role that the contract takes.
+ * @param key of a role that shall get them; undefined for a new one
+ * @throws {Problem} `duplicate`, which has the error of a name that is taken, and those of
+ *   `changeRole`
+ */
+export async function requireValidRole(
+  transaction: PeopleTransaction,
+  tenantId: number,
+  { Name }: { readonly Name?: string },
+  key?: RoleKey,
+): Promise<void> {
+  const role = key && (await findManagedRole(transaction, key));
+  if (Name !== undefined) await requireFreeName(transaction.query, tenantId, Name, role?.Id);
+}
+
 /** Writes the name and the permissions of a role. */
 async function replaceRole(
   query: QueryControl,

@@ -68,9 +68,12 @@ const otherWithAddress = `
    where tenant_id = $1 and email = $2 and id <> $3`;
 const isTaken: FieldError = { message: 'is taken', code: 'taken' };
 
-/** The fields of a user that refer to others, or that no other user has. */
-interface CheckedFields {
-  readonly Role: string;
+/**
+ * The fields of a user that refer to others, or that no other user has; without those that the
+ * contract refuses.
+ */
+export interface CheckedFields {
+  readonly Role?: string | undefined;
   readonly Email?: string | undefined;
 }
 
@@ -89,12 +92,14 @@ export async function requireValidUser(
   errors: FieldErrors,
   user?: ManagedUser,
 ): Promise<number> {
-  const role = await findRole(query, tenantId, Role);
+  const role = Role === undefined ? undefined : await findRole(query, tenantId, Role);
   if (role) requireMayGrant(role.Permissions, permissions);
   if (role && Object.keys(errors).length === 0) return role.Id;
 
   const all: FieldErrors = { ...errors };
-  if (!role) all.Role = [{ message: 'is not a role', code: 'unknown_reference' }];
+  if (Role !== undefined && !role) {
+    all.Role = [{ message: 'is not a role', code: 'unknown_reference' }];
+  }
   if (Email !== undefined && !all.Email) {
     const [other] = await query<{ isPending: boolean }>('other_with_address', otherWithAddress, [
       tenantId,
@@ -126,7 +131,7 @@ export async function requireReplaceable(
   transaction: PeopleTransaction,
   tenantId: number,
   user: ManagedUser,
-  fields: Fields,
+  fields: CheckedFields,
   errors: FieldErrors,
 ): Promise<number> {
   if (!user.isConfirmed && !user.isInvited) {

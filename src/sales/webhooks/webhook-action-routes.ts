@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { fieldProblem, hasCode, problem } from '../../lib/errors.ts';
+import { fieldProblem, hasCode, type Problem, problem } from '../../lib/errors.ts';
 import {
   describeFields,
   flag,
@@ -179,9 +179,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       }),
       problems: ['unknown_record', 'not_found'],
       handler: async ({ body: { MessageId, Since }, ...input }, context) => {
-        if ((MessageId === undefined) === (Since === undefined)) {
-          throw fieldProblem('MessageId', 'is required, or Since instead', 'required');
-        }
+        if ((MessageId === undefined) === (Since === undefined)) throw oneOfBoth();
 
         const row = await changeWebhook(services, context, input, async (webhook, transaction) => {
           const { id, payload, userId, ...placed } = requireEnabled(webhook);
@@ -202,6 +200,12 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
 
         requireRoom(row);
         return { MessageId: MessageId ?? null };
+      },
+      checkValid: async ({ body, errors }) => {
+        const [isMessage, isSince] = ['MessageId', 'Since'].map(
+          name => body[name] !== undefined || Object.hasOwn(errors, name),
+        );
+        return isMessage === isSince ? (oneOfBoth().errors ?? {}) : {};
       },
     }),
 
@@ -278,6 +282,10 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
     }),
   ];
 }
+
+/** The problem of a replay of neither a change nor a time, or of both. */
+const oneOfBoth = (): Problem =>
+  fieldProblem('MessageId', 'is required, or Since instead', 'required');
 
 /**
  * Queues the changes that have failed since a moment, and that the webhook will not come to by

@@ -1,8 +1,9 @@
 import { z } from 'zod';
-import { fieldProblem, problem } from '../../lib/errors.ts';
+import { fieldProblem, problem, thrownErrors } from '../../lib/errors.ts';
 import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
 import type { RowValues } from '../../lib/postgres/statement.ts';
 import { toRow } from '../../lib/runtime/casing.ts';
+import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
@@ -116,6 +117,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
 
         return { ...(made?.Webhook as View), Secret: made?.Secret as string };
       },
+      checkValid: ({ body }, context) => errorsOfUrl(services, context, body),
     }),
 
     defineRoute({
@@ -141,6 +143,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
           },
         )) as View;
       },
+      checkValid: ({ body }, context) => errorsOfUrl(services, context, body),
     }),
 
     defineRoute({
@@ -159,17 +162,39 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
   ];
 }
 
+/** Returns the errors of the URL of a webhook whose body the contract refuses. */
+async function errorsOfUrl(
+  services: WebhookServices,
+  context: RequestContext,
+  { Url }: { readonly Url?: string },
+): Promise<FieldErrors> {
+  requireScopeAll(context.caller);
+  if (Url === undefined) return {};
+
+  return thrownErrors(async () => requireReceiver(services, context, Url));
+}
+
+/** @throws {Problem} for a URL that nothing is sent to */
+function requireReceiver(
+  { trustedReceivers }: WebhookServices,
+  { tenant }: RequestContext,
+  url: string,
+): void {
+  const refused = refusedUrl(url, receiversOf(trustedReceivers, tenant.guid));
+  if (refused !== undefined) throw fieldProblem('Url', refused, 'wrong_format');
+}
+
 /**
  * @throws {Problem} for a URL that nothing is sent to, and for a resource that the caller may
  *   not read
  */
 function storedRow(
-  { trustedReceivers }: WebhookServices,
-  { caller, tenant }: RequestContext,
+  services: WebhookServices,
+  context: RequestContext,
   { Resources, ...body }: Contract,
 ): RowValues {
-  const refused = refusedUrl(body.Url, receiversOf(trustedReceivers, tenant.guid));
-  if (refused !== undefined) throw fieldProblem('Url', refused, 'wrong_format');
+  const { caller } = context;
+  requireReceiver(services, context, body.Url);
   const { resources } = visibleChanges(caller, Resources);
   const restart = { disabledReason: null, failures: 0, failingSince: null, nextAttemptAt: null };
   return { ...toRow(body), resources, userId: caller.userId, ...restart };

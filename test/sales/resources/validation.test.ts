@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { resources } from '../../../src/sales/resources/index.ts';
 import type { ApiResponse } from '../../support/client.ts';
+import { routes } from '../../support/contract.ts';
 import { useLogin, useWorld } from '../../support/world.ts';
 import { createReferences, type Example, examples } from './examples.ts';
 import { expectRefused, newestAudit } from './expect.ts';
@@ -9,6 +10,7 @@ import type { References } from './field-values.ts';
 type Body = Record<string, unknown>;
 
 const csv = { 'Content-Type': 'text/csv' };
+const ofRole = { Name: 'taken', Permissions: 'wrong_type' };
 const codesOf = ({ body }: ApiResponse): Record<string, string> =>
   Object.fromEntries(
     Object.entries(body.errorCodes as Record<string, { code: string }[]>).map(
@@ -287,5 +289,98 @@ describe('validation in one round', () => {
       ['StatusId', 'must be a whole number'],
       ['CurrencyId', 'is 1500 or 1,5: write one of them'],
     ]);
+  });
+
+  it('every endpoint with a body names all of its fields in one response when each of them is invalid', async () => {
+    const withBody = routes.filter(({ body }) => body);
+    expect(withBody.length).to.be.above(35);
+
+    for (const { method, path, body } of withBody) {
+      const fields = Object.keys(body?.shape ?? {});
+      const response = await admin.send(
+        method,
+        path.replace(/:\w+/g, '1'),
+        Object.fromEntries(fields.map(field => [field, {}])),
+        { 'X-Tenant': world.acme.guid },
+      );
+
+      expectRefused(response, 400, 'validation_failed');
+      expect(Object.keys(response.body.errors), `${method} ${path}`).to.have.members(fields);
+    }
+  });
+
+  it('a user, a role and a webhook have the errors of the contract, of what they refer to and of what is taken in one response', async () => {
+    const invitation = { Email: 'one@round.test', LastName: 'One', FirstName: 'O', Scope: 'All' };
+    const { body: user } = await admin.post('/api/v1/Users', { ...invitation, Role: 'Member' });
+    const { body: role } = await admin.post('/api/v1/Roles', { Name: 'Round', Permissions: [] });
+    const target = { Url: 'https://hooks.example.com/round', IsEnabled: false };
+    const { body: webhook } = await admin.post('/api/v1/Webhooks', target);
+
+    const person = {
+      FirstName: '',
+      LastName: 'x',
+      Scope: 'Some',
+      Role: 'Nobody',
+      EntityId: 99_999,
+    };
+    const ofPerson = {
+      FirstName: 'empty',
+      Scope: 'not_allowed',
+      Role: 'unknown_reference',
+      EntityId: 'unknown_reference',
+      Email: 'taken',
+    };
+    const ofWebhook = {
+      Url: 'wrong_format',
+      'Resources[0]': 'not_allowed',
+      Payload: 'not_allowed',
+    };
+    const wrongWebhook = { Url: 'http://localhost', Resources: ['Nothing'], Payload: 'thick' };
+
+    for (const [method, path, body, codes] of [
+      ['POST', '/api/v1/Users', { ...person, Email: world.acme.admin.email }, ofPerson],
+      ['PUT', `/api/v1/Users/${user.Id}`, { ...person, Email: world.acme.admin.email }, ofPerson],
+      ['POST', '/api/v1/Roles', { Name: 'round', Permissions: {} }, ofRole],
+      ['PUT', `/api/v1/Roles/${role.Id}`, { Name: 'member', Permissions: {} }, ofRole],
+      ['POST', '/api/v1/Webhooks', wrongWebhook, ofWebhook],
+      ['PUT', `/api/v1/Webhooks/${webhook.Id}`, wrongWebhook, ofWebhook],
+      [
+        'POST',
+        `/api/v1/Webhooks/${webhook.Id}/replay`,
+        { MessageId: 'msg', Since: 'soon' },
+        { MessageId: 'required', Since: 'wrong_format' },
+      ],
+    ] as const) {
+      const response = await admin.send(method, path, body);
+      expectRefused(response, 400, 'validation_failed');
+      expect(codesOf(response), `${method} ${path}`).to.deep.equal(codes);
+    }
+
+    const password = { newPassword: 'short' };
+    const reset = await world.anonymous.post('/api/v1/auth/reset-password', password, {
+      'X-Tenant': world.acme.guid,
+    });
+    expect(codesOf(reset)).to.deep.equal({ newPassword: 'too_short', token: 'required' });
+    await admin.delete(`/api/v1/Webhooks/${webhook.Id}`);
+  });
+
+  it('errors beside those of the contract tell nothing of another tenant, and change nothing', async () => {
+    const { body: theirs } = await globex.post('/api/v1/Entities', {
+      Name: 'Theirs',
+      EntityType: 'customer',
+    });
+    const before = (await admin.get('/api/v1/Users?limit=100')).body;
+
+    const invitation = { Email: world.globex.admin.email, FirstName: '', LastName: 'x' };
+    const response = await admin.post('/api/v1/Users', {
+      ...invitation,
+      Role: 'Member',
+      Scope: 'All',
+      EntityId: theirs.Id + 1_000,
+    });
+
+    expect(codesOf(response)).to.deep.equal({ FirstName: 'empty', EntityId: 'unknown_reference' });
+    expect((await admin.get('/api/v1/Users?limit=100')).body).to.deep.equal(before);
+    expect((await globex.get(`/api/v1/Entities/${theirs.Id}`)).status).to.equal(200);
   });
 });

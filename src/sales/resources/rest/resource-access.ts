@@ -1,4 +1,4 @@
-import { Problem, problem } from '../../../lib/errors.ts';
+import { type Problem, problem, thrownErrors } from '../../../lib/errors.ts';
 import type { ListQuery } from '../../../lib/http/list-parameters/list-query.ts';
 import type { Precondition, Representation } from '../../../lib/http/representation.ts';
 import { pathId, type RouteInput, type ValidFields } from '../../../lib/http/route.ts';
@@ -282,13 +282,7 @@ async function errorsOf(
     throw problem('validation_failed', { errors: record.errors });
   };
 
-  try {
-    await context.write(check, undefined, false);
-  } catch (error) {
-    if (error instanceof Problem && error.errors) return error.errors;
-    throw error;
-  }
-  return {};
+  return thrownErrors(() => context.write(check, undefined, false));
 }
 
 function pick(row: RowValues, properties: string[]): RowValues {
