@@ -15,8 +15,11 @@ export interface LaterState {
   readonly purged: string;
   /** The rows of `tenant_slugs`, as JSON. */
   readonly slugs: string;
-  /** Permissions of roles; all users with roles, entities and digests of passwords; as JSON. */
+  /** The features of tenants, and whether they are isolated, as JSON. */
+  readonly tenants: string;
+  /** The permissions of roles, as JSON. */
   readonly roles: string;
+  /** All users with addresses, roles, scopes, entities and digests of passwords, as JSON. */
   readonly people: string;
 }
 
@@ -33,7 +36,7 @@ export interface Replayed {
   tenantsPurged: string[];
   /** Tenants that have their later slugs again, each with the one that was restored. */
   tenantsRenamed: { slug: string; from: string }[];
-  /** Roles and passwords that differ, in the words of the operator. */
+  /** Features, roles and people that differ, in the words of the operator. */
   differences: string[];
 }
 
@@ -49,9 +52,11 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
             array(select guid::text from tenants where status = 'deleted') as deleted,
             (select coalesce(json_agg(p), '[]') from purged_tenants p)::text as purged,
             (select coalesce(json_agg(s), '[]') from tenant_slugs s)::text as slugs,
+            (select coalesce(json_agg(json_build_object('guid', guid, 'features', features, 'isolated', isolated)), '[]')
+               from tenants)::text as tenants,
             (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions)), '[]')
                from roles r join tenants t on t.id = r.tenant_id)::text as roles,
-            (select coalesce(json_agg(json_build_object('guid', u.guid, 'role', r.name, 'scope', u.scope,
+            (select coalesce(json_agg(json_build_object('guid', u.guid, 'email', u.email, 'role', r.name, 'scope', u.scope,
                       'entity', u.entity_id, 'since', u.entity_since, 'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))), '[]')
                from users u join roles r on r.id = u.role_id)::text as people`,
   );
@@ -65,11 +70,13 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
  * Revokes, in a restored control database, the access that a later state has revoked. A user who
  * was removed is disabled. Nobody is enabled, and no database is dropped. Tenants get the slugs
  * that they had later, and no slug that was used later is free. No right comes back either
- * (`narrowRights`); the roles and people that differ are returned.
+ * (`narrowRights`); the features, roles and people that differ are returned.
  * @param client in the transaction that makes the restored database safe
  */
 export async function replay(client: pg.Client, later: LaterState): Promise<Replayed> {
-  const differences = await listDifferences(client, later);
+  const ofTenants = await tenantDifferences(client, later);
+  const ofRoles = await roleDifferences(client, later);
+  const ofPeople = await peopleDifferences(client, later);
 
   const clients = await client.query(
     'update api_clients set revoked_at = now() where revoked_at is null and id = any ($1::text[])',
@@ -102,12 +109,16 @@ export async function replay(client: pg.Client, later: LaterState): Promise<Repl
   const narrowed = await narrowRights(client, later);
 
   return {
-    usersDisabled: (users.rowCount ?? 0) + narrowed,
+    usersDisabled: (users.rowCount ?? 0) + narrowed.size,
     clientsRevoked: clients.rowCount ?? 0,
     tenantsStopped: stopped.rows.map(({ slug }) => slug),
     tenantsPurged: purged.rows.map(({ slug }) => slug),
     tenantsRenamed,
-    differences,
+    differences: [
+      ...ofTenants,
+      ...ofRoles,
+      ...ofPeople.map(({ guid, text }) => text + (narrowed.has(guid) ? ': is disabled' : '')),
+    ],
   };
 }
 
@@ -167,37 +178,51 @@ const laterSlugs = 'json_populate_recordset(null::tenant_slugs, $1::json) l';
 const slugOfNobody = (guid: string): string => `'s' || left(md5(${guid}::text), 30)`;
 
 /**
- * Narrows the rights of the restored state to those that the later one gives, too: a role keeps
- * the permissions of both; a password that was replaced later is none; a person whose role,
- * scope or entity differs gets the later ones where they are within the restored rights, and is
- * disabled otherwise, with the later entity.
- * @returns the number of users who were disabled
+ * Narrows the rights of the restored state to those that the later one gives, too:
+ *   - a tenant keeps the features of both, and is isolated if it is so in one of them;
+ *   - a role keeps the permissions of both;
+ *   - a password that was replaced later is none;
+ *   - a person whose role, scope or entity differs gets the later ones where they are within the
+ *     restored rights, and is disabled otherwise, with the later entity;
+ *   - a person whose address differs is disabled: who reads the mails of the restored one could
+ *     ask for a password.
+ * @returns the guids of the users who were disabled
  */
-async function narrowRights(client: pg.Client, later: LaterState): Promise<number> {
+async function narrowRights(client: pg.Client, later: LaterState): Promise<ReadonlySet<string>> {
+  await client.query(
+    `update tenants t
+        set features = array(select f from unnest(t.features) as f where f = any (l.features)),
+            isolated = t.isolated or l.isolated, updated_at = now()
+       from ${laterTenants}
+      where t.guid = l.guid and (not t.features <@ l.features or l.isolated and not t.isolated)`,
+    [later.tenants],
+  );
   await client.query(
     `update roles r
         set permissions = array(select p from unnest(r.permissions) as p where p = any (l.permissions))
-       from json_to_recordset($1::json) as l (tenant uuid, name text, permissions text[])
+       from ${laterRoles}
        join tenants t on t.guid = l.tenant
       where r.tenant_id = t.id and r.name = l.name and not r.permissions <@ l.permissions`,
     [later.roles],
   );
   await client.query(
     `update users u set password_hash = $2
-       from json_to_recordset($1::json) as l (guid uuid, password text)
-      where u.guid = l.guid and encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex') <> l.password`,
+       from ${laterPeople}
+      where u.guid = l.guid and ${passwordDigest} <> l.password`,
     [later.people, noPassword],
   );
 
-  const { rows } = await client.query<{ isDisabled: boolean }>(
+  const { rows } = await client.query<{ guid: string; isDisabled: boolean }>(
     `with changed as materialized (
        select u.id, n.id as role_id, l.scope, l.entity, l.since,
-              n.id is not null and n.permissions <@ r.permissions and l.scope in ('Self', u.scope)
-                and (l.scope = 'All' or u.scope = 'All' or l.entity is not distinct from u.entity_id) as is_within
-         from json_to_recordset($1::json) as l (guid uuid, role text, scope text, entity bigint, since timestamptz)
+              n.id is not null and n.permissions <@ r.permissions and l.scope in ('Self', u.scope) and u.email = l.email
+                and (l.scope = 'All' or u.scope = 'All'
+                  or (l.entity, l.since) is not distinct from (u.entity_id, u.entity_since)) as is_within
+         from ${laterPeople}
          join users u on u.guid = l.guid join roles r on r.id = u.role_id
          left join roles n on n.tenant_id = u.tenant_id and n.name = l.role
-        where (r.name, u.scope, u.entity_id, u.entity_since) is distinct from (l.role, l.scope, l.entity, l.since))
+        where (u.email, r.name, u.scope, u.entity_id, u.entity_since)
+              is distinct from (l.email, l.role, l.scope, l.entity, l.since))
      update users u
         set role_id = case when is_within then c.role_id else u.role_id end,
             scope = case when is_within then c.scope else u.scope end,
@@ -205,44 +230,74 @@ async function narrowRights(client: pg.Client, later: LaterState): Promise<numbe
             disabled_at = case when is_within then u.disabled_at else coalesce(u.disabled_at, now()) end
        from changed c, users before
       where c.id = u.id and before.id = u.id
-     returning not is_within and before.disabled_at is null as "isDisabled"`,
+     returning u.guid, not is_within and before.disabled_at is null as "isDisabled"`,
     [later.people],
   );
 
-  return rows.filter(({ isDisabled }) => isDisabled).length;
+  return new Set(rows.filter(({ isDisabled }) => isDisabled).map(({ guid }) => guid));
 }
 
-async function listDifferences(client: pg.Client, later: LaterState): Promise<string[]> {
-  const roles = await client.query<{ slug: string; name: string; now: string; later: string }>(
+/** SQL of the later tenants, roles and people, of which the first parameter is the JSON. */
+const laterTenants =
+  'json_to_recordset($1::json) as l (guid uuid, features text[], isolated boolean)';
+const laterRoles = 'json_to_recordset($1::json) as l (tenant uuid, name text, permissions text[])';
+const laterPeople = `json_to_recordset($1::json)
+  as l (guid uuid, email text, role text, scope text, entity bigint, since timestamptz, password text)`;
+
+/** SQL of the digest of a user's password. */
+const passwordDigest = `encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex')`;
+
+async function tenantDifferences(client: pg.Client, later: LaterState): Promise<string[]> {
+  const { rows } = await client.query<{ text: string }>(
+    `select format('%s: ', t.slug) || concat_ws(', ',
+              case when not t.features <@ l.features
+                then format('features were %s later, were restored as %s: those of both are left',
+                            coalesce(nullif(array_to_string(l.features, ' and '), ''), 'none'), array_to_string(t.features, ' and ')) end,
+              case when l.isolated and not t.isolated then 'was isolated later, and is so again' end) as text
+       from ${laterTenants} join tenants t on t.guid = l.guid
+      where not t.features <@ l.features or l.isolated and not t.isolated order by t.slug`,
+    [later.tenants],
+  );
+  return rows.map(({ text }) => text);
+}
+
+async function roleDifferences(client: pg.Client, later: LaterState): Promise<string[]> {
+  const { rows } = await client.query<{ slug: string; name: string; now: string; later: string }>(
     `select t.slug, r.name, array_to_string(r.permissions, ', ') as now, array_to_string(l.permissions, ', ') as later
-       from json_to_recordset($1::json) as l (tenant uuid, name text, permissions text[])
+       from ${laterRoles}
        join tenants t on t.guid = l.tenant join roles r on r.tenant_id = t.id and r.name = l.name
       where not (r.permissions <@ l.permissions and r.permissions @> l.permissions) order by 1, 2`,
     [later.roles],
   );
-  const people = await client.query<{ slug: string; email: string; change: string }>(
-    `select t.slug, u.email, concat_ws(', ',
+
+  return rows.map(
+    row =>
+      `${row.slug}: role ${row.name}: permissions were ${row.later} later, were restored as ${row.now}: those of both are left`,
+  );
+}
+
+/** Returns the people who differ, each with a line for the operator. */
+async function peopleDifferences(
+  client: pg.Client,
+  later: LaterState,
+): Promise<{ guid: string; text: string }[]> {
+  const { rows } = await client.query<{ guid: string; text: string }>(
+    `select u.guid, format('%s: %s: ', t.slug, u.email) || concat_ws(', ',
+              case when u.email <> l.email then format('address was %s later', l.email) end,
               case when r.name <> l.role then format('role was %s later, was restored as %s', l.role, r.name) end,
               case when u.scope <> l.scope then format('scope was %s later, was restored as %s', l.scope, u.scope) end,
               case when u.entity_id is distinct from l.entity
-                then format('entity was %s later, was restored as %s', coalesce(l.entity::text, 'none'), coalesce(u.entity_id::text, 'none')) end,
-              case when encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex') <> l.password
-                then 'password was replaced later, so there is none: set one' end) as change
-       from json_to_recordset($1::json) as l (guid uuid, role text, scope text, entity bigint, password text)
+                     then format('entity was %s later, was restored as %s', coalesce(l.entity::text, 'none'), coalesce(u.entity_id::text, 'none'))
+                   when u.entity_since <> l.since then format('entity was another one with the number %s later', l.entity) end,
+              case when ${passwordDigest} <> l.password then 'password was replaced later, so there is none: set one' end) as text
+       from ${laterPeople}
        join users u on u.guid = l.guid join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
-      where (r.name, u.scope, u.entity_id, encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))
-            is distinct from (l.role, l.scope, l.entity, l.password)
-      order by 1, 2`,
+      where (u.email, r.name, u.scope, u.entity_id, u.entity_since, ${passwordDigest})
+            is distinct from (l.email, l.role, l.scope, l.entity, l.since, l.password)
+      order by t.slug, u.email`,
     [later.people],
   );
-
-  return [
-    ...roles.rows.map(
-      row =>
-        `${row.slug}: role ${row.name}: permissions were ${row.later} later, were restored as ${row.now}: those of both are left`,
-    ),
-    ...people.rows.map(({ slug, email, change }) => `${slug}: ${email}: ${change}`),
-  ];
+  return rows;
 }
 
 /** Formats the result of `replay`, line by line. */
@@ -272,7 +327,7 @@ export function replayedLines(replayed: Replayed): string[] {
   }
   if (differences.length > 0) {
     lines.push(
-      'Different later: each has the narrower rights, or is disabled where neither is within the other:',
+      'Different later: each has the narrower rights, or is disabled where the later ones are not within the restored:',
       ...differences,
     );
   }
