@@ -223,7 +223,7 @@ describe('archives on bad storage', () => {
 
     const made = await command('backup', 'init');
     const archived = await command('backup', 'run', '--all');
-    const opened = await command('backup', 'verify', '--open');
+    const opened = await command('backup', 'drill');
 
     for (const { code, stdout, stderr } of [made, archived, opened]) {
       expect(code, stdout + stderr).to.equal(0);

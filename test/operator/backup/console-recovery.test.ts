@@ -89,14 +89,9 @@ describe('console: recovery by the listing of the target', () => {
       expect(text).to.include(plan).and.include(elsewhere).and.include(`--archive=${archive}`);
       expect(text, 'it is not done here').to.not.include('id="perform"');
     }
-    for (const [path, fields, command] of [
-      ['/operations/backup/drill', {}, 'bin/backoffice backup drill'],
-      ['/operations/backup/verify', { open: 'on' }, 'bin/backoffice backup verify --open'],
-    ] as const) {
-      const { text } = await opened.submit(path, { ...fields, step: 'run' });
+    const drill = await opened.submit('/operations/backup/drill', { step: 'run' });
 
-      expect(text, command).to.include(elsewhere).and.include(command);
-    }
+    expect(drill.text).to.include(elsewhere).and.include('bin/backoffice backup drill');
 
     const { identity } = await makeIdentity();
     const identityFile = `${folder}.identity`;

@@ -51,7 +51,7 @@ describe('a target with the archives of another control database', () => {
       'initech',
       null,
     ]);
-    await runWell('tenant', 'backup', 'verify', '--open');
+    await runWell('tenant', 'backup', 'drill');
   });
 
   it('no empty control database takes the place of a lost one in its target: every command names the restore', async () => {

@@ -73,7 +73,6 @@ describe('archives sealed with age', () => {
     );
 
     for (const args of [
-      ['backup', 'verify', '--open'],
       ['backup', 'drill'],
       ['restore', 'acme', '--archive', 'latest'],
       ['clone', 'acme', 'acme-copy', '--archive', 'latest'],
@@ -112,15 +111,7 @@ describe('archives sealed with age', () => {
     expect(await scratch()).to.deep.equal([]);
   });
 
-  it('on the recovery host, verify --open and a drill prove every archive, and name what no restore brings back', async () => {
-    const verified = await runCommand(
-      'scripts/tenant.ts',
-      ['backup', 'verify', '--open'],
-      recovery,
-    );
-    expect(verified.code, verified.stderr).to.equal(0);
-    expect(verified.stdout).to.match(/^3 archives opened and read to their end, 0 faulty\.\n$/);
-
+  it('on the recovery host, a drill proves the archive of every tenant, and names what no restore brings back', async () => {
     const drilled = await runCommand('scripts/tenant.ts', ['backup', 'drill', '--json'], recovery);
     expect(drilled.code, drilled.stderr).to.equal(0);
     const outcomes = new Map(lines(drilled.stdout).map(outcome => [outcome.slug, outcome]));
@@ -231,13 +222,6 @@ describe('archives sealed with age', () => {
         expect(code, name).to.equal(1);
         expect(document.message, name).to.match(says);
         expect(document.hint, name).to.match(/^Nothing was restored\. Restore another archive: /);
-        const opened = await runCommand(
-          'scripts/tenant.ts',
-          ['backup', 'verify', 'acme', '--open'],
-          recovery,
-        );
-        expect(opened.code, name).to.equal(1);
-        expect(opened.stdout + opened.stderr, name).to.match(says);
       }
       await writeFile(path(own), cases.forged?.bytes ?? '');
       const drilled = await runCommand(

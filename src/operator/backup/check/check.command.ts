@@ -1,6 +1,6 @@
 import type { Installation } from '../../../control/installation.ts';
 import { defineOperation } from '../../command/operation.ts';
-import { amount, flag, optionalArgument } from '../../command/operation-fields.ts';
+import { amount, optionalArgument } from '../../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { countText } from '../../command/texts.ts';
 import { readTenant } from '../../records/read-tenants.ts';
@@ -14,44 +14,33 @@ const defaultDrills = 5;
 export const verifyOperation = defineOperation({
   name: 'backup verify',
   help: {
-    description:
-      'compare the archives with what the target says of them, or with --open read every byte ' +
-      'of them',
-    examples: ['backup verify', 'backup verify acme --open'],
-    more: `Without --open, this host needs no identity, and opens nothing: the last archive of each tenant is there in its size, and
-the target returns the bytes of each archive with the checksum that it keeps of them. What is in them, and who has written
-them, only --open proves.`,
+    description: 'compare the archives with what the target says of them, without opening any',
+    examples: ['backup verify', 'backup verify acme'],
+    more: `This host needs no identity: the last archive of each tenant is there in its size, and the target returns the bytes of
+each archive with the checksum that it keeps of them. What is in them, and who has written them, only backup drill proves.`,
     json,
   },
   fields: {
     slug: optionalArgument('slug', { description: 'only those of one tenant' }),
-    open: flag('open them, and prove who has written each: on the recovery host', {
-      label: 'Open them',
-    }),
   },
   effect: 'reads',
-  handling: { opensArchives: ({ open }) => open },
-  async run({ slug, open }, context) {
+  async run({ slug }, context) {
     const { installation, output } = context;
-    const { compareArchives, openAllArchives } = await import('./verify-archives.ts');
+    const { compareArchives } = await import('./verify-archives.ts');
     const target = await openBackupTarget();
     const guid = await guidOf(installation, slug);
     const isFaulty = ({ fault }: ArchiveCheck): boolean => fault !== null;
     const appearance = { hasFailed: isFaulty, isShown: isFaulty, text: checkText };
 
     const checks = await reportOutcomes(context, appearance, observers =>
-      open
-        ? openAllArchives(installation, target, guid, observers)
-        : compareArchives(installation, target, guid, observers),
+      compareArchives(installation, target, guid, observers),
     );
     const faulty = checks.filter(isFaulty).length;
     const bytes = checks.reduce((sum, check) => sum + check.bytes, 0);
-    const depth = open
-      ? 'opened and read to their end'
-      : 'compared by name, size and checksum of the target, not opened';
     output.part(
-      { archives: checks.length, faulty, bytes, opened: open },
-      () => `${countText(checks.length, 'archive')} ${depth}, ${faulty} faulty.`,
+      { archives: checks.length, faulty, bytes },
+      () =>
+        `${countText(checks.length, 'archive')} compared by name, size and checksum of the target, not opened, ${faulty} faulty.`,
     );
 
     return faulty === 0;

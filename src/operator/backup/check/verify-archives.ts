@@ -2,13 +2,8 @@ import type { Installation } from '../../../control/installation.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
 import { type FleetObservers, runFleet } from '../../command/run-fleet.ts';
-import { ArchiveFault, type ArchiveFaultKind } from '../archive/archive-fault.ts';
-import { controlMacKeys } from '../archive/archive-keys.ts';
-import { recordProof } from '../archive-rows.ts';
 import { readListing, type StoredArchive } from '../listing.ts';
-import { openArchive } from '../restore/archived-data.ts';
 import { listArchivesOf } from '../restore/find-archive.ts';
-import { readTenantKeys } from '../restore/open-keys.ts';
 import { MissingObjectError, type Target } from '../target/target.ts';
 import { requireWriter } from '../writer.ts';
 
@@ -20,51 +15,12 @@ export interface ArchiveCheck {
   slug: string | null;
   bytes: number;
   /** The kind of the fault; null: none was found, or the archive was removed meanwhile. */
-  fault: ArchiveFaultKind | 'lost' | 'size' | 'unreadable' | null;
+  fault: 'lost' | 'missing' | 'size' | 'unreadable' | null;
   /** The fault, as the end of a sentence that begins with the archive. */
   message: string | null;
 }
 
 const concurrentReads = 4;
-
-/**
- * Opens archives, reads every byte of them, and proves who has written each. Records its
- * findings in archives of tenants.
- * @param tenant only those of the tenant with this guid; undefined: all, those of the control
- *   database included
- * @throws {OperatorError} when this host opens no archive
- */
-export async function openAllArchives(
-  installation: Installation,
-  target: Target,
-  tenant: string | undefined,
-  observers: FleetObservers<ArchiveCheck>,
-): Promise<ArchiveCheck[]> {
-  const keys = await readTenantKeys(installation);
-  const controlKeys = { ...keys, macKeys: controlMacKeys(installation.secrets) };
-
-  return withListing(installation, target, tenant, async (control, archives, slugs) =>
-    runFleet(archives, concurrentReads, observers, async archive => {
-      const used = archive.tenant === null ? controlKeys : keys;
-      const fault = await openArchive(target, archive, used).then(
-        () => null,
-        error => {
-          if (error instanceof ArchiveFault) return error;
-          throw error;
-        },
-      );
-      if (fault?.kind === 'missing' && (await isRemoved(control, target, archive))) {
-        return removedCheck(archive, slugs);
-      }
-      if (archive.tenant !== null) {
-        const found = { name: archive.name, tenant: archive.tenant, schemaVersion: null };
-        await recordProof(control, { ...found, fault: fault?.message ?? null }, 'checked');
-      }
-
-      return checkOf(archive, slugs, fault?.kind ?? null, fault?.message ?? null);
-    }),
-  );
-}
 
 /**
  * Compares archives with the facts of the control database and of the store, without opening
