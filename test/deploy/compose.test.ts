@@ -50,40 +50,6 @@ describe('compose file', () => {
     }
   });
 
-  it('each PostgreSQL server archives its write-ahead log, and has base backups in the same folder under its own name', async () => {
-    const { services } = compose;
-
-    for (const [number, name] of [
-      ['1', 'default'],
-      ['2', 'second'],
-    ]) {
-      const [server, backups] = [
-        services[`postgres-${number}`],
-        services[`base-backups-${number}`],
-      ];
-      const flags = server?.command as string[];
-
-      expect(flags).to.include.members([
-        '-carchive_mode=on',
-        '-carchive_command=/recovery/host-archive.sh "$$RECOVERY_SERVER" "%p" "%f"',
-      ]);
-      expect(backups?.entrypoint).to.deep.equal(['/recovery/container-base-backups.sh']);
-
-      const own = { RECOVERY_DIR: '/archive', RECOVERY_SERVER: name, POSTGRES_USER: 'operator' };
-      expect(server?.environment).to.include(own);
-      expect(backups?.environment).to.include({ ...own, PGHOST: `postgres-${number}` });
-      expect(backups?.image).to.equal(server?.image);
-
-      const files = `postgres-${number}:/var/lib/postgresql`;
-      const shared = ['archive:/archive', './recovery:/recovery:ro'];
-      expect(server?.volumes).to.deep.equal([files, ...shared]);
-      expect(backups?.volumes).to.deep.equal([`${files}:ro`, ...shared]);
-    }
-
-    expect(services.recovered?.environment?.RECOVERY_DIR).to.equal('/archive');
-    expect(services.recovered?.image).to.equal(services['postgres-1']?.image);
-  });
-
   it('HAProxy logs no query of a request, where links of mails have their secrets', async () => {
     const haproxy = await readDeploy('haproxy/haproxy.cfg');
     const formats = haproxy.match(/^ *(?:option httplog|log-format .*)$/gm) ?? [];

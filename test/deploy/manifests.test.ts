@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import ts from 'typescript';
@@ -10,7 +10,6 @@ import {
   type Manifest,
   manifestFiles,
   podTemplate,
-  readDeploy,
   readManifests,
 } from './read-deploy.ts';
 
@@ -217,8 +216,10 @@ describe('manifests of Kubernetes', () => {
       ({ name }) => name,
     );
 
-    const script = await readDeploy('recovery/cloudnativepg.sh');
-    expect(script).to.include(`get objectstore ${store?.metadata.name} `);
+    const page = await readFile(join(root, 'docs/operate/restore.md'), 'utf8');
+    const [, recovered = ''] =
+      /barmanObjectName: (\S+), serverName: backoffice-control /.exec(page) ?? [];
+    expect(recovered).to.equal(store?.metadata.name);
 
     const backups = ofKind('ScheduledBackup').map(({ spec }) => [
       spec.cluster.name,
@@ -231,9 +232,7 @@ describe('manifests of Kubernetes', () => {
       const [{ name, isWALArchiver, parameters }] = spec.plugins;
       expect(name).to.equal('barman-cloud.cloudnative-pg.io');
       expect(isWALArchiver).to.equal(true);
-      expect(script).to.include(
-        `parameters: { barmanObjectName: ${parameters.barmanObjectName}, serverName: $cluster }`,
-      );
+      expect(parameters.barmanObjectName).to.equal(recovered);
     }
 
     for (const { spec, name } of pods) {

@@ -9,8 +9,6 @@ import { podTemplate, readDeploy, readManifests, readYaml } from './read-deploy.
 const deliberatelyAbsent: Record<string, string> = {
   PORT: 'the default is the port of the image',
   MANAGEMENT_PORT: 'the default is the port of the image',
-  RECOVERY_COMMAND:
-    'the image has no shell; the commands of deploy/recovery run where an operator works',
   CONTROL_CONNECTIONS: 'the default suits every number of processes',
   ACQUIRE_TIMEOUT_MS: 'the default suits balancers that wait for 60 s',
   RATE_LIMIT_GLOBAL: 'a matter of the clients, not of the deployment',
@@ -32,9 +30,8 @@ const deliberatelyAbsent: Record<string, string> = {
   ),
 };
 
-/** Variables of other programs, of the commands of deploy/recovery, and of Node. */
-const foreign =
-  /^(POSTGRES_|PGHOST$|RECOVERY_(DIR|SERVER|USER|LISTEN|TLS_CERTIFICATE|TLS_KEY)$|GF_|NODE_EXTRA_CA_CERTS$|NODE_COMPILE_CACHE$)/;
+/** Variables of other programs, and of Node. */
+const foreign = /^(POSTGRES_|GF_|NODE_EXTRA_CA_CERTS$|NODE_COMPILE_CACHE$)/;
 
 describe('settings in deploy/', () => {
   let used: string[];

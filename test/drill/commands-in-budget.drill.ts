@@ -187,7 +187,6 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     ['retention log', of()],
 
     ['restore', of('--archive', 'latest')],
-    ['restore moments', slug => ({ args: [slug], refusal: /RECOVERY_COMMAND is not set/ })],
     ['restore diff', of()],
     ['restore swap', of('--yes')],
     ['restore back', of('--yes')],

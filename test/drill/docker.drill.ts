@@ -57,9 +57,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
     if (!started) return;
 
     clients?.close();
-    await terminal.try(
-      `docker rm -f -v recovered; ${compose} --profile commands down --volumes --timeout 1`,
-    );
+    await terminal.try(`${compose} --profile commands down --volumes --timeout 1`);
     await rm(clone, { recursive: true, force: true });
   });
 
@@ -222,51 +220,13 @@ describe('drill: the lines for Compose in a real Docker', function () {
     }
   });
 
-  it('a moment that cannot be had is refused with a reason, which is still there afterwards', async () => {
-    const { stdout, stderr } = await terminal.try(lines.block('recovered default'));
-
-    expect(`${stdout}${stderr}`).to.match(/base backup of default|choose/);
-    const { stdout: kept } = await terminal.try(
-      'docker logs recovered 2>&1; docker rm -f -v recovered',
-    );
-    expect(kept).to.match(/base backup of default|choose/);
-  });
-
-  it('a moment that can be had is restored exactly: with the record from before it, and without the later one', async () => {
-    await eventually(
-      async () =>
-        (
-          await terminal.try('docker exec deploy-base-backups-1-1 ls /archive/default/base')
-        ).stdout.includes('Z'),
-      120_000,
-    );
-    await northwind.add('before the moment');
-    const clock = `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"+00"')`;
-    const psql = `${compose} exec -T postgres-1 psql -XAt -U operator -d postgres -c`;
-    const moment = (await terminal.type(`${psql} "${clock.replaceAll('"', '\\"')}"`)).trim();
-    await northwind.add('after the moment');
-
-    const block = lines.block('recovered default').replace(/\d{4}-\d\d-\d\d [\d:+]+/, moment);
-    await terminal.type(block);
-    const different = await terminal.type('backoffice restore diff northwind');
-    expect(different).to.match(/entity_statuses/);
-    await terminal.type('backoffice restore swap northwind --yes');
-
-    expect(await northwind.titles())
-      .to.include('before the moment')
-      .and.not.include('after the moment');
-    await terminal.type('backoffice restore back northwind --yes');
-    expect(await northwind.titles()).to.include.members(['before the moment', 'after the moment']);
-  });
-
-  it('the copy of both volumes has the target, the base backup and the archived log', async () => {
+  it('the copy of the volume of archives has the target', async () => {
     await terminal.type('mkdir elsewhere');
 
     await terminal.type(lines.block('rsync').replace('backup@backup.example.com:', 'elsewhere/'));
 
     const files = await terminal.type('find elsewhere -type f');
     expect(files).to.include('backoffice-backup/backup-target.txt');
-    expect(files).to.match(/backoffice-archive\/default\/wal\/[0-9A-F]{24}/);
   });
 
   it('the path of TLS, taken as the page says, serves the API on port 443 with the given certificate', async () => {

@@ -30,7 +30,7 @@ describe('drill: kits of deploy/', () => {
   });
 
   it('the lines for Compose, pasted one after another, start the service with a login of its own and back up its tenant', async () => {
-    kit = await createKit(['docker', 'install'], [['postgres-1', 'recovered'], ['postgres-2']]);
+    kit = await createKit(['docker', 'install'], [['postgres-1'], ['postgres-2']]);
     await writeFile(join(kit.scratch, 'haproxy.pem'), 'a certificate and its key');
 
     const lines = ['The image', 'One machine, with Compose'].map(heading =>
@@ -48,7 +48,6 @@ describe('drill: kits of deploy/', () => {
     expectServed(await kit.calls(), 6);
     expectChecked(stdout);
     expect(stdout).to.match(/^northwind: archived \d+ rows/m);
-    expect(stdout).to.match(/^restoredFrom +recovered backoffice_tenant_/m);
   });
 
   it('the lines for Kubernetes, pasted one after another, start the service with a login of its own beside its commands', async () => {
@@ -83,21 +82,6 @@ describe('drill: kits of deploy/', () => {
     expectServed(await kit.calls(), 1);
     expectChecked(stdout);
     expect(stdout).to.match(/^northwind: archived \d+ rows/m);
-  });
-
-  it('the lines that archive the write-ahead log of a host, pasted one after another, put every file where its unit looks', async () => {
-    kit = await createKit(['systemctl', 'install'], []);
-    const backup = await readFile(join(root, 'docs/operate/backup.md'), 'utf8');
-    const [block = ''] = shellLines(backup, 'Archive the write-ahead log').split('\n\n');
-
-    const { code, stdout, stderr } = await kit.run(block);
-    expect(code, `${stdout}${stderr}`).to.equal(0);
-
-    const settings = await readFile(
-      join(kit.scratch, 'etc/postgresql/18/main/conf.d/archive.conf'),
-      'utf8',
-    );
-    expect(settings).to.include(`RECOVERY_DIR=${kit.scratch}/mnt/backup `);
   });
 });
 

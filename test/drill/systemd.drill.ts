@@ -219,43 +219,4 @@ describe('drill: the lines for systemd on a real host', function () {
     const running = await terminal.type(`readlink /proc/${await mainProcess()}/cwd`);
     expect(running.trim()).to.equal(newer);
   });
-
-  it('a moment is restored exactly as the login of the server, and one that cannot be had is refused', async () => {
-    const backup = new PrintedLines(
-      await readPage('operate/backup'),
-      'Archive the write-ahead log',
-    );
-
-    const version = (await terminal.type('ls /etc/postgresql')).trim();
-    const own = (text: string): string =>
-      text.replaceAll('/postgresql/18/', `/postgresql/${version}/`);
-    await terminal.type(own(backup.block('archive.conf')));
-    await terminal.type(
-      `sed -i 's#postgresql/18/#postgresql/${version}/#' /etc/backoffice/operator.env`,
-    );
-
-    await eventually(isServed);
-    await eventually(async () => (await northwind.titles()).includes('first'));
-    await northwind.add('before the moment');
-
-    const clock = `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
-    const moment = (
-      await terminal.type(`sudo -u postgres psql -XAtc '${clock.replaceAll("'", "'\\''")}'`)
-    ).trim();
-
-    await northwind.add('after the moment');
-    await terminal.type(`sudo -u postgres psql -XAtc 'select pg_switch_wal()'`);
-
-    const block = backup.block('BACKOFFICE_LOGIN');
-    const refused = await terminal.try(
-      block.replace(/\d{4}-\d\d-\d\dT\S+/, '2020-01-01T00:00:00Z'),
-    );
-    expect(refused.code).to.not.equal(0);
-
-    await terminal.type(block.replace(/\d{4}-\d\d-\d\dT\S+/, moment));
-    await terminal.type('backoffice restore swap northwind --yes');
-
-    const restored = await northwind.titles();
-    expect(restored).to.include('before the moment').and.not.include('after the moment');
-  });
 });

@@ -19,11 +19,6 @@ export const count = z
   .regex(/^[1-9]\d{0,5}$/, 'must be a whole number above 0')
   .transform(Number);
 
-/** The absolute path of a program, which runs without a shell. */
-export const program = z
-  .string()
-  .refine(isAbsolute, 'must be the absolute path of a program, without arguments');
-
 /** A number of processes, or `auto` (see `processCount`). */
 export const processes = z.string().transform((text, context): number | 'auto' => {
   if (text === 'auto') return 'auto';

@@ -5,6 +5,7 @@ import { variables } from './config-variables.ts';
 import { processCount } from './process-count.ts';
 import { environment } from './process-environment.ts';
 import { projectPath } from './project-path.ts';
+import { retiredSettingWarnings } from './retired-settings.ts';
 import { readSecretFiles, secretFileWarnings, secretVariables } from './secret-files.ts';
 import { similarSettingWarnings } from './similar-settings.ts';
 import { tracingSettings } from './tracing-settings.ts';
@@ -40,7 +41,12 @@ export function readConfig(values: NodeJS.ProcessEnv = environment()): Config {
 export function settingWarnings(values: NodeJS.ProcessEnv = environment()): string[] {
   const set = setVariables(values);
   const settings = [...settingNames, ...secretVariables.map(name => `${name}_FILE`)];
-  return [...secretFileWarnings(set), ...similarSettingWarnings(Object.keys(set), settings)];
+  const names = Object.keys(set);
+  return [
+    ...secretFileWarnings(set),
+    ...retiredSettingWarnings(names),
+    ...similarSettingWarnings(names, settings),
+  ];
 }
 
 /**
@@ -101,11 +107,6 @@ function toConfig(env: z.output<typeof variables>) {
      * a mail server.
      */
     dataDir: projectPath(env.DATA_DIR),
-    /**
-     * The program that recovers a server to a moment, for `restore --at`; undefined = there is
-     * none.
-     */
-    recoveryCommand: env.RECOVERY_COMMAND,
     /**
      * The address under which clients reach the service, for links in mails and examples,
      * without a slash at the end.

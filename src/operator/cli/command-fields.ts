@@ -36,7 +36,6 @@ function descriptionOf({
   isList,
   isNames,
   choices,
-  needs,
   otherwise,
   default: initial,
 }: Field): string {
@@ -45,10 +44,9 @@ function descriptionOf({
     (isList || isNames) && choices
       ? `${isNames ? ', separated by commas' : ''}: ${choices.join(', ')}`
       : '';
-  const setting = needs === undefined ? '' : `; needs ${needs}`;
   const without =
     otherwise !== undefined && initial === undefined ? ` (default: ${otherwise})` : '';
-  return description + names + repeated + setting + without;
+  return description + names + repeated + without;
 }
 
 function made<Part extends Argument | Option>(part: Part, field: Field): Part {

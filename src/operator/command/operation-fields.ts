@@ -52,8 +52,6 @@ export interface Field<Value = unknown> {
   readonly isNames?: boolean | undefined;
   /** True if its value makes a change of an operation that reads: `doctor --fix`. */
   readonly isChange?: boolean | undefined;
-  /** The setting without which no value is of use. */
-  readonly needs?: 'RECOVERY_COMMAND' | undefined;
   readonly choices?: readonly string[] | undefined;
   readonly default?: unknown;
   /** Checks the text of a value and converts it. Throws an error for people. */
@@ -85,7 +83,7 @@ export type Values<F extends Fields> = {
 /** The appearance of a field, beside its description. */
 type Appearance = Pick<
   Field,
-  'label' | 'unit' | 'isAdvanced' | 'unless' | 'otherwise' | 'isChange' | 'needs'
+  'label' | 'unit' | 'isAdvanced' | 'unless' | 'otherwise' | 'isChange'
 >;
 
 interface More<Value> extends Appearance {

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { readConfig } from '../../lib/config/config.ts';
 import { type Html, html } from '../../lib/html/html.ts';
 import { changingFields, needsConfirmation } from '../command/operation.ts';
 import { type Field, isOutside } from '../command/operation-fields.ts';
@@ -27,7 +26,6 @@ export async function formPage(
   const shown: Html[] = [];
   const folded: { label: string; view: Html }[] = [];
   for (const [each, field] of Object.entries(fields)) {
-    if (!isOfUse(field)) continue;
     const label = fieldLabel(each, field);
     const input = {
       ...field,
@@ -83,11 +81,6 @@ ${helpView(operation)}`;
 /** The pages of the tenants of a form, which its page leads back to. */
 export function tenantsAbove({ texts }: FilledForm): (readonly [path: string, name: string])[] {
   return (texts.slug ?? []).slice(0, 3).map(slug => [tenantPath(slug), slug]);
-}
-
-/** False for a field whose values need a setting that is missing here. */
-function isOfUse({ needs }: Field): boolean {
-  return needs === undefined || readConfig().recoveryCommand !== undefined;
 }
 
 /**

@@ -14,7 +14,6 @@ const settings: Readonly<Record<string, string>> = {
   CONNECTION_BUDGET: 'the limit of connections',
   MASTER_KEY: 'the configured master key',
   MASTER_KEY_PREVIOUS: 'the former master key',
-  RECOVERY_COMMAND: 'the configured recovery',
 };
 
 /**

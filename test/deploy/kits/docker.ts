@@ -50,8 +50,6 @@ async function runService(words: string[]): Promise<void> {
   );
   const [name = '', ...command] = words.slice(at);
   if (!compose.services[name]) fail(`no such service: ${name}`);
-  // the kit gives its first server this name; recovery-commands.test.ts has the program
-  if (name === 'recovered') return;
   const password = await readFile(join(scratch, 'deploy/secrets/postgres-password'), 'utf8');
   const tls = ['tls-certificate', 'tls-key'].map(each => join(scratch, 'deploy/secrets', each)) as [
     string,

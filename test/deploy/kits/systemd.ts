@@ -27,11 +27,7 @@ const standIns: Record<string, () => Promise<unknown>> = {
     if (args[0] !== 'enable' && args[0] !== 'start') return;
 
     for (const unit of args.filter(arg => /^backoffice/.test(arg))) {
-      if (unit.includes('@')) {
-        await unitLines(unit); // a base backup, which test/support/archived-server.ts makes
-      } else {
-        await startUnit(unit);
-      }
+      await startUnit(unit);
     }
   },
 };
@@ -74,7 +70,7 @@ async function startUnit(unit: string): Promise<void> {
 
 /** Returns the lines of a unit, or of the one that a timer starts. */
 async function unitLines(unit: string): Promise<Lines> {
-  const name = unit.replace(/\.(service|timer)$/, '').replace(/@.*/, '@');
+  const name = unit.replace(/\.(service|timer)$/, '');
   const file = join(scratch, 'etc/systemd/system', `${name}.service`);
   const lines = (await readFile(file, 'utf8')).split('\n').filter(line => /^\w+=/.test(line));
   return lines.map(line => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]);

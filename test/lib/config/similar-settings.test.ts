@@ -35,6 +35,14 @@ describe('variables that resemble settings', () => {
     });
   }
 
+  it('a former setting causes one warning, which says what is done in its place', () => {
+    expect(settingWarnings({ RECOVERY_COMMAND: '/opt/recover' })).to.deep.equal([
+      'RECOVERY_COMMAND is not a setting any more and has no effect: recover the server yourself, then run ' +
+        'bin/backoffice restore <slug> --from --until <time> < url-file (docs/operate/restore.md, ' +
+        '"Recover a server to a moment").',
+    ]);
+  });
+
   it('settings, empty variables and common variables of shells, npm and platforms cause no warning', () => {
     const common =
       'PATH HOME USER SHELL LANG LC_ALL TERM PWD TMPDIR HOSTNAME HOSTS PORTS MAIL EDITOR LOGNAME TZ NODE_ENV ' +

@@ -66,7 +66,7 @@ describe('console: recovery by the listing of the target', () => {
     expect(await textAt('02T11:00')).to.include('has exactly its data');
     expect(await textAt('02T13:00'))
       .to.include('The last archive before it')
-      .and.include('Recovery to a moment is not set up');
+      .and.include('A server that you have recovered to that moment');
     expect(await textAt('01T11:00')).to.include('The last archive before it');
     expect(await textAt('01T09:00')).to.include('No archive is as old');
   });

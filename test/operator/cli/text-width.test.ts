@@ -61,7 +61,7 @@ describe('width of the text', () => {
 
   /**
    * The arguments that a list or `show` needs, by its name; some have nothing to show without a
-   * restore or RECOVERY_COMMAND.
+   * restore.
    */
   const argumentsOf = (): Record<string, string> => ({
     show: 'acme',
@@ -73,7 +73,6 @@ describe('width of the text', () => {
     'client list': 'acme',
   });
   const without = [
-    'restore moments',
     'restore diff',
     'runs watch',
     'completion',

@@ -186,27 +186,6 @@ describe('console: pages', () => {
     expect(name).to.include('and a whole e-mail address its users');
   });
 
-  it('a moment is offered only where data can be recovered to one', async () => {
-    const without = (await opened.get('/recovery/acme?at=2025-03-01T00:00')).text;
-    const form = (await opened.get('/operations/restore?slug=acme')).text;
-    const recovering = await openConsole({ ...world.environment, RECOVERY_COMMAND: '/bin/true' });
-    try {
-      const withIt = (await recovering.get('/recovery/acme?at=2025-03-01T00:00')).text;
-
-      expect(without)
-        .to.include('Recovery to a moment is not set up')
-        .and.not.include('from the log</a>');
-      expect(without).to.not.include('/operations/restore/moments');
-      expect(form).to.not.include('name="at"');
-      expect(withIt)
-        .to.include('Restore this moment from the log')
-        .and.include('/operations/restore/moments');
-      expect((await recovering.get('/operations/restore?slug=acme')).text).to.include('name="at"');
-    } finally {
-      await recovering.stop();
-    }
-  });
-
   it('markup in names and in errors is text on every page', async () => {
     await controlSql(world, `update tenants set name = '${script}' where slug = 'acme'`);
     await controlSql(

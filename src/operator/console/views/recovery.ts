@@ -1,4 +1,3 @@
-import { readConfig } from '../../../lib/config/config.ts';
 import { type Html, html } from '../../../lib/html/html.ts';
 import { readArchiveAge, readArchiveAges } from '../../backup/archive-ages.ts';
 import type { ArchiveSummary } from '../../backup/list-archives.ts';
@@ -70,18 +69,17 @@ export async function tenantRecoveryPage(request: PageRequest): Promise<ConsoleP
     isBad: found !== null,
   }));
   const chosen = moment ? [{ at: moment.toISOString(), text: 'chosen', isChosen: true }] : [];
-  const recovers = readConfig().recoveryCommand !== undefined;
-  const main = html`<ol><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below${recovers ? ', or at a moment' : ''}</li>
+  const main = html`<ol><li>${operationLink('restore', 'Restore beside the present data', { slug, archive: 'latest' })}, from an archive below</li>
 <li>${operationLink('restore diff', 'Count the differences', at)} from the present data, table by table</li>
 <li>${operationLink('restore swap', 'Put it in place', at)}, or ${operationLink('databases drop', 'drop it', at)}</li>
 <li>${operationLink('restore back', 'Go back', at)} if that was wrong</li></ol>
-${actions(recovers ? operationLink('restore moments', 'Moments of the write-ahead log', at) : html``, operationLink('backup run', 'Archive it now', at), operationLink('backup verify', 'Check its archives', at), operationLink('backup list', 'List its archives', at))}
+${actions(operationLink('backup run', 'Archive it now', at), operationLink('backup verify', 'Check its archives', at), operationLink('backup list', 'List its archives', at))}
 ${note}
 <h2>Choose a moment</h2>
 ${timeline('Archives', [...moments, ...chosen], at => `${path}?at=${at}#moment`)}
 <form class="actions" action="${path}#moment"><span class="pair"><label for="at">Moment, in UTC</label>
 <input type="datetime-local" id="at" name="at" step="1" value="${moment?.toISOString().slice(0, 19)}" required></span><button>Show what has it</button></form>
-${moment ? momentView({ slug, moment, archives, coveredUntil: age?.coveredUntil ?? null, recovers }) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
+${moment ? momentView({ slug, moment, archives, coveredUntil: age?.coveredUntil ?? null }) : html`<p class="hint">Click on the line of time, or fill the moment in. Nothing is restored before you have seen a plan.</p>`}
 ${table(
   'The newest archives',
   archives,
@@ -117,7 +115,7 @@ function readMoment(text = ''): Date | undefined {
   return date.getTime() < Date.now() ? date : undefined;
 }
 
-/** The archives and the log in which the data of a moment is looked for. */
+/** The archives in which the data of a moment is looked for. */
 interface Sought {
   readonly slug: string;
   readonly moment: Date;
@@ -125,32 +123,23 @@ interface Sought {
   readonly archives: readonly ArchiveSummary[];
   /** Until when nothing was written after the newest one. */
   readonly coveredUntil: string | null;
-  /** True where the write-ahead log can be recovered to a moment. */
-  readonly recovers: boolean;
 }
 
-/** Says which archive has the data of a moment, or whether the log may have it. */
-function momentView({ slug, moment, archives, coveredUntil, recovers }: Sought): Html {
+/** Says which archive has the data of a moment. */
+function momentView({ slug, moment, archives, coveredUntil }: Sought): Html {
   const before = archives.find(
     ({ time, fault: found }) => Date.parse(time) <= moment.getTime() && found === null,
   );
   const isNewest = before !== undefined && before === archives[0];
   const covers = isNewest && coveredUntil !== null && Date.parse(coveredUntil) >= moment.getTime();
-  const noLog = 'Recovery to a moment is not set up where this console runs.';
+  const recovered =
+    'A server that you have recovered to that moment from its archived write-ahead log may have it.';
   const text = !before
-    ? `No archive is as old. ${recovers ? 'The write-ahead log may have the moment.' : noLog}`
+    ? `No archive is as old. ${recovered}`
     : covers
       ? `The archive of ${utc(before.time)} has exactly its data: nothing was written until ${utc(coveredUntil)}.`
-      : `The last archive before it is of ${utc(before.time)}. What was written after that, ${recovers ? 'only the write-ahead log has.' : `it does not have. ${noLog}`}`;
-  const at = `${moment.toISOString().slice(0, 19)}Z`;
+      : `The last archive before it is of ${utc(before.time)}. It does not have what was written after that. ${recovered}`;
 
   return html`<div class="note" id="moment"><p><strong>${utc(moment)}.</strong> ${text}</p>
-${actions(
-  before
-    ? operationLink('restore', 'Restore this archive beside', { slug, archive: before.name })
-    : html``,
-  covers || !recovers
-    ? html``
-    : operationLink('restore', 'Restore this moment from the log', { slug, at }),
-)}</div>`;
+${before ? actions(operationLink('restore', 'Restore this archive beside', { slug, archive: before.name })) : html``}</div>`;
 }

@@ -6,9 +6,9 @@ import { readTenant } from '../../records/read-tenants.ts';
 import { findTenant } from '../../records/tenants.ts';
 import {
   fromField,
-  momentField,
   requireOneChoice,
   restoreData,
+  untilField,
   withoutMacField,
 } from '../recovery/restore-data.ts';
 
@@ -42,8 +42,8 @@ const clone = defineOperation({
         isAdvanced: true,
       },
     ),
-    at: option('<time>', 'with the data of that moment', momentField),
     from: fromField,
+    until: untilField,
     withoutMac: withoutMacField,
   },
   effect: 'changes',

@@ -13,23 +13,14 @@ import { copyTables } from '../../databases/fill-tables.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 import { inSnapshot } from '../../schema/snapshot.ts';
 import { canonicalTextSettings, identityTables } from '../../schema/tenant-tables.ts';
-import { parseMoment } from './parse-moment.ts';
 
 interface RecoveredOptions {
   /** The URL of the server on which a recovered copy of a server of the tenant runs. */
   readonly url: string;
   /** The names that the database may have there. */
   readonly names: readonly string[];
-  /**
-   * The moment that the server has been recovered to, in the form of PostgreSQL, if that is
-   * known.
-   */
-  readonly at?: string | undefined;
-  /**
-   * A description of the data for people; by default, it names the database and the time of the
-   * last change.
-   */
-  readonly description?: string;
+  /** The time to which the server was recovered, in the form of PostgreSQL, if that is known. */
+  readonly until?: string | undefined;
   /** Called at the beginning of each step, with its name. */
   readonly onStep: (step: string) => void;
 }
@@ -38,12 +29,12 @@ interface RecoveredOptions {
  * Runs `restore` on the data that a tenant has on a recovered server, in one snapshot. The
  * database is found by its names, and recognised by its stamp, also if a run was exchanging it
  * at that moment.
- * @throws {OperatorError} when the server has no database of the tenant, or was not recovered
- *   to the moment
+ * @throws {OperatorError} when the server has no database of the tenant, or one whose data can
+ *   be later than `until`
  */
 export async function restoreRecovered<T>(
   source: Tenant,
-  { url, names, at, description, onStep }: RecoveredOptions,
+  { url, names, until, onStep }: RecoveredOptions,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<T> {
   onStep(`looking for ${source.slug} on the recovered server`);
@@ -52,12 +43,11 @@ export async function restoreRecovered<T>(
   return onRecoveredServer(url, database, async from => {
     const { applied } = await readSchemaState(from);
     const lastChange = await readLastChange(from);
-    if (at !== undefined) await requireRecoveredTo(from, at, lastChange);
+    if (until !== undefined) await requireNotLater(from, until, lastChange);
+
     onStep(`copying ${source.slug} from ${database}`);
     return restore({
-      description:
-        description ??
-        `recovered ${database}, last change ${lastChange?.toISOString() ?? 'unknown'}`,
+      description: `recovered ${database}, last change ${lastChange ?? 'unknown'}`,
       schemaVersion: applied.at(-1) ?? '',
       fill: target => copyTables(from, target, identityTables),
     });
@@ -65,44 +55,57 @@ export async function restoreRecovered<T>(
 }
 
 /**
- * Checks the moment to which a server has been recovered, as far as the server shows it. A
- * service that recovers servers by itself shows less than PostgreSQL does.
- * @throws {OperatorError} when it still recovers, or was recovered to another moment
+ * Checks that the data of a recovered server is not later than a time, as far as the server
+ * shows it: a service that recovers servers by itself shows less than PostgreSQL does.
+ * @param until in the form of PostgreSQL
+ * @param lastChange in ISO 8601, to the microsecond; null: there was none
+ * @throws {OperatorError} when the server still recovers, was recovered to a later time, or has
+ *   a later change
  */
-export async function requireRecoveredTo(
+async function requireNotLater(
   from: pg.Client,
-  at: string,
-  lastChange: Date | undefined,
+  until: string,
+  lastChange: string | null,
 ): Promise<void> {
-  const { rows } = await from.query<{ recovers: boolean; other: string | null }>(
+  const { rows } = await from.query<{
+    recovers: boolean;
+    target: string | null;
+    isLater: boolean | null;
+  }>(
     `select pg_is_in_recovery() and pg_get_wal_replay_pause_state() <> 'paused' as recovers,
             (select setting from pg_settings
-              where name = 'recovery_target_time' and nullif(setting, '')::timestamptz <> $1::timestamptz) as other`,
-    [at],
+              where name = 'recovery_target_time'
+                and nullif(setting, '')::timestamptz > $1::timestamptz) as target,
+            $2::timestamptz > $1::timestamptz as "isLater"`,
+    [until, lastChange],
   );
+  const { recovers, target, isLater } = rows[0] ?? {};
 
-  const wrong = 'The server whose URL RECOVERY_COMMAND has printed';
-  if (rows[0]?.recovers) {
-    throw new OperatorError(`${wrong} is still recovering: nothing was changed`);
+  if (recovers) {
+    throw new OperatorError('The recovered server is still recovering: nothing was changed');
   }
-  if (rows[0]?.other) {
+  if (target) {
     throw new OperatorError(
-      `${wrong} was recovered to ${rows[0].other}, not to ${at}: nothing was changed`,
+      `The recovered server was recovered to ${target}, which is later than ${until}: nothing was changed`,
     );
   }
-  if (lastChange && lastChange > parseMoment(at).date) {
+  if (isLater) {
     throw new OperatorError(
-      `${wrong} has a change of ${lastChange.toISOString()}, which is later than ${at}: nothing was changed`,
+      `The recovered server has a change of ${lastChange}, which is later than ${until}: nothing was changed`,
     );
   }
 }
 
-/** Returns the time of the newest entry of the audit log: about that of the last change. */
-async function readLastChange(from: pg.Client): Promise<Date | undefined> {
-  const { rows } = await from.query<{ at: Date }>(
-    'select created_at as at from audit_log order by id desc limit 1',
+/**
+ * Returns the time of the newest entry of the audit log, about that of the last change: in ISO
+ * 8601, to the microsecond; null without an entry.
+ */
+async function readLastChange(from: pg.Client): Promise<string | null> {
+  const { rows } = await from.query<{ at: string }>(
+    `select to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at
+       from audit_log order by id desc limit 1`,
   );
-  return rows[0]?.at;
+  return rows[0]?.at ?? null;
 }
 
 /** Returns the names of all databases that a tenant has had at any time. */

@@ -4,6 +4,7 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 import type { Context } from '../../command/operation.ts';
 import { option, optionalSecret } from '../../command/operation-fields.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
+import { parseMoment } from './parse-moment.ts';
 
 /**
  * The field of a command that reads the URL of a recovered server, which holds a password, from
@@ -17,13 +18,15 @@ export const fromField = optionalSecret(
   { label: 'From a recovered server', isAdvanced: true },
 );
 
-/** The appearance of the field that names a moment of earlier data. */
-export const momentField = {
-  label: 'Moment',
-  kind: 'time',
-  needs: 'RECOVERY_COMMAND',
-  isAdvanced: true,
-} as const;
+/**
+ * The field of a command that names the time to which its recovered server was recovered, to the
+ * microsecond.
+ */
+export const untilField = option(
+  '<time>',
+  'with --from: refuse data that are later than this time, given with its zone, such as 2026-11-21T14:05:00Z',
+  { label: 'Recovered until', kind: 'time', parse: parseMoment, isAdvanced: true },
+);
 
 /**
  * The field of a command that takes an archive although nobody can prove who has written it.
@@ -35,28 +38,32 @@ export const withoutMacField = option(
 );
 
 /**
- * The earlier data of a tenant that is restored: that of an archive, of a recovered server, or
- * of a moment; and its place.
+ * The earlier data of a tenant that is restored: that of an archive, or of a recovered server;
+ * and its place.
  */
-export interface RestoredMoment {
-  at: string | undefined;
+export interface ChosenMoment {
   archive: string | undefined;
   from: string | undefined;
+  /** The time to which the server was recovered, in the form of PostgreSQL. */
+  until?: string | undefined;
   /** The slug, as the operator typed it: also an archive without a proof of its writer. */
   withoutMac?: string | undefined;
   /** True if the new database takes the place of a lost one. */
   lost?: boolean;
 }
 
-/** @throws {OperatorError} when data are chosen in several ways */
+/** @throws {OperatorError} when the fields do not go together */
 export function requireOneChoice({
-  at,
   archive,
   from,
+  until,
   withoutMac,
-}: Omit<RestoredMoment, 'lost'>): void {
-  if ([at, archive, from].filter(value => value !== undefined).length > 1) {
-    throw new OperatorError('Give one of --at, --archive and --from', { usage: true });
+}: Omit<ChosenMoment, 'lost'>): void {
+  if (archive !== undefined && from !== undefined) {
+    throw new OperatorError('Give either --archive or --from', { usage: true });
+  }
+  if (until !== undefined && from === undefined) {
+    throw new OperatorError('Give --until together with --from', { usage: true });
   }
   if (withoutMac !== undefined && archive === undefined) {
     throw new OperatorError('Give --without-mac together with --archive', { usage: true });
@@ -81,34 +88,27 @@ interface Told {
 
 /**
  * Returns the chosen data of a tenant; without a choice, that of its newest archive. Neither
- * checks an archive nor recovers a server.
+ * checks an archive nor connects to a server.
  */
 export async function chooseData(
   installation: Installation,
   source: Tenant,
-  { at, archive: id, from, withoutMac, lost = false }: RestoredMoment,
+  { archive: id, from, until, withoutMac, lost = false }: ChosenMoment,
   { onStep, warn }: Told,
 ): Promise<ChosenData> {
-  requireOneChoice({ at, archive: id, from, withoutMac });
-  if (at !== undefined) {
-    const { requireMoment, restoreToMoment } = await import('./restore-to-moment.ts');
-    requireMoment(source, at);
-    return {
-      description: `the moment ${at}, by RECOVERY_COMMAND`,
-      time: new Date(at),
-      use: work => restoreToMoment(installation, source, { at, onStep }, work),
-    };
-  }
+  requireOneChoice({ archive: id, from, until, withoutMac });
   if (from !== undefined) {
     const { namesOf, restoreRecovered } = await import('./recovered-tenant.ts');
     const { parseServerUrl } = await import('../../records/parse-server-url.ts');
     const options = {
       url: parseServerUrl(from),
       names: await namesOf(installation, source),
+      until,
       onStep,
     };
     return {
       description: 'a recovered server',
+      ...(until !== undefined && { time: new Date(until) }),
       use: work => restoreRecovered(source, options, work),
     };
   }
@@ -131,7 +131,7 @@ export async function chooseData(
 export async function restoreData<T>(
   installation: Installation,
   source: Tenant,
-  moment: RestoredMoment,
+  moment: ChosenMoment,
   { progress, output }: Pick<Context, 'progress' | 'output'>,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<{ restored: T; restoredFrom: string; seconds: number }> {

@@ -1,11 +1,9 @@
 import type { Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
-import { defineList } from '../../command/define-list.ts';
 import { type Context, defineOperation, type Plan } from '../../command/operation.ts';
 import {
   amount,
-  argument,
   flag,
   option,
   optionalArgument,
@@ -16,13 +14,7 @@ import { observeRun } from '../../databases/move-results.ts';
 import { restoredOperations } from '../../databases/restored-database.command.ts';
 import { readTenant } from '../../records/read-tenants.ts';
 import { findTenant } from '../../records/tenants.ts';
-import {
-  chooseData,
-  fromField,
-  momentField,
-  restoreData,
-  withoutMacField,
-} from './restore-data.ts';
+import { chooseData, fromField, restoreData, untilField, withoutMacField } from './restore-data.ts';
 
 const fields = {
   slug: optionalArgument('slug', { neededUnless: 'lost' }),
@@ -31,15 +23,11 @@ const fields = {
     'the archive to restore, or a part of its name; latest: the newest one',
     {
       kind: 'archive',
-      unless: ['at', 'from'],
+      unless: ['from'],
     },
   ),
-  at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z', {
-    ...momentField,
-    isAdvanced: false,
-    unless: ['archive', 'from', 'lost'],
-  }),
   from: fromField,
+  until: untilField,
   withoutMac: withoutMacField,
   lost: flag(
     'the server has lost the database of the tenant: restore it in a new one, and serve it',
@@ -71,8 +59,7 @@ const restore = defineOperation({
     examples: [
       'restore acme --archive latest # its newest archive, beside its present data',
       'restore acme --archive 20261121T1405 # an older archive: backup list acme',
-      'restore acme --at 2026-11-21T14:05:00Z # its data of that moment: restore moments acme',
-      'restore acme --from < url-file # its data on a recovered copy of its server: see the handbook',
+      'restore acme --from --until 2026-11-21T14:05:00Z < url-file # its data on a copy of its server that you have recovered to that time',
       'restore acme --lost # its database is lost: put its newest archive in place',
       'restore --lost --server second # those of all tenants of a server that is new and empty',
     ],
@@ -87,8 +74,8 @@ over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is 
   effect: 'changes',
   handling: {
     isTraced: true,
-    opensArchives: ({ archive, at, from, lost }) =>
-      archive !== undefined || (lost && at === undefined && from === undefined),
+    opensArchives: ({ archive, from, lost }) =>
+      archive !== undefined || (lost && from === undefined),
   },
   async plan(values, { installation }) {
     const { slug, server } = values;
@@ -114,7 +101,7 @@ over HTTP clones it: bin/backoffice clone acme acme-old --archive latest. It is 
  * @throws {OperatorError} unless the fields name a tenant and its earlier data, or the lost ones
  *   of a server or of all, and no data of one
  */
-function requireOneScope({ slug, at, archive, from, lost, server, all }: RestoreFields): void {
+function requireOneScope({ slug, archive, from, lost, server, all }: RestoreFields): void {
   const isFleet = server !== undefined || all;
 
   if (isFleet && !lost) {
@@ -123,10 +110,8 @@ function requireOneScope({ slug, at, archive, from, lost, server, all }: Restore
   if (isFleet && slug !== undefined) {
     throw new OperatorError('Give either a tenant, or --server or --all', { usage: true });
   }
-  if (isFleet && [at, archive, from].some(value => value !== undefined)) {
-    throw new OperatorError('Give --archive, --from and --at together with a tenant', {
-      usage: true,
-    });
+  if (isFleet && (archive !== undefined || from !== undefined)) {
+    throw new OperatorError('Give --archive and --from together with a tenant', { usage: true });
   }
 
   if (slug === undefined && all === (server !== undefined)) {
@@ -134,9 +119,9 @@ function requireOneScope({ slug, at, archive, from, lost, server, all }: Restore
       usage: true,
     });
   }
-  if (!lost && [at, archive, from].every(value => value === undefined)) {
+  if (!lost && archive === undefined && from === undefined) {
     throw new OperatorError(
-      `Say which data: --archive latest, another archive, --at or --from, or --lost. To serve a deleted tenant again: bin/backoffice undelete ${slug}`,
+      `Say which data: --archive latest, another archive, --from, or --lost. To serve a deleted tenant again: bin/backoffice undelete ${slug}`,
       { usage: true },
     );
   }
@@ -193,20 +178,4 @@ async function restoreOne({ slug, ...values }: OneTenant, context: Context) {
   output.result(document, () => [fieldsText(document), ...next].join('\n'));
 }
 
-const moments = defineList({
-  name: 'restore moments',
-  help: {
-    description:
-      'list the moments that the data of a tenant can be restored to, by RECOVERY_COMMAND',
-    examples: ['restore moments acme'],
-  },
-  fields: { slug: argument('slug') },
-  async items({ slug }, { installation }) {
-    const { readMoments } = await import('./restore-to-moment.ts');
-    return readMoments(installation, await findTenant(installation, slug));
-  },
-  nameOf: ({ server }) => server,
-  empty: ({ slug }) => `No moment of ${slug} can be restored.`,
-});
-
-export const operations = [restore, moments, ...restoredOperations];
+export const operations = [restore, ...restoredOperations];

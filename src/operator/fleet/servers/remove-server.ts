@@ -17,8 +17,8 @@ export interface ServerRemoval {
   /** Databases of tenants on a lost server that are not current: they are forgotten. */
   forgotten: number;
   /**
-   * Tenants that were on the server once: `restore --at` cannot bring back a moment of that
-   * time any more.
+   * Tenants that were on the server once: `restore --from` does not know the names any more
+   * that their databases had there.
    */
   formerTenants: number;
   /**

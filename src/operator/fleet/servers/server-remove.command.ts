@@ -40,8 +40,8 @@ function lossText({ forgotten, formerTenants, left }: ServerRemoval): string {
       ? `${countText(forgotten, 'restored, former or unfinished database')} on it are forgotten.`
       : '',
     formerTenants > 0
-      ? `No moment of the time is found any more that ${countText(formerTenants, 'tenant')} ` +
-        'spent there.'
+      ? `On a recovered copy of it, the databases of ${countText(formerTenants, 'tenant')} that ` +
+        'were there are not found any more.'
       : '',
     left && left.length > 0
       ? `These databases stay there, and belong to no tenant: ${left.join(', ')}.`

@@ -1,5 +1,3 @@
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../../src/control/server-urls.ts';
 import { withConnection } from '../../../../src/lib/postgres/connection.ts';
@@ -14,12 +12,14 @@ import { createQuickPasswords } from '../../../support/quick-passwords.ts';
 import { runCommand } from '../../../support/run-command.ts';
 import { useServerFolder } from '../../../support/server-folder.ts';
 import { backUp, documentOf } from '../../../support/succeed.ts';
-import { laterObject, use, useFolder } from '../../../support/use.ts';
+import { laterObject, use } from '../../../support/use.ts';
 import { testRecoveredControl } from './recovered-control.ts';
+
+const readLastChange = `
+  select to_char(max(created_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at from audit_log`;
 
 describe('restore from a recovered server', () => {
   const server = use(createDedicatedServer);
-  const folder = useFolder();
   const archives = useServerFolder('archives');
   let environment: Record<string, string>;
   /** A copy of the server, before a currency of acme was deleted. */
@@ -28,7 +28,9 @@ describe('restore from a recovered server', () => {
   let ofGlobex: string;
   /** The objects that an operator has added to the database of globex there. */
   let addedByHand: object[];
-  /** After its last change. */
+  /** The time of the last entry of the audit log of globex there. */
+  let lastChange: string;
+  /** A later time. */
   let moment: string;
   /** The output of every command. */
   const printed: string[] = [];
@@ -87,6 +89,7 @@ describe('restore from a recovered server', () => {
       withConnection(databaseUrl(recovered.url, ofGlobex), client => client.query(text));
     await inGlobex(addByHand);
     addedByHand = (await inGlobex(readAddedByHand)).rows;
+    [{ at: lastChange }] = (await inGlobex(readLastChange)).rows;
     moment = new Date().toISOString();
     await server.sql(`delete from currencies where code = 'CHF'`, await server.databaseOf('acme'));
     await addCurrency('globex', 'CAD');
@@ -159,38 +162,90 @@ describe('restore from a recovered server', () => {
     expect(await server.sql(readAddedByHand, document.database)).to.deep.equal(addedByHand);
   });
 
-  // A drill recovers a server to a moment, with the program for a host of its own.
-  it('a restore to a moment takes the server that RECOVERY_COMMAND has recovered; a moment that cannot be had is refused with the reason', async () => {
-    const command = join(folder, 'recover');
-    await writeFile(command, `#!/bin/sh\necho '${recovered.url}'; cat > /dev/null\n`, {
-      mode: 0o755,
-    });
+  it('data of a recovered server that are not later than --until are restored, and the last change is printed', async () => {
+    const { code, document } = await restoreFrom('globex', recovered.url, '--until', moment);
 
-    const restoreAt = (at: string) =>
-      tenant(['restore', 'globex', '--at', at], '', { RECOVERY_COMMAND: command });
-
-    const { code, document } = await restoreAt(moment);
     expect(code, JSON.stringify(document)).to.equal(0);
-    expect(document).to.include({ slug: 'globex', restoredFrom: moment });
+    expect(document.restoredFrom).to.equal(`recovered ${ofGlobex}, last change ${lastChange}`);
     expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
+  });
 
-    const refused: [string, string, RegExp][] = [
-      ['2026-11-21T14:05:00', 'usage', /zone/],
-      ['2999-01-01T00:00:00Z', 'usage', /future/],
-      ['2026-02-30T00:00:00Z', 'usage', /2026-02-30T00:00:00Z is no day of the calendar/],
-      ['2020-01-01T00:00:00Z', 'failed', /did not exist then/],
+  it('data of a recovered server that are later than --until are refused, to the microsecond, and nothing is changed', async () => {
+    const before = await databases();
+    const [{ until } = { until: '' }] = await server.control<{ until: string }>(
+      `select to_char(timestamptz '${lastChange}' - interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.USTZH:TZM') as until`,
+    );
+
+    for (const args of [
+      ['restore', 'globex'],
+      ['clone', 'globex', 'globex-later'],
+    ]) {
+      const { code, document } = await tenant([...args, '--from', '--until', until], recovered.url);
+
+      expect(code).to.equal(1);
+      expect(document.message).to.match(
+        new RegExp(`^The recovered server has a change of ${lastChange}, which is later than `),
+      );
+    }
+    expect(await databases()).to.deep.equal(before);
+  });
+
+  it('a server that still recovers, or was recovered to a later time, is refused by --until, and nothing is changed', async () => {
+    const before = await databases();
+    const target = 'recovery_target_time=2026-01-01 00:00:00+00';
+    const cases: [Parameters<typeof copyServer>[1], string, RegExp][] = [
+      [{ recovers: true }, moment, / is still recovering: nothing was changed/],
+      [
+        { extraSettings: [target] },
+        '2025-12-31T23:59:59.999999Z',
+        / was recovered to 2026-01-01 00:00:00\+00, which is later than 2025-12-31 23:59:59\.999999\+00: /,
+      ],
     ];
 
-    for (const [at, kind, message] of refused) {
-      const result = await restoreAt(at);
-      expect(result.document.code, at).to.equal(kind);
-      expect(result.document.message, at).to.match(message);
+    for (const [options, until, message] of cases) {
+      const copy = await copyServer(server.url, options);
+      try {
+        const { code, document } = await restoreFrom('globex', copy.url, '--until', until);
+
+        expect(code).to.equal(1);
+        expect(document.message).to.match(message);
+      } finally {
+        await copy.close();
+      }
     }
+    expect(await databases()).to.deep.equal(before);
+  });
+
+  it('a time that is none, has no zone or is in the future, and one without a recovered server, are wrong usage', async () => {
+    const refused: [string, RegExp][] = [
+      ['2026-11-21T14:05:00', /zone/],
+      ['2999-01-01T00:00:00Z', /future/],
+      ['2026-02-30T00:00:00Z', /2026-02-30T00:00:00Z is no day of the calendar/],
+    ];
+    for (const [until, message] of refused) {
+      const { document } = await restoreFrom('globex', recovered.url, '--until', until);
+
+      expect(document.code, until).to.equal('usage');
+      expect(`${document.message} ${document.hint}`, until).to.match(message);
+    }
+
+    const alone = await tenant(['restore', 'globex', '--archive', 'latest', '--until', moment]);
+
+    expect(alone.document).to.include({
+      code: 'usage',
+      message: 'Give --until together with --from.',
+    });
   });
 
   it('a lost database comes back from the recovered server, with tables and columns that were added by hand, and is served', async () => {
     await server.sql(`drop database "${await server.databaseOf('globex')}" with (force)`);
-    const { code, document } = await restoreFrom('globex', recovered.url, '--lost');
+    const { code, document } = await restoreFrom(
+      'globex',
+      recovered.url,
+      '--lost',
+      '--until',
+      moment,
+    );
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'globex', status: 'active' });
     expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
@@ -261,7 +316,7 @@ describe('restore from a recovered server', () => {
     for (const { document } of [both, planned]) {
       expect(document).to.include({
         code: 'usage',
-        message: 'Give one of --at, --archive and --from.',
+        message: 'Give either --archive or --from.',
       });
     }
   });
@@ -278,24 +333,6 @@ describe('restore from a recovered server', () => {
       .to.include('The command has stopped')
       .and.include('globex is served by default, as before');
     expect(await databases()).to.deep.equal(before);
-  });
-
-  it('a moment without RECOVERY_COMMAND is refused, and says what to set and what to do without it', async () => {
-    for (const args of [
-      ['restore', 'acme', '--at', '2026-01-01T00:00:00Z'],
-      ['restore', 'acme', '--at', '2026-01-01T00:00:00Z', '--dry-run'],
-      ['restore', 'moments', 'acme'],
-    ]) {
-      const { code, document } = await tenant(args);
-
-      expect(code).to.equal(1);
-      expect(document.message).to.equal(
-        'RECOVERY_COMMAND is not set, so no server can be recovered to a moment.',
-      );
-      expect(document.hint).to.match(
-        /^Set it to the path of a program that does, .*restore <slug> --from < url-file/,
-      );
-    }
   });
 
   it('no output, record of an action, or origin of a database has the password of the recovered server', async () => {
