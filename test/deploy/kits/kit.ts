@@ -18,73 +18,36 @@ export interface Kit {
   readonly scratch: string;
   /** Runs a script in Bash. It ends with the first line that fails. */
   run(script: string): Promise<ScriptResult>;
-  /** Returns the calls that the stand-ins got. */
+  /** Returns the calls that the stand-in got. */
   calls(): Promise<string>;
   close(): Promise<void>;
 }
 
-/** Folders of the machine that are in the scratch folder instead. */
-const folders = /(?<![\w./])\/(etc|usr\/local\/bin|var\/lib|mnt|run\/secrets)\//g;
+/** Folders of a pod that are in the scratch folder instead. */
+const folders = /(?<![\w./])\/(run\/secrets)\//g;
 
 /**
- * Programs that only change logins, owners, files of an editor, another machine, or the folder
- * of the build, which is the repository.
- */
-const idle = ['chown', 'sudoedit', 'npm', 'rsync', 'ln'];
-
-/**
- * Makes a machine with PostgreSQL servers, and stand-ins for the programs that a test cannot
- * run.
- * @param standIns names of programs, each of which is a file of this folder
+ * Makes a machine with PostgreSQL servers, and a stand-in for `kubectl`.
  * @param hosts for each PostgreSQL server, the names that it has in the network of the kit
  * @param store URL of a store with the protocol of S3, which stands for that of Amazon
  */
-export async function createKit(
-  standIns: readonly string[],
-  hosts: readonly (readonly string[])[],
-  store = '',
-): Promise<Kit> {
+export async function createKit(hosts: readonly (readonly string[])[], store = ''): Promise<Kit> {
   const scratch = await mkdtemp(join(tmpdir(), 'backoffice-kit-'));
   const servers = await Promise.all(hosts.map(startServer));
   const bin = join(scratch, 'bin');
   await mkdir(bin);
   await cp(join(root, 'deploy'), join(scratch, 'deploy'), { recursive: true });
 
-  for (const folder of [
-    'etc/systemd/system',
-    'etc/cron.d',
-    'etc/postgresql/18/main/conf.d',
-    'usr/local/bin',
-    'var/lib',
-    'mnt/backup',
-    'backup',
-  ]) {
-    await mkdir(join(scratch, folder), { recursive: true });
-  }
-
-  const program = (name: string, text: string) =>
-    writeFile(join(bin, name), `#!/bin/bash\n${text}\n`, { mode: 0o755 });
-  for (const name of idle) await program(name, ':');
-
-  // The folder of systemd's page is the repository itself.
-  await program('chmod', '[ "$*" = "-R a+rX ." ] || exec /bin/chmod "$@"');
-  // The repository has the packages that the page removes from its host.
-  const keepPackages = 'if [ "$1 $2" = "rm -r" ]; then exit; fi';
-  await program('sudo', `${keepPackages}\nif [ "$1" = -u ]; then shift 2; fi\nexec "$@"`);
-
-  for (const name of standIns) {
-    await program(
-      name,
-      `exec ${shellLine([process.execPath, ...nodeOptions(), ...standIn(name)])} "$@"`,
-    );
-  }
+  const standIn = [join(import.meta.dirname, 'kubectl.ts'), 'kubectl'];
+  const command = shellLine([process.execPath, ...nodeOptions(), ...standIn]);
+  await writeFile(join(bin, 'kubectl'), `#!/bin/bash\nexec ${command} "$@"\n`, { mode: 0o755 });
 
   const network = servers.flatMap(({ url }, number) =>
     (hosts[number] ?? []).map(host => [host, Number(new URL(url).port)] as const),
   );
 
   const environment = {
-    PATH: `${join(scratch, 'usr/local/bin')}:${bin}:${process.env.PATH}`,
+    PATH: `${bin}:${process.env.PATH}`,
     HOME: scratch,
     TEST_RUN: process.env.TEST_RUN,
     KIT_SCRATCH: scratch,
@@ -129,19 +92,9 @@ async function startServer(): Promise<{ folder: string; url: string; leave(): Pr
   return { folder, url: postgres.url, leave: () => postgres.leave() };
 }
 
-/** Returns a text in which absolute paths of the machine are those of the scratch folder. */
+/** Returns a text in which absolute paths of a pod are those of the scratch folder. */
 export function onMachine(text: string, scratch: string): string {
-  return text
-    .replaceAll(folders, `${scratch}/$1/`)
-    .replaceAll(/\/opt\/backoffice(-\d+\.\d+\.\d+)?/g, root.replace(/\/$/, ''));
-}
-
-/** The file of a stand-in, and its first argument. */
-function standIn(name: string): string[] {
-  return [
-    `${join(import.meta.dirname, name === 'docker' || name === 'kubectl' ? name : 'systemd')}.ts`,
-    name,
-  ];
+  return text.replaceAll(folders, `${scratch}/$1/`);
 }
 
 /** Returns the shell lines of a page under a heading of level 2. */

@@ -6,14 +6,14 @@ import { quoteIdentifier, quoteLiteral } from '../../../src/lib/postgres/quote.t
 import { fail, variable } from './programs.ts';
 
 /** The PostgreSQL servers of the kit. */
-export const servers: { url: string; folder: string }[] = JSON.parse(variable('KIT_SERVERS'));
+const servers: { url: string; folder: string }[] = JSON.parse(variable('KIT_SERVERS'));
 
 /**
  * Does what a PostgreSQL server of a kit does when it starts for the first time: makes its
  * login with the password of the kit and its database, and serves TLS with the certificate of
  * the kit.
  * @param number of the server in the kit, from 0
- * @param login with its attributes, such as `superuser`
+ * @param login with its attributes, such as `createdb`
  * @param files certificate and key
  */
 export async function beginServer(

@@ -4,12 +4,12 @@ import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { nodeOptions, root } from '../../support/command-line.ts';
 
-// The common part of the stand-ins of docker, kubectl and systemd. Each is a process of its
-// own, as those are.
+// What the stand-in of kubectl does with the programs of this machine. It is a process of its
+// own, as kubectl is.
 
 /**
  * The folder that stands for the root of the machine, and a variable that the test gives to
- * every stand-in.
+ * the stand-in.
  */
 export const scratch = variable('KIT_SCRATCH');
 
@@ -21,7 +21,7 @@ export function variable(name: string): string {
   return value;
 }
 
-/** Adds a line to the log of what the stand-ins did. */
+/** Adds a line to the log of what the stand-in did. */
 export function note(text: string): Promise<void> {
   return appendFile(join(scratch, 'calls'), `${text}\n`);
 }
@@ -39,24 +39,15 @@ type Variables = Readonly<Record<string, string>>;
  * are those of the stand-in.
  * @param args as the entry point of the image takes them
  */
-export function runInImage(args: readonly string[], variables: Variables): Promise<void> {
-  return runProgram(process.execPath, [...nodeOptions(), ...args], variables);
-}
-
-/** Runs any program in the same way. */
-export async function runProgram(
-  program: string,
-  args: readonly string[],
-  variables: Variables,
-): Promise<void> {
-  const [code] = await once(start(program, args, variables, 'inherit'), 'exit');
+export async function runInImage(args: readonly string[], variables: Variables): Promise<void> {
+  const [code] = await once(start(args, variables, 'inherit'), 'exit');
   if (code !== 0) process.exit(code ?? 1);
 }
 
 /** Starts the service, waits until it listens, and stops it. Its log lines are noted. */
 export async function tryService(args: readonly string[], variables: Variables): Promise<void> {
   const free = { ...variables, PORT: '0', MANAGEMENT_PORT: '0' };
-  const service = start(process.execPath, [...nodeOptions(), ...args], free, 'pipe');
+  const service = start(args, free, 'pipe');
   let log = '';
   for (const stream of [service.stdout, service.stderr]) {
     stream?.setEncoding('utf8').on('data', text => {
@@ -70,7 +61,6 @@ export async function tryService(args: readonly string[], variables: Variables):
 }
 
 function start(
-  program: string,
   args: readonly string[],
   variables: Variables,
   output: 'inherit' | 'pipe',
@@ -79,7 +69,7 @@ function start(
     NODE_OPTIONS: `--import ${join(import.meta.dirname, 'network.ts')}`,
     KIT_NETWORK: variable('KIT_NETWORK'),
   };
-  return spawn(program, args, {
+  return spawn(process.execPath, [...nodeOptions(), ...args], {
     cwd: root,
     env: { PATH: process.env.PATH, TEST_RUN: process.env.TEST_RUN, ...network, ...variables },
     stdio: output === 'inherit' ? 'inherit' : ['ignore', 'pipe', 'pipe'],
