@@ -101,6 +101,10 @@ export async function beginEpoch(control: pg.Client, tenantId: number): Promise<
   return Number(rows[0]?.epoch ?? Date.now());
 }
 
+/** SQL for `current_during` of a database that stops being current now. */
+export const formerTimes =
+  'current_during + tstzmultirange(tstzrange(least(current_since, clock_timestamp()), clock_timestamp()))';
+
 /** Numbers of a run, or its error, for people. */
 export interface RunFacts {
   bytes?: number;

@@ -12,15 +12,12 @@ import { findRemains } from './database-names.ts';
 import { closedStamp, nobody } from './database-stamp.ts';
 import {
   type DatabaseAddress,
+  formerTimes,
   type LockedTenant,
   readDatabases,
   type TenantDatabase,
 } from './database-store.ts';
 import { listObjectsOfOthers, notDroppedFor, rowsLeft } from './foreign-objects.ts';
-
-/** SQL for `current_during` of a database that stops being current now. */
-export const formerTimes =
-  'current_during + tstzmultirange(tstzrange(least(current_since, clock_timestamp()), clock_timestamp()))';
 
 /**
  * Condemns the reserved databases of a tenant; of a tenant that is not provisioned yet, also

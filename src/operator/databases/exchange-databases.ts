@@ -1,8 +1,7 @@
 import type pg from 'pg';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { inTransaction } from '../../lib/postgres/in-transaction.ts';
-import type { KeptBy, LockedTenant } from './database-store.ts';
-import { formerTimes } from './drop-database.ts';
+import { formerTimes, type KeptBy, type LockedTenant } from './database-store.ts';
 
 /** The schema of a complete database. */
 export interface CompleteSchema {
