@@ -526,6 +526,7 @@ create table audit_log (
   user_id bigint,
   user_guid uuid,
   entity_id bigint,
+  entity_since timestamptz,
   action text not null,
   resource text not null,
   record_key text not null,
@@ -541,6 +542,8 @@ comment on table audit_log is
 comment on column audit_log.user_id is
   'who made it; null: nobody whom the service knows, such as an operator';
 comment on column audit_log.entity_id is 'the entity of the user that was changed';
+comment on column audit_log.entity_since is
+  'the created_at of that entity: a user of another entity that has got its number reads nothing';
 comment on column audit_log.action is 'create, update or delete';
 comment on column audit_log.resource is 'User or Role';
 comment on column audit_log.record_key is 'the id of the user or role';
@@ -599,7 +602,7 @@ begin
   end if;
 
   insert into audit_log (
-    tenant_id, user_id, user_guid, entity_id,
+    tenant_id, user_id, user_guid, entity_id, entity_since,
     action, resource, record_key,
     before, after,
     ip_address, trace_id, database_user)
@@ -607,6 +610,7 @@ begin
          (actor ->> 'userId')::bigint,
          (actor ->> 'userGuid')::uuid,
          (record ->> 'entity_id')::bigint,
+         (record ->> 'entity_since')::timestamptz,
 
          case when before is null then 'create' when after is null then 'delete' else 'update' end,
          tg_argv[0],
@@ -651,7 +655,7 @@ declare
   actor jsonb := coalesce(nullif(current_setting('app.actor', true), ''), '{}')::jsonb;
 begin
   insert into audit_log (
-    tenant_id, user_id, user_guid, entity_id,
+    tenant_id, user_id, user_guid, entity_id, entity_since,
     action, resource, record_key,
     before, after,
     ip_address, trace_id, database_user)
@@ -659,6 +663,7 @@ begin
          (actor ->> 'userId')::bigint,
          (actor ->> 'userGuid')::uuid,
          u.entity_id,
+         u.entity_since,
 
          'update',
          'User',

@@ -35,6 +35,8 @@ export interface PeopleTransaction {
 
 /** The business entity that a user shall belong to, while no request can delete it. */
 export interface HeldEntity {
+  /** Null: the user shall have none. */
+  readonly id: number | null;
   /** When it was created, in ISO 8601 with microseconds; null: there is none. */
   readonly since: string | null;
   /** The error of `EntityId`, unless the tenant has the entity or the user shall have none. */
@@ -123,11 +125,12 @@ async function withEntity(
   id: number | null,
   changeWith: (entity: HeldEntity) => Promise<RowValues[]>,
 ): Promise<RowValues[]> {
-  if (id === null) return changeWith({ since: null, errors: {} });
+  if (id === null) return changeWith({ id, since: null, errors: {} });
   let rows: RowValues[] | undefined;
   const hold = async (transaction: TenantTransaction): Promise<Statement> => {
     const [found] = await transaction.query({ ...lockEntity, values: [id] });
     rows = await changeWith({
+      id,
       since: (found?.since as string | undefined) ?? null,
       errors: found ? {} : { EntityId: [noEntity] },
     });

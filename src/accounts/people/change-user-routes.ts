@@ -14,15 +14,15 @@ import {
   type PeopleTransaction,
   rateLimited,
 } from './change-people.ts';
-import { inviteUser } from './invite-user.ts';
+import { inviteUser, requireInvitable } from './invite-user.ts';
 import { userDocumentation } from './user-documentation.ts';
 import {
   correctAddress,
+  errorsOfEntity,
   findManagedUser,
   type ManagedUser,
   replaceUser,
   requireReplaceable,
-  requireValidUser,
   takeBack,
   userFields,
 } from './user-records.ts';
@@ -119,7 +119,7 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
             tenant.id,
             user,
             body,
-            entity.errors,
+            errorsOfEntity(user, entity),
           );
           await replaceUser(transaction, user, roleId, { ...body, entitySince: entity.since });
           const isCorrected = await correctAddress(transaction, user, body.Email);
@@ -137,7 +137,7 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
         const check = async (transaction: PeopleTransaction, entity: HeldEntity): Promise<void> => {
           const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
           const user = await findManagedUser(transaction, tenantId, id);
-          const all = { ...errors, ...entity.errors };
+          const all = { ...errors, ...errorsOfEntity(user, entity) };
           await requireReplaceable(transaction, tenantId, user, body, all);
         };
         return errorsOfPeople(services, context, check, body.EntityId as number | undefined);
@@ -228,8 +228,7 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
         transaction: PeopleTransaction,
         entity: HeldEntity,
       ): Promise<Statement> => {
-        const { since: entitySince, errors } = entity;
-        const id = await inviteUser(transaction, tenant.id, { ...body, entitySince }, errors);
+        const id = await inviteUser(transaction, tenant.id, body, entity);
         await addInvitation(services, context, transaction, id);
 
         return userById([['tenant_id = ?', tenant.id]], id);
@@ -245,7 +244,7 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
         services,
         context,
         (transaction, entity) =>
-          requireValidUser(transaction, context.tenant.id, body, { ...errors, ...entity.errors }),
+          requireInvitable(transaction, context.tenant.id, body, entity, errors),
         body.EntityId as number | undefined,
       ),
   });

@@ -4,13 +4,20 @@ import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import { requireMayManage } from '../../tenancy/permission-rules.ts';
 import { noPassword } from '../auth/passwords.ts';
 import { withdrawRegistrationsOf } from '../mails/use-link.ts';
-import type { PeopleTransaction } from './change-people.ts';
-import { addressTaken, requireValidUser, type userFields } from './user-records.ts';
+import type { HeldEntity, PeopleTransaction } from './change-people.ts';
+import {
+  addressTaken,
+  type CheckedFields,
+  errorsOfEntity,
+  type ManagedUser,
+  requireValidUser,
+  type userFields,
+} from './user-records.ts';
 
 /** The maximum number of users of a tenant. */
 const maxUsers = 100_000;
 
-type Invitation = z.output<typeof userFields> & { Email: string; entitySince: string | null };
+type Invitation = z.output<typeof userFields> & { Email: string };
 
 const userByEmail = `
   select u.id::float8 as id, r.permissions, u.invited_at is not null as "isInvited",
@@ -32,19 +39,19 @@ const countUsers = 'select count(*)::int as count from users where tenant_id = $
  * Adds a user, or changes one who was invited and has not accepted yet. Deletes the
  * registrations of the address, which anyone may have sent: confirming one would set the
  * password that its sender chose.
- * @param errors of other fields, which the caller has found
  * @returns the id of the user
- * @throws {Problem} `duplicate` when a user of the tenant has the address; `limit_reached`
+ * @throws {Problem} those of `requireInvitable`; `duplicate` when a user of the tenant has the
+ *   address; `limit_reached`
  */
 export async function inviteUser(
   transaction: PeopleTransaction,
   tenantId: number,
-  { Email, FirstName, LastName, Role, Scope, EntityId, entitySince }: Invitation,
-  errors: FieldErrors,
+  { Email, FirstName, LastName, Role, Scope, EntityId }: Invitation,
+  entity: HeldEntity,
 ): Promise<number> {
   const { query, permissions } = transaction;
-  const roleId = await requireValidUser(transaction, tenantId, { Role, Email }, errors);
-  const values = [FirstName, LastName, roleId, Scope, EntityId, entitySince];
+  const roleId = await requireInvitable(transaction, tenantId, { Role, Email }, entity);
+  const values = [FirstName, LastName, roleId, Scope, EntityId, entity.since];
   const [counted] = await query<{ count: number }>('count_users', countUsers, [tenantId]);
   if ((counted?.count ?? 0) >= maxUsers) throw problem('limit_reached');
   const [added] = await query<{ id: number }>('insert_invited', insertInvited, [
@@ -67,4 +74,34 @@ export async function inviteUser(
   }
   await withdrawRegistrationsOf(query, known.id);
   return known.id;
+}
+
+const entityByEmail = `
+  select entity_id::float8 as "entityId", to_json(entity_since) #>> '{}' as "entitySince"
+    from users where tenant_id = $1 and email = $2`;
+
+/**
+ * Requires that a person may be invited, also again, with these fields.
+ * @param errors of other fields, which the caller has found
+ * @returns the id of the role
+ * @throws {Problem} those of `requireValidUser`
+ */
+export async function requireInvitable(
+  transaction: PeopleTransaction,
+  tenantId: number,
+  fields: CheckedFields,
+  entity: HeldEntity,
+  errors: FieldErrors = {},
+): Promise<number> {
+  const [known] =
+    entity.since === null || fields.Email === undefined
+      ? []
+      : await transaction.query<Pick<ManagedUser, 'entityId' | 'entitySince'>>(
+          'entity_by_email',
+          entityByEmail,
+          [tenantId, fields.Email],
+        );
+  const all = { ...errors, ...errorsOfEntity(known, entity) };
+
+  return requireValidUser(transaction, tenantId, fields, all);
 }

@@ -6,7 +6,7 @@ import type { Precondition } from '../../lib/http/representation.ts';
 import type { FieldError, FieldErrors } from '../../lib/runtime/field-error.ts';
 import { requireMayGrant, requireMayManage } from '../../tenancy/permission-rules.ts';
 import { withdrawLinks } from '../mails/use-link.ts';
-import type { PeopleTransaction } from './change-people.ts';
+import type { HeldEntity, PeopleTransaction } from './change-people.ts';
 import { findRole } from './role-records.ts';
 import { type UserView, userById, userDescriptions, viewOf } from './user-statements.ts';
 
@@ -32,10 +32,14 @@ export interface ManagedUser {
   readonly isInvited: boolean;
   readonly isDisabled: boolean;
   readonly email: string;
+  readonly entityId: number | null;
+  /** When the entity was created, in ISO 8601 with microseconds. */
+  readonly entitySince: string | null;
 }
 
 const managedUser = `
-  select u.id::float8 as id, u.email, r.name as role, r.permissions, u.confirmed_at is not null as "isConfirmed",
+  select u.id::float8 as id, u.email, u.entity_id::float8 as "entityId",
+         to_json(u.entity_since) #>> '{}' as "entitySince", r.name as role, r.permissions, u.confirmed_at is not null as "isConfirmed",
          u.invited_at is not null as "isInvited", u.disabled_at is not null as "isDisabled"
     from users u join roles r on r.id = u.role_id
    where u.tenant_id = $1 and u.id = $2`;
@@ -62,6 +66,28 @@ export async function findManagedUser(
   }
   return user;
 }
+
+/**
+ * Returns the error of the entity that a user shall belong to, also of one that has got the
+ * number of the user's: a database that has lost its last commits gives numbers again. A client
+ * sends the number that it has read beside a new name, and the user would get the data of the
+ * other entity.
+ * @param user undefined for a new one
+ */
+export function errorsOfEntity(
+  user: Pick<ManagedUser, 'entityId' | 'entitySince'> | undefined,
+  { id, since, errors }: HeldEntity,
+): FieldErrors {
+  const isOther = since !== null && user?.entityId === id && user.entitySince !== since;
+  return isOther ? { EntityId: [otherEntity] } : errors;
+}
+
+const otherEntity: FieldError = {
+  message:
+    'is the number of another entity than that of the user, which is lost: send null, and then ' +
+    'the number, if the user shall belong to the other one',
+  code: 'ambiguous',
+};
 
 const otherWithAddress = `
   select confirmed_at is null and disabled_at is null as "isPending" from users

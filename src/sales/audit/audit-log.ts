@@ -278,7 +278,10 @@ async function visibleEntries(
 
   return [
     areOfControl ? ['tenant_id = ?', tenant.id] : undefined,
-    own && (areOfControl ? ['entity_id = ?', isOwn ? own.id : 0] : ofOwnEntity('entity_id', own)),
+    own &&
+      (areOfControl
+        ? ['entity_id = ? and entity_since = ?', isOwn ? own.id : 0, own.since]
+        : ofOwnEntity('entity_id', own)),
     caller.permissions.has('settings.write') ? undefined : ['resource <> ?', 'Webhook'],
   ];
 }
