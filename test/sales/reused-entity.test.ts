@@ -145,4 +145,73 @@ describe('a user whose entity another one has replaced under the same number', (
     expect(findings[0].problem).to.include(email);
     expect(findings[0].remedy).to.include(`bin/backoffice user disable acme ${email}`);
   });
+
+  it('users of the new entity see neither the user nor the audit entries of the user', async () => {
+    const own = await world.loginAs(world.acme, {
+      permissions: ['full.read', 'users.read'],
+      scope: 'Self',
+      entityId: one,
+    });
+    const ofUsers = '/api/v1/AuditLog?resource=User&limit=1000';
+
+    const { body: people } = await own.get('/api/v1/Users');
+    const { body: entries } = await own.get(ofUsers);
+
+    const { Id } = await findMember();
+    expect(people.map((each: { Id: number }) => each.Id)).not.to.include(Id);
+    expect((await own.get(`/api/v1/Users/${Id}`)).status).to.equal(404);
+    const keys = (list: { Key: string }[]) => list.map(({ Key }) => Key);
+    expect(keys((await admin.get(ofUsers)).body)).to.include(String(Id));
+    expect(keys(entries)).to.not.be.empty.and.not.include(String(Id));
+  });
+
+  it('an edit or an invitation that repeats the number gives nobody the new entity, until an administrator takes the lost one away', async () => {
+    const user = await findMember();
+    const edit = (change: object) => admin.put(`/api/v1/Users/${user.Id}`, { ...user, ...change });
+    const invite = (EntityId: number | null) => admin.post('/api/v1/Users', { ...guest, EntityId });
+    const guest = {
+      Email: 'guest@acme.test',
+      FirstName: 'Guest',
+      LastName: 'x',
+      Role: 'Member',
+      Scope: 'Self',
+    };
+    expect((await invite(one)).status).to.equal(201);
+    await controlSql(
+      world,
+      `update users set entity_since = entity_since - interval '1 second' where email = ?`,
+      [guest.Email],
+    );
+
+    for (const refused of [
+      await edit({ LastName: 'Corrected' }),
+      await edit({ LastName: '' }),
+      await invite(one),
+    ]) {
+      expect(refused.status, JSON.stringify(refused.body)).to.equal(400);
+      expect(refused.body.errorCodes.EntityId).to.deep.equal([{ code: 'ambiguous' }]);
+    }
+    expect((await member.get(`/api/v1/Entities/${one}`)).status).to.equal(404);
+
+    expect((await invite(null)).status).to.equal(201);
+    expect((await invite(one)).status).to.equal(201);
+    expect((await edit({ EntityId: null })).status).to.equal(200);
+    expect((await edit({ EntityId: one })).status).to.equal(200);
+    const again = await world.loginAs(world.acme, {
+      permissions: ['users.read'],
+      scope: 'Self',
+      entityId: one,
+    });
+    const { body: people } = await again.get('/api/v1/Users');
+    expect(people.map((each: { Email: string }) => each.Email)).to.include.members([
+      email,
+      guest.Email,
+    ]);
+  });
+
+  /** Returns the user, as an administrator reads it. */
+  async function findMember(): Promise<{ Id: number }> {
+    const { body } = await admin.get(`/api/v1/Users?filter[Email]=${email}`);
+    return body[0];
+  }
 });
