@@ -971,7 +971,7 @@ comment on column tenant_databases.archive_proof is
 comment on column tenant_databases.pause_ms is 'how long requests waited for it to become current';
 comment on column tenant_databases.numbers is
   'the last number that each of its sequences had given when it became current, or was archived '
-  'last, by the name of the sequence: a database in its place goes on after them';
+  'last, by the column (entities.id): a database in its place goes on after them';
 comment on column tenant_databases.error is 'why the last run that worked on it failed, for people';
 
 -- a tenant has one current database

@@ -3,7 +3,10 @@ import { quoteIdentifier, quoteLiteral } from '../../lib/postgres/quote.ts';
 import type { LockedTenant } from './database-store.ts';
 import { setSequences } from './replace-tables.ts';
 
-/** The last number that each sequence of `public` has given, by the name of the sequence. */
+/**
+ * The last number that each sequence of `public` has given, by its column (`entities.id`), so
+ * that a sequence may be renamed; one of no column by its own name.
+ */
 export type GivenNumbers = ReadonlyMap<string, bigint>;
 
 /**
@@ -20,6 +23,8 @@ export const skippedNumbers = { bigint: 1_000_000n, integer: 100_000n, smallint:
 
 /** A sequence, with the last number that it has given, or the one before its first. */
 interface SequenceRow {
+  /** Its key in `GivenNumbers`. */
+  readonly key: string;
   readonly name: string;
   readonly type: string;
   readonly last: string;
@@ -30,7 +35,7 @@ interface SequenceRow {
 
 /** Returns the last number that each sequence of `public` of a database has given. */
 export async function readGivenNumbers(client: pg.Client): Promise<GivenNumbers> {
-  return new Map((await readSequenceRows(client)).map(({ name, last }) => [name, BigInt(last)]));
+  return new Map((await readSequenceRows(client)).map(({ key, last }) => [key, BigInt(last)]));
 }
 
 /**
@@ -48,17 +53,17 @@ export async function goOnAfter(
   const numbers = new Map<string, bigint>();
   const moved: { name: string; lastValue: string; isCalled: boolean }[] = [];
 
-  for (const { name, type, ...row } of await readSequenceRows(client)) {
+  for (const { key, name, type, ...row } of await readSequenceRows(client)) {
     const isRising = !row.increment.startsWith('-');
     const [own, min, max] = [BigInt(row.last), BigInt(row.min), BigInt(row.max)];
-    const further = furthest(isRising, own, given.get(name) ?? own);
+    const further = furthest(isRising, own, given.get(key) ?? own);
     const skip = skipped[type] ?? 0n;
     const next = isRising ? further + skip : further - skip;
     const last = next > max ? max : next < min ? min : next;
 
     // The number before the first one is outside the bounds: then none was given.
     const hasMoved = next !== own && (isRising ? next >= min : next <= max);
-    numbers.set(name, hasMoved ? last : own);
+    numbers.set(key, hasMoved ? last : own);
     if (hasMoved) moved.push({ name, lastValue: String(last), isCalled: true });
   }
 
@@ -72,14 +77,21 @@ function furthest(isRising: boolean, one: bigint, other: bigint): bigint {
 
 /**
  * Reads the sequences themselves: the view `pg_sequences` has null for one that the login may
- * not read, as if it had given no number.
+ * not read, as if it had given no number. Leaves out one of others, which is of no column, and
+ * which the login may not read or set: our records get no number of it.
  */
 async function readSequenceRows(client: pg.Client): Promise<SequenceRow[]> {
   const { rows } = await client.query<Omit<SequenceRow, 'last'>>(
-    `select relname as name, seqtypid::regtype::text as type, seqmin::text as min, seqmax::text as max,
-            seqincrement::text as increment
+    `select coalesce(t.relname || '.' || attname, c.relname) as key, c.relname as name,
+            seqtypid::regtype::text as type, seqmin::text as min, seqmax::text as max, seqincrement::text as increment
        from pg_sequence join pg_class c on c.oid = seqrelid
-      where relnamespace = 'public'::regnamespace order by relname`,
+       left join pg_depend d on d.classid = 'pg_class'::regclass and d.objid = c.oid and d.objsubid = 0
+         and d.refclassid = 'pg_class'::regclass and d.refobjsubid > 0 and d.deptype in ('a', 'i')
+       left join pg_class t on t.oid = d.refobjid
+       left join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+      where c.relnamespace = 'public'::regnamespace
+        and (t.oid is not null or has_sequence_privilege(c.oid, 'select') and has_sequence_privilege(c.oid, 'update'))
+      order by c.relname`,
   );
   if (rows.length === 0) return [];
 
@@ -133,7 +145,7 @@ export async function readKnownNumbers(
     `select key as name, max(value::bigint)::text as last
        from (select key, value from tenant_databases, jsonb_each_text(numbers) where tenant_id = $1
               union all
-             select 'entities_id_seq', max(entity_id)::text from users where tenant_id = $1) as known
+             select 'entities.id', max(entity_id)::text from users where tenant_id = $1) as known
       where value is not null group by key`,
     [id],
   );

@@ -117,6 +117,22 @@ describe('archives by a login that may not read everything', () => {
     }
   });
 
+  it('a sequence of others that it may not read stops neither a swap nor the way back', async () => {
+    const restored = database;
+    [{ database }] = JSON.parse(await tenant('databases', 'acme', '--json')).filter(
+      ({ state }: { state: string }) => state === 'current',
+    );
+    await inTenant('create sequence public.of_others');
+
+    await tenant('restore', 'swap', 'acme', '--database', restored, '--yes');
+    await tenant('restore', 'back', 'acme', '--yes');
+
+    expect(await inTenant('select is_called from public.of_others')).to.deep.equal([
+      { is_called: false },
+    ]);
+    await inTenant('drop sequence public.of_others');
+  });
+
   it('a table of a tenant that the login may not read fails the archive of that tenant alone, by name', async () => {
     [{ database }] = JSON.parse(await tenant('databases', 'acme', '--json')).filter(
       ({ state }: { state: string }) => state === 'current',

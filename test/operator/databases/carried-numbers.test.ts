@@ -135,7 +135,7 @@ describe('numbers of records after a restore', () => {
     const archives = JSON.parse(await run('backup', 'list', 'acme'));
     await controlSql(
       world,
-      `update tenant_databases set numbers = numbers || '{"entities_id_seq": "500000000"}'
+      `update tenant_databases set numbers = numbers || '{"entities.id": "500000000"}'
         where state = 'current' and database_name = ?`,
       [await ofAcme()],
     );
@@ -154,5 +154,46 @@ describe('numbers of records after a restore', () => {
     await run('restore', 'acme', '--lost');
 
     expect(await addNew('After those of users')).to.be.within(701_000_001, 701_000_010);
+  });
+
+  it('sequences that were renamed, in either database, give no number again', async () => {
+    const rename = async (from: string, to: string): Promise<void> => {
+      const adminUrl = databaseUrl(postgresUrl(), await ofAcme());
+      await sql({ adminUrl }, `alter sequence ${from} rename to ${to}`);
+    };
+    const restore = async (): Promise<void> => {
+      const { database } = JSON.parse(await run('restore', 'acme', '--archive', 'latest'));
+      await run('restore', 'swap', 'acme', '--database', database, '--yes');
+    };
+
+    await backUp(world.environment);
+    await rename('entities_id_seq', 'renamed');
+    await rename('activities_id_seq', 'entities_id_seq');
+    for (const name of ['One renamed', 'Two renamed']) await addNew(name);
+    await restore();
+    await addNew('In place of a renamed one');
+
+    await rename('entities_id_seq', 'renamed');
+    await backUp(world.environment);
+    await addNew('After the archive of a renamed one');
+    await restore();
+    await addNew('From an archive of a renamed one');
+  });
+
+  it('numbers that others have taken from sequences of their own, in either direction, do not go back', async () => {
+    const inAcme = async (text: string) =>
+      sql<{ text: string }>({ adminUrl: databaseUrl(postgresUrl(), await ofAcme()) }, text);
+    const draw = `select concat_ws(' ', nextval('public."Down''s"'), nextval('public.tiny'), nextval('public.unused')) as text`;
+    await inAcme(
+      `create sequence public."Down's" increment -2 minvalue -1000 maxvalue -1 start -1;
+       create sequence public.tiny as smallint; create sequence public.unused start 7 minvalue 7`,
+    );
+    await inAcme(`select nextval('public."Down''s"'), nextval('public.tiny')`);
+    const { database } = JSON.parse(await run('restore', 'acme', '--archive', 'latest'));
+
+    await run('restore', 'swap', 'acme', '--database', database, '--yes');
+    await run('restore', 'back', 'acme', '--yes');
+
+    expect(await inAcme(draw)).to.deep.equal([{ text: '-3 2 7' }]);
   });
 });

@@ -135,7 +135,10 @@ export function givenNumbers({ sequences }: Pick<ArchiveManifest, 'sequences'>):
   return new Map(
     sequences
       .filter(({ schema }) => schema === 'public')
-      .map(({ name, lastValue, isCalled }) => [name, BigInt(lastValue) - (isCalled ? 0n : 1n)]),
+      .map(({ table, column, lastValue, isCalled }) => [
+        `${table}.${column}`,
+        BigInt(lastValue) - (isCalled ? 0n : 1n),
+      ]),
   );
 }
 
