@@ -33,7 +33,7 @@ import { readSchemaState } from '../../schema/schema-steps.ts';
 import { inSnapshot } from '../../schema/snapshot.ts';
 import { canonicalTextSettings, identityTables } from '../../schema/tenant-tables.ts';
 import { checkManifest, type Manifest } from './manifest.ts';
-import { lockProvisioning, provision } from './provision.ts';
+import { lockProvisioning, provision, requireSameBeginning } from './provision.ts';
 
 /** A clone: of which tenant, under which slug, and the users who may log in to it. */
 export interface CloneRequest {
@@ -92,7 +92,8 @@ export async function planClone(
   await requireNotPurging(installation, newSlug);
   const existing = await findNamedTenant(installation, newSlug);
   if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
-  if (!existing) await requireFreeSlug(installation, newSlug);
+  if (existing) requireSameBeginning(existing, true);
+  else await requireFreeSlug(installation, newSlug);
   const open = await requireActiveUsers(installation, source, logins);
   const leaves = await readLeft(installation, source);
   return { slug: newSlug, of: slug, server: server ?? source.server.name, logins: open, leaves };

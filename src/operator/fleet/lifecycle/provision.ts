@@ -86,7 +86,8 @@ interface ProvisionOptions {
  * 3. Lock the tenant: a migration, a move and a purge of it refuse meanwhile.
  * 4. `renewTenant`, for a row of an earlier run: the manifest may have changed.
  * 5. `makeDatabase` makes the database, fills it, and lets the tenant be served.
- * @throws {OperatorError} when the slug is being purged or is reserved, or a step fails
+ * @throws {OperatorError} when the slug is being purged or is reserved, when a clone has begun
+ *   the tenant and this is none, or the reverse, or a step fails
  */
 export async function provision(
   installation: Installation,
@@ -108,6 +109,7 @@ export async function provision(
       return { tenant: found, created: false, logins: [] };
     }
 
+    if (found) requireSameBeginning(found, first.isIsolated ?? false);
     const tenant = found ?? (await enterTenant(run));
     await lockTenant(control, tenant.id, slug);
     if (found) await renewTenant(run, found);
@@ -128,6 +130,20 @@ async function findBySlug({ installation, manifest }: Provisioning): Promise<Ten
   if (found) await requireNotPurging(installation, slug);
 
   return found;
+}
+
+/**
+ * Requires that a tenant whose provision has not ended was begun by the same kind of command: a
+ * clone leaves the roles of its source, and audit entries of its users, which another company
+ * must not read.
+ */
+export function requireSameBeginning({ slug, isIsolated }: Tenant, isClone: boolean): void {
+  if (isIsolated === isClone) return;
+
+  throw new OperatorError(
+    `${slug} was begun by ${isIsolated ? 'clone' : 'provision'}: complete it by that command, or ` +
+      `remove it first: bin/backoffice purge ${slug}`,
+  );
 }
 
 /** Inserts the tenant's row with its roles and first signing key. It has no database yet. */
