@@ -25,20 +25,15 @@ const disable = defineChange({
   async change(values, { installation }, isDryRun) {
     const ending = await endingSessions(installation, values, 'The logins of', 'are refused');
     const changed = await setState(installation, values, 'disabled', isDryRun);
-    const { findOpenInClones } = await import('./users.ts');
-    const clones = await findOpenInClones(installation, values.slug, values.email);
+    const { clones, inClones } = await readClones(installation, values);
     const webhooks = `Webhooks that send for this user stop: bin/backoffice webhooks ${values.slug}`;
-    const others = clones.map(
-      slug =>
-        ` The address may log in to ${slug}: bin/backoffice user disable ${slug} ${values.email}`,
-    );
 
     return {
       ...ending,
       ...changed,
       document: { ...changed.document, clones },
-      plan: `${ending.plan} ${webhooks}${others.join('')}`,
-      done: `${changed.done} ${webhooks}${others.join('')}`,
+      plan: `${ending.plan} ${webhooks}${inClones}`,
+      done: `${changed.done} ${webhooks}${inClones}`,
     };
   },
 });
@@ -98,8 +93,15 @@ const setPassword = defineChange({
     }
 
     // A password that was given is not repeated.
-    const document = { guid, email, ...(!isDryRun && given === undefined && { password }) };
-    return { ...ending, document, done: fieldsText(document) };
+    const shown = { guid, email, ...(!isDryRun && given === undefined && { password }) };
+    const { clones, inClones } = await readClones(installation, values);
+
+    return {
+      ...ending,
+      document: { ...shown, clones },
+      plan: ending.plan + inClones,
+      done: fieldsText(shown) + (inClones === '' ? '' : `\n\n${inClones.trim()}`),
+    };
   },
 });
 
@@ -108,6 +110,20 @@ export const loginOperations = [disable, enable, setPassword];
 interface UserValues {
   readonly slug: string;
   readonly email: string;
+}
+
+/**
+ * Returns the slugs of the clones in which an address may still log in, as the user was when
+ * they were made, and a sentence for each, which begins with a space.
+ */
+export async function readClones(installation: Installation, { slug, email }: UserValues) {
+  const { findOpenInClones } = await import('./users.ts');
+  const clones = await findOpenInClones(installation, slug, email);
+  const sentences = clones.map(
+    clone => ` The address may log in to ${clone}: bin/backoffice user disable ${clone} ${email}`,
+  );
+
+  return { clones, inClones: sentences.join('') };
 }
 
 /**

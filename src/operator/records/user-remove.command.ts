@@ -1,6 +1,7 @@
 import { defineChange } from '../command/define-change.ts';
 import { argument } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
+import { readClones } from './user-login.command.ts';
 import type { UserRemoval } from './users.ts';
 
 export const removeUserOperation = defineChange({
@@ -20,17 +21,18 @@ export const removeUserOperation = defineChange({
     const removed = await removeUser(installation, slug, address, isDryRun);
     const { email } = removed;
     const loss = lossText(removed);
+    const { clones, inClones } = await readClones(installation, { slug, email });
 
     return {
-      document: { ...removed, state: 'removed' },
-      plan: `${email} would be removed, ${loss}.`,
+      document: { ...removed, state: 'removed', clones },
+      plan: `${email} would be removed, ${loss}.${inClones}`,
       steady: lossText({ ...removed, sessions: 0 }),
       confirm: {
         name: email,
         kind: 'address',
         consequence: `will be removed from ${slug}, ${loss}`,
       },
-      done: `${email} is removed, ${loss}.`,
+      done: `${email} is removed, ${loss}.${inClones}`,
     };
   },
 });

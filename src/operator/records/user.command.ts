@@ -4,7 +4,7 @@ import { defineList } from '../command/define-list.ts';
 import { argument, option, optionalArgument, parseId } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import type { UserSummary } from './read-users.ts';
-import { loginOperations, password } from './user-login.command.ts';
+import { loginOperations, password, readClones } from './user-login.command.ts';
 import { removeUserOperation } from './user-remove.command.ts';
 
 const findUserOperation = defineList({
@@ -134,19 +134,24 @@ const role = defineChange({
     const changed =
       role === undefined ? undefined : await setUserRole(installation, slug, email, role, isDryRun);
     const { permissions, others, ...found } = await readUserRole(installation, slug, email);
+    const { clones, inClones } =
+      role === undefined
+        ? { clones: undefined, inClones: '' }
+        : await readClones(installation, { slug, email: found.email });
     const plan =
       role === undefined
         ? `keep the role ${found.role}`
         : `get the role ${role}, in place of ${found.role}`;
 
     return {
-      document: (isDryRun && changed) || { ...found, permissions, others },
-      plan: `${found.email} would ${plan}.`,
-      done: fieldsText({
-        ...found,
-        permissions: permissions.join(' ') || '–',
-        'other roles': others.join(', ') || '–',
-      }),
+      document: { ...((isDryRun && changed) || { ...found, permissions, others }), clones },
+      plan: `${found.email} would ${plan}.${inClones}`,
+      done:
+        fieldsText({
+          ...found,
+          permissions: permissions.join(' ') || '–',
+          'other roles': others.join(', ') || '–',
+        }) + (inClones === '' ? '' : `\n\n${inClones.trim()}`),
     };
   },
 });

@@ -5,6 +5,7 @@ import { addByHand, readAddedByHand } from '../../../support/added-by-hand.ts';
 import { eventually } from '../../../support/eventually.ts';
 import { startMailServer } from '../../../support/mail-server.ts';
 import { runCommand } from '../../../support/run-command.ts';
+import { stopCommand } from '../../../support/stopped-command.ts';
 import { postgresUrl } from '../../../support/test-server.ts';
 import { use } from '../../../support/use.ts';
 import { controlSql, createWorld, sql, type TestTenant, useLogin } from '../../../support/world.ts';
@@ -217,26 +218,96 @@ describe('clones of tenants', () => {
     expect(next.status).to.equal(200);
   });
 
-  it('user disable names the clones in which the address may log in', async () => {
+  it('user disable, remove, password and role name the clones in which the address may log in, also those of clones', async () => {
     const [user] = await controlSql<{ email: string }>(
       world,
       `select email from users where tenant_id = ? and scope = 'Self'`,
       [world.acme.id],
     );
     const email = user?.email ?? '';
-    const plan = () =>
-      runCommand(
-        'scripts/tenant.ts',
-        ['user', 'disable', 'acme', email, '--dry-run'],
-        world.environment,
+    const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
+    const plans = (): Promise<{ stdout: string }[]> =>
+      Promise.all([
+        run('user', 'disable', 'acme', email, '--dry-run'),
+        run('user', 'remove', 'acme', email, '--dry-run'),
+        run('user', 'password', 'acme', email, '--dry-run'),
+        run('user', 'role', 'acme', email, 'Member', '--dry-run'),
+      ]);
+    for (const { stdout } of await plans()) {
+      expect(stdout).to.include(email).and.not.include('user disable copy');
+    }
+
+    await run('user', 'enable', 'copy', email);
+    const made = await run('clone', 'copy', 'copy-of-copy', '--login', email);
+    expect(made.code, made.stderr).to.equal(0);
+
+    for (const { stdout } of await plans()) {
+      expect(stdout).to.include(`bin/backoffice user disable copy ${email}`);
+      expect(stdout).to.include(`bin/backoffice user disable copy-of-copy ${email}`);
+      expect(stdout).not.to.include('user disable acme');
+    }
+    const { stdout } = await run('user', 'role', 'acme', email, 'Member');
+    expect(stdout).to.include(`bin/backoffice user disable copy-of-copy ${email}`);
+    expect((await run('user', 'role', 'acme', email)).stdout).not.to.include('user disable');
+  });
+
+  it('of a clone that was killed, the next one takes over no login, and only after a purge another tenant has the slug, without its users, roles and records', async () => {
+    await controlSql(
+      world,
+      `insert into roles (tenant_id, name, permissions) values (?, 'Secret plans of acme', '{orders.read}')`,
+      [world.acme.id],
+    );
+    const kill = async (slug: string): Promise<void> => {
+      const { email } = world.acme.admin;
+      const command = await stopCommand(world, ['clone', 'acme', slug, '--login', email]);
+      await command.kill();
+    };
+    const run = (...args: string[]) =>
+      runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
+    const peopleOf = (slug: string) =>
+      controlSql(
+        world,
+        `select u.email, u.disabled_at is null as "isOpen"
+           from users u join tenants t on t.id = u.tenant_id
+          where t.slug = ? and (u.disabled_at is null or t.slug = 'taken')`,
+        [slug],
       );
-    const before = await plan();
-    expect(before.stdout).not.to.include('user disable copy');
 
-    await runCommand('scripts/tenant.ts', ['user', 'enable', 'copy', email], world.environment);
+    await kill('half');
+    const again = await run('clone', 'acme', 'half');
+    expect(again.code, again.stderr).to.equal(0);
+    expect(await peopleOf('half')).to.deep.equal([]);
 
-    const { stdout } = await plan();
-    expect(stdout).to.include(`bin/backoffice user disable copy ${email}`);
+    await kill('taken');
+    const provision = ['provision', 'taken', '--name', 'T', '--admin-email', 'a@taken.test'];
+    for (const args of [[...provision, '--dry-run'], provision]) {
+      const { code, stderr } = await run(...args);
+      expect(code).to.equal(1);
+      expect(stderr).to.include('taken was begun by clone');
+      expect(stderr).to.include('bin/backoffice purge taken');
+    }
+    await run('purge', 'taken', '--yes');
+    const taken = await run(...provision);
+    expect(taken.code, taken.stderr).to.equal(0);
+    expect(await peopleOf('taken')).to.deep.equal([{ email: 'a@taken.test', isOpen: true }]);
+    const audited = await controlSql(
+      world,
+      `select distinct a.after ->> 'email' as email from audit_log a join tenants t on t.id = a.tenant_id
+        where t.slug = 'taken' and a.resource = 'User'`,
+    );
+    expect(audited).to.deep.equal([{ email: 'a@taken.test' }]);
+    const roles = await controlSql(
+      world,
+      `select r.name from roles r join tenants t on t.id = r.tenant_id where t.slug = 'taken' order by 1`,
+    );
+    expect(roles).to.deep.equal([{ name: 'Administrator' }, { name: 'Member' }]);
+    const [tenant] = await controlSql<{ database: string; isolated: boolean }>(
+      world,
+      `select database_name as database, isolated from tenants where slug = 'taken'`,
+    );
+    expect(tenant?.isolated).to.equal(false);
+    const adminUrl = databaseUrl(postgresUrl(), tenant?.database ?? '');
+    expect(await sql({ adminUrl }, 'select from entities')).to.deep.equal([]);
   });
 
   it('a clone under a used slug, or of a missing tenant, is rejected', async () => {
