@@ -1,3 +1,4 @@
+import pg from 'pg';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
 
@@ -81,6 +82,39 @@ export async function createBaselineDatabase(
       passwordHash,
     ]);
   });
+
+  return url;
+}
+
+/**
+ * Creates a database for the server that writes an audit entry with each record: a copy of a
+ * tenant database, so that the audit log has the same columns and indexes, without its triggers.
+ * @param tenantUrl URL of a tenant database that nobody is connected to
+ * @returns the URL of the copy, for a superuser
+ */
+export async function createAuditedDatabase(
+  serverUrl: string,
+  name: string,
+  tenantUrl: string,
+): Promise<string> {
+  const source = decodeURIComponent(new URL(tenantUrl).pathname.slice(1));
+  await withConnection(serverUrl, client =>
+    client.query(`create database ${name} template ${pg.escapeIdentifier(source)}`),
+  );
+
+  const url = databaseUrl(serverUrl, name);
+  await withConnection(url, client =>
+    client.query(`
+      do $$
+      declare
+        t record;
+      begin
+        for t in select tgname, tgrelid::regclass as of from pg_trigger where not tgisinternal loop
+          execute format('drop trigger %I on %s', t.tgname, t.of);
+        end loop;
+      end $$;
+      analyze`),
+  );
 
   return url;
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { hash, verify } from '@node-rs/argon2';
@@ -10,6 +11,9 @@ import { listen } from './listen.ts';
  * 8601, columns named like the JSON fields. One tenant, no authentication, no audit, no checks;
  * a conditional request gets the full response; a login verifies the same Argon2 hash as on the
  * other servers.
+ *
+ * With `AUDITED`, the database is a copy of a tenant's, and the statement that creates a record
+ * writes its audit entry, too: what a server must do at least that keeps an audit log.
  */
 const connections = 10;
 const timestamptz = 1184;
@@ -56,6 +60,16 @@ const statements = {
     from entities e join entity_statuses s on s.id = status_id where e.id = $1`,
   create: `insert into order_statuses (name, weighting) values ($1, $2)
     returning id as "Id", name as "Name", weighting as "Weighting", created_at as "CreatedAt"`,
+  createAudited: `with created as (
+      insert into order_statuses (name, weighting) values ($1, $2)
+      returning id, name, weighting, created_at),
+    audited as (
+      insert into audit_log (user_id, user_guid, action, resource, record_key, after, ip_address, trace_id,
+        database_user, feed_era)
+      select $3::bigint, $4::uuid, 'create', 'OrderStatus', c.id::text, to_jsonb(c), $5, $6, session_user,
+          (select i.feed_era from tenant_identity i)
+        from created c)
+    select id as "Id", name as "Name", weighting as "Weighting", created_at as "CreatedAt" from created`,
   user: 'select id, password_hash as hash from users where email = $1',
   session: 'insert into sessions (user_id) values ($1) returning id',
 };
@@ -76,6 +90,20 @@ async function query(
   return result?.rows ?? [];
 }
 
+/** The user of the audit entries. */
+const userGuid = randomUUID();
+
+async function createStatus(
+  name: unknown,
+  weighting: unknown,
+  { socket }: IncomingMessage,
+): Promise<Record<string, unknown>[]> {
+  if (!process.env.AUDITED) return query('create', [name, weighting]);
+
+  const actor = [1, userGuid, socket.remoteAddress, randomUUID()];
+  return query('createAudited', [name, weighting, ...actor]);
+}
+
 async function route(request: IncomingMessage): Promise<[number, unknown]> {
   const path = request.url ?? '';
 
@@ -92,7 +120,7 @@ async function route(request: IncomingMessage): Promise<[number, unknown]> {
 
   const body = JSON.parse(await text(request));
   if (path === '/api/v1/OrderStatuses') {
-    return [201, (await query('create', [body.Name, body.Weighting]))[0]];
+    return [201, (await createStatus(body.Name, body.Weighting, request))[0]];
   }
 
   const [user] = await query('user', [body.email]);

@@ -41,7 +41,8 @@ export function report(finished: Finished[], environment: string[]): string {
 }
 
 const legend = `Cases: *service*, this project; *raw-pg*, the raw-pg baseline (bare node:http and pg, one tenant, no
-authentication); *fastify*, the Fastify reference (a hand-written server for one tenant); *bare-http* and *bare-koa*, which
+authentication); *raw-pg-audited*, the same, but it writes the audit entry of the service in the statement that creates
+the record; *fastify*, the Fastify reference (a hand-written server for one tenant); *bare-http* and *bare-koa*, which
 only send stored bytes; *bare-pool*, a minimal connection budget over many databases.
 
 Medians over the rounds; ratios compare values of the same round: median (min–max). Latency in ms, at saturation where

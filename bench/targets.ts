@@ -143,6 +143,13 @@ export function startRawPg(testbed: Testbed): Promise<Target> {
   return startOther(testbed, 'raw-pg', 'raw-pg.ts', { BASELINE_URL: testbed.rawPgUrl });
 }
 
+export function startAuditedPg(testbed: Testbed): Promise<Target> {
+  return startOther(testbed, 'raw-pg-audited', 'raw-pg.ts', {
+    BASELINE_URL: testbed.auditedUrl,
+    AUDITED: '1',
+  });
+}
+
 export function startCollector(testbed: Testbed): Promise<Target> {
   return startOther(testbed, 'collector', 'collector.ts', {});
 }

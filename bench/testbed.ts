@@ -6,7 +6,7 @@ import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
 import { addServer } from '../src/operator/fleet/servers/add-server.ts';
 import { generatePassword } from '../src/operator/records/users.ts';
-import { type Credentials, createBaselineDatabase } from './baseline.ts';
+import { type Credentials, createAuditedDatabase, createBaselineDatabase } from './baseline.ts';
 import {
   type BenchInstallation,
   changeSetting,
@@ -34,7 +34,9 @@ export interface Testbed {
   /** Databases of the raw-pg baseline and of the Fastify reference. */
   readonly rawPgUrl: string;
   readonly fastifyUrl: string;
-  /** Users of these two databases. */
+  /** Database of the raw-pg baseline that writes audit entries. */
+  readonly auditedUrl: string;
+  /** Users of the first two of these databases. */
   readonly users: Credentials[];
   readonly tenants: BenchTenant[];
   readonly children: Children;
@@ -114,6 +116,9 @@ export async function openTestbed({
   const servers = [{ name: 'default', url: serverUrl }, ...(second ? [second] : [])];
   const tenants = await makeTenants(opened, passwords, tenantCount, loginUserCount, servers);
   await opened.disconnect();
+  const [first] = tenants;
+  if (!first) throw new Error('the testbed has no tenant');
+  const auditedUrl = await createAuditedDatabase(serverUrl, 'bench_audited', first.url);
   for (const { url } of servers) {
     // so that none runs during a workload
     await withConnection(url, client => client.query('checkpoint'));
@@ -122,7 +127,7 @@ export async function openTestbed({
   const setIdle = (isIdle: boolean): Promise<void> =>
     changeSetting(serverUrl, isIdle ? 'set autovacuum to off' : 'reset autovacuum');
 
-  const urls = { serverUrl, controlUrl, rawPgUrl, fastifyUrl };
+  const urls = { serverUrl, controlUrl, rawPgUrl, fastifyUrl, auditedUrl };
   return {
     folder,
     masterKey,
