@@ -62,7 +62,7 @@ export function createCallBatches(
   };
 
   return {
-    hit: (key, rate) => add(key, rate, 1),
+    hit: (key, rate, calls = 1) => add(key, rate, calls),
     peek: (key, rate) => add(key, rate, 0),
   };
 }

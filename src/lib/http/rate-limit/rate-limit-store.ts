@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import { Breaker } from './breaker.ts';
+import { CallLeases, leasedRate } from './call-leases.ts';
 import { createProcessWindows, type ProcessWindows } from './process-windows.ts';
 import { isOfCluster, redisFailure } from './redis-failure.ts';
 import type { SharedWindows } from './shared-windows.ts';
@@ -12,6 +13,12 @@ export interface RateLimitStore {
    * windows.
    */
   hit(key: string, rate: Rate): Promise<RateLimitResult>;
+  /**
+   * Counts a call if the rate allows it, as `hit` does; but calls of a busy client may be counted
+   * in the shared windows before they are made, and then wait for nothing. All calls with this
+   * key must be counted so.
+   */
+  hitAhead(key: string, rate: Rate): Promise<RateLimitResult>;
   /**
    * Returns the state of a window, without counting a call. Never throws, and waits as `hit`
    * does.
@@ -62,11 +69,13 @@ export async function createRateLimitStore({
   const own = createProcessWindows(now);
   if (redisUrl) {
     const { RedisWindows } = await import('./redis-windows.ts'); // loads ioredis
-    return shareWindows(own, new RedisWindows({ url: redisUrl, installationId, now }), log);
+    const shared = new RedisWindows({ url: redisUrl, installationId, now });
+    return shareWindows(own, shared, log, now);
   }
 
   return {
     hit: async (key, rate) => own.hit(key, rate),
+    hitAhead: async (key, rate) => own.hit(key, rate),
     peek: async (key, rate) => own.peek(key, rate),
     isFallback: false,
     close: () => {},
@@ -77,6 +86,7 @@ async function shareWindows(
   own: ProcessWindows,
   shared: SharedWindows,
   log: Logger,
+  now: () => number = () => performance.now(),
 ): Promise<RateLimitStore> {
   const report = reportFailures(log);
   const breaker = new Breaker({
@@ -89,17 +99,36 @@ async function shareWindows(
   await shared.started();
   await breaker.check();
 
+  const countShared = (key: string, rate: Rate, calls?: number) =>
+    breaker.call(() => shared.hit(key, rate, calls));
+  const leases = new CallLeases(countShared, now);
+
+  /** Counts a call of this process that the shared windows have allowed. */
+  const countOwn = (key: string, rate: Rate, sharedResult?: RateLimitResult): RateLimitResult => {
+    const ownResult = own.hit(key, rate);
+    return sharedResult && sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
+  };
+
   return {
     hit: async (key, rate) => {
       const before = own.peek(key, rate);
       if (before.remaining === 0) return before;
-      const sharedResult = await breaker.call(() => shared.hit(key, rate));
+      const sharedResult = await countShared(key, rate);
       if (sharedResult?.remaining === 0) return sharedResult;
       // Among concurrent calls, Redis alone decides.
-      const ownResult = own.hit(key, rate);
-      return sharedResult && sharedResult.remaining <= ownResult.remaining
-        ? sharedResult
-        : ownResult;
+      return countOwn(key, rate, sharedResult);
+    },
+    hitAhead: async (key, rate) => {
+      const before = own.peek(key, rate);
+      if (before.remaining === 0) return before;
+
+      const leased = breaker.isOpen ? undefined : leases.take(key, rate);
+      if (leased) return countOwn(key, rate, leased);
+
+      const sharedResult = await countShared(key, leasedRate(rate));
+      if (sharedResult) leases.begin(key, rate, sharedResult.remaining);
+      if (sharedResult?.remaining === 0) return sharedResult;
+      return countOwn(key, rate, sharedResult);
     },
     peek: async (key, rate) => {
       const ownResult = own.peek(key, rate);

@@ -6,6 +6,7 @@ import type { HttpContext, HttpMiddleware } from '../../request-state.ts';
 import { type CountedNetwork, countedNetworks } from '../client-address.ts';
 import { readBody } from '../read-body.ts';
 import type { Route, RouteLimit } from '../route.ts';
+import { allowsLeases } from './call-leases.ts';
 import { addRateFields, type ClientPolicy, ratePolicy, setRateHeaders } from './rate-headers.ts';
 import type { RateLimitStore } from './rate-limit-store.ts';
 import { createDelay, type Delay } from './rejection-delay.ts';
@@ -94,7 +95,7 @@ export function createRateLimits({
         name: 'rl:account',
         policy: 'AccountWrite',
         rate: rates.account,
-        store,
+        hit: store.hit,
         key: networkKey,
         delay,
       }),
@@ -103,7 +104,7 @@ export function createRateLimits({
         name: 'rl:token',
         policy: 'GenerateToken',
         rate: rates.token,
-        store,
+        hit: store.hit,
         key: networkKey,
       }),
   };
@@ -111,7 +112,14 @@ export function createRateLimits({
   function limitLogins(accountOf: (ctx: HttpContext) => string | Promise<string>): HttpMiddleware {
     const key = async (ctx: HttpContext, { network }: CountedNetwork) =>
       hashKey(network, await accountOf(ctx));
-    return limit({ name: 'rl:login', policy: 'Login', rate: rates.login, store, key, delay });
+    return limit({
+      name: 'rl:login',
+      policy: 'Login',
+      rate: rates.login,
+      hit: store.hit,
+      key,
+      delay,
+    });
   }
 
   /**
@@ -127,14 +135,15 @@ export function createRateLimits({
     name: 'rl:global',
     policy: 'Global',
     rate: rates.global,
-    store,
+    // The contract's rate is too low for leases: it is counted exactly, for all networks.
+    hit: allowsLeases(rates.global) ? store.hitAhead : store.hit,
     key: networkKey,
   });
   const ofPages = limit({
     name: 'rl:pages',
     policy: 'Pages',
     rate: { ...rates.global, max: rates.global.max * pagesForEach },
-    store,
+    hit: store.hit,
     key: networkKey,
   });
 
@@ -152,7 +161,8 @@ interface LimitOptions {
   /** The name of the limit for clients. */
   policy: ClientPolicy;
   rate: Rate;
-  store: RateLimitStore;
+  /** Counts a call. */
+  hit: RateLimitStore['hit'];
   /** Returns the key under which requests from a network are counted together. Never empty. */
   key: (ctx: HttpContext, network: CountedNetwork) => string | Promise<string>;
   /** Delays each rejection. */
@@ -163,12 +173,12 @@ interface LimitOptions {
  * Sends the state of the limit in `RateLimit` and `RateLimit-*`, and rejects with 429 and
  * `Retry-After`. Times are in seconds.
  */
-function limit({ name, policy, rate, store, key, delay }: LimitOptions): HttpMiddleware {
+function limit({ name, policy, rate, hit, key, delay }: LimitOptions): HttpMiddleware {
   const described = ratePolicy(policy, rate);
 
   const count = ratelimit({
     driver: 'redis',
-    db: driver(store) as never,
+    db: driver(hit) as never,
     namespace: name,
     max: rate.max,
     duration: rate.windowMs,
@@ -202,7 +212,7 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): HttpMid
   const exceedsLarger = async (ctx: HttpContext, networks: CountedNetwork[]): Promise<boolean> => {
     for (const network of networks) {
       const max = rate.max * network.factor;
-      const { remaining, resetMs } = await store.hit(`${name}:${await key(ctx, network)}`, {
+      const { remaining, resetMs } = await hit(`${name}:${await key(ctx, network)}`, {
         ...rate,
         max,
       });
@@ -242,7 +252,7 @@ function limit({ name, policy, rate, store, key, delay }: LimitOptions): HttpMid
  * number for a time of day and sends it unchanged in `RateLimit-Reset`; so it is the number of
  * seconds until the reset.
  */
-function driver(store: RateLimitStore) {
+function driver(hit: RateLimitStore['hit']) {
   return {
     ratelimiter: async (
       key: string,
@@ -250,7 +260,7 @@ function driver(store: RateLimitStore) {
       windowMs: number,
       max: number,
     ): Promise<[number, number, number]> => {
-      const { remaining, resetMs } = await store.hit(key, { max, windowMs });
+      const { remaining, resetMs } = await hit(key, { max, windowMs });
       return [remaining, Math.ceil(resetMs / 1000), max];
     },
   };

@@ -47,8 +47,8 @@ type CommandError = Error & { command?: { name?: string } };
  * a wrong password is not reported as a missing reply.
  */
 export class RedisWindows implements SharedWindows {
-  readonly hit: (key: string, rate: Rate) => Promise<RateLimitResult>;
-  readonly peek: (key: string, rate: Rate) => Promise<RateLimitResult>;
+  readonly hit: SharedWindows['hit'];
+  readonly peek: SharedWindows['peek'];
   readonly #redis: SlidingRedis;
   readonly #now: (() => number) | undefined;
   /** The last error of the connection; undefined once it is ready. */

@@ -3,10 +3,12 @@ import type { Rate, RateLimitResult } from './sliding-window.ts';
 /** Windows outside of this process, which several processes share. */
 export interface SharedWindows {
   /**
-   * Counts a call if the rate allows it.
-   * @throws when the call was not counted in time, for any reason
+   * Counts calls, as many as the rate allows.
+   * @param calls 1 if undefined
+   * @returns the state of the window before the first of them
+   * @throws when they were not counted in time, for any reason
    */
-  hit(key: string, rate: Rate): Promise<RateLimitResult>;
+  hit(key: string, rate: Rate, calls?: number): Promise<RateLimitResult>;
   /**
    * Returns the state of a window, without counting a call.
    * @throws as `hit`
