@@ -13,6 +13,7 @@ import { invalidToken } from '../../lib/http/bearer-token.ts';
 import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import { bindCaller, bindTenant } from '../../tenancy/bind-request.ts';
 import { type Caller, findActiveUser, permitsLegacyTokens } from '../../tenancy/caller.ts';
+import type { TenantDatabases } from '../../tenancy/connections/tenant-databases.ts';
 import type { ContextServices } from '../../tenancy/request-context.ts';
 import type { VerifiedToken, VerifiedTokens } from '../../tenancy/verified-tokens.ts';
 import {
@@ -24,6 +25,7 @@ import {
 import type { AuthServices } from './auth-services.ts';
 
 interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens' | 'usage'> {
+  databases: Pick<TenantDatabases, 'openAhead'>;
   verifiedTokens: VerifiedTokens;
 }
 
@@ -33,7 +35,7 @@ interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens'
  * scope. Runs after the tenant router.
  */
 export function authenticate(services: AuthenticateServices): HttpMiddleware {
-  const { directory, tokens, verifiedTokens } = services;
+  const { databases, directory, tokens, verifiedTokens } = services;
 
   return async function authenticateUser(ctx, next) {
     const { tenant, credentials } = ctx.state;
@@ -56,6 +58,8 @@ export function authenticate(services: AuthenticateServices): HttpMiddleware {
       const { header } = credentials;
       const claims = verifyAccessToken(token, header, tenant, tokens);
       if (tenant.status !== 'active') throw problem('tenant_inactive');
+      // The token is genuine. Nothing is read on the connection before its session is valid.
+      databases.openAhead(tenant);
       const identified = await identify(claims, String(header.kid), tenant, directory);
       verifiedTokens.add(token, identified);
       bindCaller(ctx, identified.caller);

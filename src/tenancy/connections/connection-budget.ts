@@ -48,6 +48,7 @@ const serverFullMs = 100;
  * Limits the connections of this process to one PostgreSQL server: at most `max` over all
  * tenants.
  *
+ *   open ahead   The first connection of a tenant is opened while its caller is looked up.
  *   acquire      A tenant takes an idle connection of its own, or opens one while there is
  *                room.
  *   evict        Without room, the budget closes an idle connection of the tenant with the
@@ -143,6 +144,18 @@ export class ConnectionBudget {
     const waiting = this.#waitQueue.enqueue(pool, deadline);
     this.#serve();
     return waiting;
+  }
+
+  /**
+   * Opens a connection for a pool that has none, before a request asks for it. Does nothing
+   * unless there is room for it at once: it waits for nothing, takes no other connection's place,
+   * and has no waiter. A request that comes meanwhile gets this very connection, or its error;
+   * an earlier error is left to the connection that the request then opens.
+   */
+  openAhead(pool: Pool): void {
+    const { open, connectRoom } = this.#connections;
+    const isRoom = this.#waitQueue.length === 0 && open < this.#max && connectRoom > 0;
+    if (isRoom && this.#mayOpen) void this.#connections.openFor(pool);
   }
 
   /**

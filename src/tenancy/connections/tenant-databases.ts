@@ -59,9 +59,7 @@ export class TenantDatabases {
     if (!canServe(this.#options.head, tenant)) throw problem('migration_pending');
     if (this.#isClosed) throw problem('unavailable');
 
-    // The URL is part of the key: after a change of address or password, new connections are
-    // opened and verified.
-    const key = `${tenant.guid} ${tenant.databaseUrl}`;
+    const key = keyOf(tenant);
     let driver = this.#open.get(key);
     if (!driver) {
       driver = this.#createDriver(tenant);
@@ -69,6 +67,16 @@ export class TenantDatabases {
     }
 
     return driver;
+  }
+
+  /**
+   * Opens the database of a tenant that this process has not served yet, with a connection, ahead
+   * of its first use. Does nothing if the database is open, or cannot be opened.
+   */
+  openAhead(tenant: TenantRecord): void {
+    const isServed = tenant.status === 'active' && canServe(this.#options.head, tenant);
+    if (!isServed || this.#isClosed || this.#open.has(keyOf(tenant))) return;
+    this.open(tenant).pool.openAhead();
   }
 
   /** From now on, requests of a fenced tenant wait for a connection. */
@@ -86,9 +94,9 @@ export class TenantDatabases {
    * Opens the pool of a tenant's database after its fence was lifted, and forgets the pools
    * that the tenant had before.
    */
-  releasePools({ guid, databaseUrl }: TenantRecord): void {
-    for (const key of [...this.#open.keys()].filter(each => each.startsWith(`${guid} `))) {
-      if (key === `${guid} ${databaseUrl}`) this.#open.peek(key)?.pool.release();
+  releasePools(tenant: TenantRecord): void {
+    for (const key of [...this.#open.keys()].filter(each => each.startsWith(`${tenant.guid} `))) {
+      if (key === keyOf(tenant)) this.#open.peek(key)?.pool.release();
       else this.#open.delete(key);
     }
   }
@@ -128,4 +136,12 @@ export class TenantDatabases {
     if (fences?.isClosed(tenant.guid)) driver.pool.hold();
     return driver;
   }
+}
+
+/**
+ * Returns the key of an open database. The URL is part of it: after a change of address or
+ * password, new connections are opened and verified.
+ */
+function keyOf({ guid, databaseUrl }: TenantRecord): string {
+  return `${guid} ${databaseUrl}`;
 }

@@ -107,6 +107,11 @@ export class TenantPool implements PoolState<TenantClient> {
     return pool.connect(deadline);
   }
 
+  /** Opens the first connection ahead of the first request, if there is room for it. */
+  openAhead(): void {
+    if (!this.ended && !this.isConnected) this.budget.openAhead(this);
+  }
+
   /**
    * Lets requests wait until the fence of the tenant is lifted, also those that wait for a
    * connection. Connections are closed as soon as they are not in use.

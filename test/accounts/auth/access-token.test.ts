@@ -360,6 +360,23 @@ const claims: Forgery[] = [
       }),
   ],
   [
+    'sid in upper case',
+    f => f.make({ claims: { ...f.claims, sid: String(f.claims.sid).toUpperCase() } }),
+  ],
+  ['sid in an array', f => f.make({ claims: { ...f.claims, sid: [f.claims.sid] } })],
+  [
+    'user_guid of another user, sub unchanged',
+    f => f.make({ claims: { ...f.claims, user_guid: f.otherUserGuid } }),
+  ],
+  [
+    'sub of another user, user_guid unchanged',
+    f => f.make({ claims: { ...f.claims, sub: f.otherUserGuid } }),
+  ],
+];
+
+/** Claims with the signature of their tenant, which only the session contradicts. */
+const sessions: Forgery[] = [
+  [
     'everything of another tenant except user and session',
     f =>
       f.make({
@@ -368,11 +385,6 @@ const claims: Forgery[] = [
         secret: f.globex.secret,
       }),
   ],
-  [
-    'sid in upper case',
-    f => f.make({ claims: { ...f.claims, sid: String(f.claims.sid).toUpperCase() } }),
-  ],
-  ['sid in an array', f => f.make({ claims: { ...f.claims, sid: [f.claims.sid] } })],
   ['sid of another user', f => f.make({ claims: { ...f.claims, sid: f.sessions.otherUser } })],
   [
     'sid of a user of another tenant',
@@ -382,14 +394,6 @@ const claims: Forgery[] = [
   [
     'user_guid and sub of another user',
     f => f.make({ claims: { ...f.claims, user_guid: f.otherUserGuid, sub: f.otherUserGuid } }),
-  ],
-  [
-    'user_guid of another user, sub unchanged',
-    f => f.make({ claims: { ...f.claims, user_guid: f.otherUserGuid } }),
-  ],
-  [
-    'sub of another user, user_guid unchanged',
-    f => f.make({ claims: { ...f.claims, sub: f.otherUserGuid } }),
   ],
 ];
 
@@ -560,6 +564,7 @@ describe('access tokens', () => {
     shapes,
     payloads,
     claims,
+    sessions,
     times,
   })) {
     it(`tokens with forged ${group} all get the same response (${forgeries.length} forgeries)`, async () => {
@@ -579,7 +584,10 @@ describe('access tokens', () => {
       }
 
       expect(listenerConnections, 'connections to the address in the token').to.equal(0);
-      expect(world.service.databases.budgets.usage.open, 'tenant databases opened').to.equal(open);
+      // While the session of a genuine token is looked up, the first connection of its tenant is
+      // opened: of acme, and of globex.
+      const opened = world.service.databases.budgets.usage.open - open;
+      expect(opened, 'tenant databases opened').to.be.within(0, group === 'sessions' ? 2 : 0);
     });
   }
 

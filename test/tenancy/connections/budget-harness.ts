@@ -149,6 +149,7 @@ const uses = [
   'error',
   'killed',
   'killed in transaction',
+  'ahead',
 ] as const;
 type Use = (typeof uses)[number];
 
@@ -172,6 +173,7 @@ export const randomStep = fc.record({
 
 /** Uses a connection once, correctly or not, and releases it in any case. */
 export async function useConnection(pool: TenantPool, use: Use): Promise<void> {
+  if (use === 'ahead') pool.openAhead();
   const client = await pool.connect();
   try {
     if (use === 'read') {

@@ -106,6 +106,78 @@ describe('connection budget', () => {
     });
   });
 
+  describe('connections opened ahead', () => {
+    it('a request gets the connection that is being opened ahead, and opens no other', async () => {
+      const { budget, pools } = harness.createBudget({ max: 4 });
+
+      pools[0].openAhead();
+      expect(budget.usage).to.deep.equal({ open: 1, inUse: 0, waiting: 0 });
+      const client = await pools[0].connect();
+      client.release();
+      pools[0].openAhead();
+
+      expect(budget.usage).to.deep.equal({ open: 1, inUse: 0, waiting: 0 });
+      expect(budget.counts).to.include({ opened: 1, evicted: 0, refused: 0 });
+    });
+
+    it('a request gets the error of the connection that is being opened ahead, and opens no other', async () => {
+      const [acme, globex] = harness.tenants;
+      const { budget, addPool } = harness.createBudget({ max: 4 });
+      const wrongPool = addPool(acme, globex.databaseUrl);
+
+      wrongPool.openAhead();
+      expect(await errorOf(wrongPool.connect())).to.include({ code: 'TENANT_IDENTITY' });
+      expect(budget.counts).to.include({ opened: 1 });
+    });
+
+    it('an error before the first request is left to the connection that the request opens', async () => {
+      const [acme, globex] = harness.tenants;
+      const { budget, addPool } = harness.createBudget({ max: 4 });
+      const wrongPool = addPool(acme, globex.databaseUrl);
+
+      wrongPool.openAhead();
+      await eventually(() => budget.usage.open === 0);
+      expect(await errorOf(wrongPool.connect())).to.include({ code: 'TENANT_IDENTITY' });
+      expect(budget.counts).to.include({ opened: 2 });
+    });
+
+    it('no connection is opened ahead in a full budget, and a request then waits no longer than the maximum wait', async () => {
+      const { budget, pools } = harness.createBudget({ max: 1, maxWaitMs: 400 });
+      const client = await pools[0].connect();
+
+      pools[1].openAhead();
+      expect(budget.usage).to.deep.equal({ open: 1, inUse: 1, waiting: 0 });
+      expect(await errorOf(pools[1].connect())).to.include({ code: 'POOL_TIMEOUT' });
+      client.release();
+      pools[1].openAhead();
+
+      expect(budget.usage).to.deep.equal({ open: 1, inUse: 0, waiting: 0 });
+      expect(budget.counts).to.include({ opened: 1, evicted: 0 });
+    });
+
+    it('no connection is opened ahead while none may be, or after the pool has ended', async () => {
+      let mayOpen = false;
+      const { budget, pools } = harness.createBudget({ max: 4, mayOpen: () => mayOpen });
+
+      pools[0].openAhead();
+      expect(budget.usage).to.deep.equal(noConnections);
+      mayOpen = true;
+      await pools[0].end();
+      pools[0].openAhead();
+
+      expect(budget.usage).to.deep.equal(noConnections);
+    });
+
+    it('a connection that is being opened ahead is closed when its pool ends', async () => {
+      const { budget, pools } = harness.createBudget({ max: 4 });
+
+      pools[0].openAhead();
+      await pools[0].end();
+
+      await eventually(() => budget.usage.open === 0);
+    });
+  });
+
   describe('changes of the maximum', () => {
     it('a lowered maximum closes idle connections at once, and those in use when they are released', async () => {
       const { budget, name, pools } = harness.createBudget({ max: 4 });

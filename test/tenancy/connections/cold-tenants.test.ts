@@ -1,0 +1,72 @@
+import { expect } from 'chai';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import type { RunningServer } from '../../../src/service/server.ts';
+import { eventually } from '../../support/eventually.ts';
+import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+describe('first request of a tenant', () => {
+  const world = useWorld();
+  const acme = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
+  let cold: { service: RunningServer; url: string };
+
+  beforeEach(async () => {
+    cold = await world.startAnotherServer();
+    expect(opened()).to.equal(0);
+  });
+  afterEach(() => cold.service.stop());
+
+  const opened = (): number => cold.service.databases.budgets.usage.open;
+
+  /** Runs `work` while no session can be looked up. */
+  const whileSessionsAreLocked = <T>(work: (unlock: () => Promise<unknown>) => Promise<T>) =>
+    withConnection(world.config.databaseUrl ?? '', async holder => {
+      await holder.query('begin; lock table sessions in access exclusive mode');
+      return work(() => holder.query('rollback'));
+    });
+
+  it('the connection of a tenant is opened while the session of the token is looked up, and answers afterwards', async () => {
+    await whileSessionsAreLocked(async unlock => {
+      const responses = Promise.all([acme, globex].map(client => client.at(cold.url).get(path)));
+      await eventually(() => opened() === 2);
+
+      await unlock();
+      for (const { status } of await responses) expect(status).to.equal(200);
+    });
+
+    // each of the requests used the connection that was opened for it
+    expect(opened()).to.equal(2);
+  });
+
+  it('a request with a token whose session was revoked reads nothing on the connection', async () => {
+    const revoked = await world.login(world.acme);
+    await controlSql(
+      world,
+      `update sessions set revoked_at = now()
+        where id = (select id from sessions order by created_at desc limit 1)`,
+    );
+
+    const { status } = await revoked.at(cold.url).get(path);
+
+    expect(status).to.equal(401);
+    const last = await eventually(async () => {
+      const [connection] = await sql<{ query: string }>(
+        world.acme,
+        `select query from pg_stat_activity
+          where datname = current_database() and pid <> pg_backend_pid() and state = 'idle'`,
+      );
+      return connection?.query;
+    });
+    expect(last, 'the last statement on the connection').to.match(/from tenant_identity/);
+  });
+
+  it('a token with a wrong signature opens no database', async () => {
+    const token = acme.tokens?.accessToken ?? '';
+    const forged = `${token.slice(0, -4)}${token.endsWith('AAAA') ? 'BBBB' : 'AAAA'}`;
+
+    expect((await acme.at(cold.url).withToken(forged).get(path)).status).to.equal(401);
+    expect(opened()).to.equal(0);
+  });
+});
