@@ -923,10 +923,6 @@ create table tenant_databases (
   epoch bigint not null default 0,
   current_since timestamptz,
   current_during tstzmultirange not null default '{}',
-  -- its last archive
-  archive text,
-  archive_bytes bigint,
-  archive_proof text,
   -- how it was filled
   bytes bigint,
   rows bigint,
@@ -962,12 +958,6 @@ comment on column tenant_databases.current_since is
   'since when it is the database of the tenant; null: it is not';
 comment on column tenant_databases.current_during is
   'the times during which it was the database of the tenant, before the present one';
-comment on column tenant_databases.archive is
-  'name of the last archive of this database; null: none, or one that nobody can use';
-comment on column tenant_databases.archive_bytes is 'its size';
-comment on column tenant_databases.archive_proof is
-  'change counters of the database, read before the snapshot of that archive: equal ones later '
-  'prove that it is unchanged; null: they prove nothing';
 comment on column tenant_databases.pause_ms is 'how long requests waited for it to become current';
 comment on column tenant_databases.numbers is
   'the last number that each of its sequences had given when it became current, or was archived '
@@ -1158,7 +1148,8 @@ create table backup_runs (
   failed integer not null default 0,
   bytes bigint not null default 0,
   removed integer not null default 0,
-  not_removed integer not null default 0
+  not_removed integer not null default 0,
+  strays jsonb not null default '[]'
 );
 comment on table backup_runs is 'One run that archives tenants.';
 comment on column backup_runs.archived is 'number of tenants with a new archive';
@@ -1167,53 +1158,90 @@ comment on column backup_runs.unchanged is
 comment on column backup_runs.removed is 'number of old archives that were removed';
 comment on column backup_runs.not_removed is
   'number of old archives that the target refused to remove, which is no failure of the run';
+comment on column backup_runs.strays is
+  'objects of the target that archives does not have, by folder: their number and bytes, and the '
+  'name, bytes and time of the newest one';
 
-create table archive_proofs (
-  name text primary key,
-  tenant_guid uuid not null,
+create table archives (
+  target text not null,
+  name text not null,
+  tenant_guid uuid,
+  archived_at timestamptz not null,
+  state text not null constraint archives_state_check
+    check (state in ('writing', 'complete', 'removing', 'gone', 'unproved')),
+  recipients text not null,
+  -- its source
+  database_id bigint,
+  epoch bigint,
   schema_version text,
+  counters text,
+  -- its object
+  bytes bigint,
+  sha256 text,
+  unpacked_bytes bigint,
+  store_checksum text,
+  -- what was found since
+  covered_at timestamptz,
+  checked_at timestamptz,
   proved_at timestamptz,
-  checked_at timestamptz not null default now(),
-  fault text
+  fault text,
+  removed_at timestamptz,
+  error text,
+  constraint archives_pkey primary key (target, name),
+  constraint archives_complete_check
+    check (state <> 'complete' or num_nulls(bytes, sha256, unpacked_bytes) = 0)
 );
-comment on table archive_proofs is
-  'One archive of a tenant that a drill has restored and compared, or could not use. It counts '
-  'only while the target lists the archive.';
-comment on column archive_proofs.tenant_guid is
-  'no reference, because it may outlive its tenant';
-comment on column archive_proofs.schema_version is
+comment on table archives is
+  'One object that a run has written, or that was recognised as an archive of this installation. '
+  'src/operator/backup/archive-rows.ts says who changes its state. No other object of a target '
+  'counts.';
+comment on column archives.target is
+  'the BACKUP_TARGET that has it, as installation.backup_target names the present one';
+comment on column archives.name is 'name of the object in the target';
+comment on column archives.tenant_guid is
+  'null: the control database; no reference, because an archive may outlive its tenant';
+comment on column archives.archived_at is 'the time in its name, by the clock of this database';
+comment on column archives.state is
+  'writing: by a run that has not ended; complete: it counts; removing: it is to be removed, and '
+  'the object may be gone; gone: the target does not have it; unproved: a restored control '
+  'database does not know whether it is whole, or who has written it';
+comment on column archives.recipients is 'fingerprint of the recipients for whom it is sealed';
+comment on column archives.database_id is
+  'the database in tenant_databases that it is of; null: the control database, or not known; no '
+  'reference, because it may outlive the row';
+comment on column archives.epoch is 'tenant_databases.epoch of that database then';
+comment on column archives.schema_version is
   'name of the last migration of the database in it; null: not known';
-comment on column archive_proofs.proved_at is
+comment on column archives.counters is
+  'change counters of the database, read before its snapshot: equal ones later prove that the '
+  'database is unchanged; null: they prove nothing';
+comment on column archives.bytes is 'size of the object, sealed';
+comment on column archives.sha256 is 'of the sealed bytes, in hexadecimal';
+comment on column archives.unpacked_bytes is 'size of its tar';
+comment on column archives.store_checksum is
+  'checksum of the store (an ETag), as the first listing has had it; null: none';
+comment on column archives.covered_at is
+  'when a run last found the database unchanged since, or made it';
+comment on column archives.checked_at is 'when a drill or a verification last read it';
+comment on column archives.proved_at is
   'when it was last restored and compared without a difference; null: never';
-comment on column archive_proofs.checked_at is 'when a drill or a verification last read it';
-comment on column archive_proofs.fault is 'what that found; null: nothing is wrong';
+comment on column archives.fault is 'what the last reading found; null: nothing is wrong';
+comment on column archives.removed_at is
+  'when it was gone; its row goes 30 days later';
+comment on column archives.error is
+  'why the target has not removed it; or, of the newest one of a database, how the target has '
+  'lost it';
+-- the archives of a target, those of one database by time
+create index archives_newest_index on archives (target, tenant_guid, archived_at desc)
+  where state <> 'gone';
 -- the last proof of a tenant
-create index archive_proofs_proved_index on archive_proofs (tenant_guid, proved_at)
-  where proved_at is not null;
+create index archives_proved_index on archives (target, tenant_guid, proved_at)
+  where state = 'complete' and proved_at is not null;
 -- the tenants whose newest archive is faulty
-create index archive_proofs_faulty_index on archive_proofs (name) where fault is not null;
-
-create table archive_folders (
-  tenant_guid uuid constraint archive_folders_tenant_guid_unique unique nulls not distinct,
-  archives integer not null,
-  bytes bigint not null,
-  newest text not null,
-  newest_at timestamptz not null,
-  covered_at timestamptz not null,
-  seen_at timestamptz not null default now()
-);
-comment on table archive_folders is
-  'What the last run saw in the target of one tenant, or of the control database: a copy for '
-  'pages, metrics and alerts. No decision reads it.';
-comment on column archive_folders.tenant_guid is
-  'null: the control database; no reference, because the target can have archives of tenants '
-  'that nobody here knows';
-comment on column archive_folders.archives is 'number of archives';
-comment on column archive_folders.bytes is 'size of all of them';
-comment on column archive_folders.newest is 'name of the newest archive';
-comment on column archive_folders.newest_at is 'the time in its name';
-comment on column archive_folders.covered_at is
-  'when a run last found the database unchanged since that archive, or made it';
+create index archives_faulty_index on archives (target, tenant_guid)
+  where state = 'complete' and fault is not null;
+-- the archives that are lost, and rows that are to go
+create index archives_removed_index on archives (removed_at) where state = 'gone';
 
 create table history_removals (
   id bigint generated always as identity primary key,
@@ -1253,6 +1281,7 @@ create table installation (
   key_fingerprint text,
   master_key_canary bytea,
   archive_key bytea,
+  backup_target text,
   target_writer uuid,
   next_target_writer uuid,
   created_at timestamptz not null default now()
@@ -1267,6 +1296,9 @@ comment on column installation.master_key_canary is
 comment on column installation.archive_key is
   'sealed: proves that this installation has written an archive of a tenant; no change of the '
   'master key changes it; null before the first archive';
+comment on column installation.backup_target is
+  'the BACKUP_TARGET of the last command that wrote to one, by which archives has its rows; null: '
+  'no target yet';
 comment on column installation.target_writer is
   'the id in writer.json of the backup target, by which one control database writes there; null: '
   'no target yet';

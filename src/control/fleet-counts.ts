@@ -51,19 +51,24 @@ const maxWaitMs = 1_000;
 const backupCounts = `
   select json_build_object(
       'lastSuccessAt', (select extract(epoch from max(finished_at)) from backup_runs where state = 'succeeded'),
-      'lastProvedAt', extract(epoch from max(proved_at)),
-      'oldestProofAt', extract(epoch from min(proved_at)),
-      'tenantsUnarchived', count(*) filter (where newest is null),
-      'tenantsUnproved', count(*) filter (where proved_at is null),
-      'faultyArchives', count(*) filter (where faulty),
+      'lastProvedAt', extract(epoch from max(proved.proved_at)),
+      'oldestProofAt', extract(epoch from min(proved.proved_at)),
+      'tenantsUnarchived', count(*) filter (where newest.archived_at is null),
+      'tenantsUnproved', count(*) filter (where proved.proved_at is null),
+      'faultyArchives', count(*) filter (where newest.fault is not null),
       'notRemoved', coalesce((select not_removed from backup_runs where finished_at is not null
                                order by id desc limit 1), 0),
       'purgedLeft', (select count(*) from purged_tenants where archives = 'left'))
-    from tenants left join archive_folders f on f.tenant_guid = guid
-    left join (select tenant_guid, max(proved_at) filter (where fault is null) as proved_at,
-                      array_agg(name) filter (where fault is not null) as faults
-                 from archive_proofs group by 1) p on p.tenant_guid = guid
-   cross join lateral (select coalesce(newest = any (faults), false) as faulty) as newest_archive
+    from tenants
+    left join lateral (
+      select archived_at, fault from archives
+       where target = (select backup_target from installation) and tenant_guid = guid and state = 'complete'
+       order by archived_at desc limit 1) newest on true
+    left join (
+      select tenant_guid, max(proved_at) as proved_at from archives
+       where target = (select backup_target from installation) and state = 'complete' and proved_at is not null
+         and fault is null
+       group by 1) proved on proved.tenant_guid = guid
    where status <> 'provisioning'`;
 
 const fleetCounts = `

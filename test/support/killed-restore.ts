@@ -21,6 +21,7 @@ import {
   archivedControl,
   findNamedControl,
   findNewestControl,
+  listRestorer,
   openControlAccess,
   openNamedControl,
 } from '../../src/operator/fleet/control-database/control-archives.ts';
@@ -37,18 +38,23 @@ const observers = { onStep: (_: string, step: string) => onStep(step) };
 const config = readConfig();
 const installation = await openInstallation(config);
 if (kind === 'control') {
-  const access = await openControlAccess(installation.secrets, false);
+  const access = await openControlAccess(installation.secrets, {
+    withoutMac: false,
+    maxBytes: undefined,
+  });
   const named = await findNamedControl(access, subject);
-  const source = archivedControl(await openNamedControl(access, named));
+  const opened = await openNamedControl(access, named);
+  const source = archivedControl(opened);
   const { newest } = await findNewestControl(access, named.installation);
   const later = newest && newest.time > source.at ? archivedControl(newest) : undefined;
-  await restoreControl(installation, { source, later, isKeyLost: false }, onStep);
+  const restoreList = listRestorer(access, named.installation, source.at, opened);
+  await restoreControl(installation, { source, later, restoreList, isKeyLost: false }, onStep);
   onStep('end');
 } else if (kind === 'beside' || kind === 'lost') {
   const source = await findTenant(installation, subject);
-  const found = await findArchive(installation, source, undefined, undefined);
+  const found = await findArchive(installation, source, undefined);
   const goal = kind === 'lost' ? 'replace' : 'place';
-  await restoreArchive(source, found, { destination: '', warn: () => {} }, data =>
+  await restoreArchive(installation, source, found, { destination: '', warn: () => {} }, data =>
     restoreDatabase(installation, subject, data, goal, observers),
   );
 } else if (kind === 'purge') {

@@ -13,10 +13,12 @@ export const fleetSql = [
   `insert into users (tenant_id, email, password_hash, first_name, last_name, role_id)
    select tenant_id, 'user' || n || '@drill.test', '', 'A', 'B', id from roles, generate_series(1, 5) n
     where name = 'Drill'`,
-  `insert into archive_folders (tenant_guid, archives, bytes, newest, newest_at, covered_at)
-   select guid, 30, 3000000, slug || '-1', now() - interval '1 day', now() - interval '4 h' from tenants`,
-  `insert into archive_proofs (name, tenant_guid, proved_at)
-   select slug || '-' || n, guid, case when n = 3 then now() end from tenants, generate_series(1, 30) n`,
+  `update installation set backup_target = 'folder /backup'`,
+  `insert into archives (target, name, tenant_guid, archived_at, state, recipients, bytes, sha256, unpacked_bytes,
+                         covered_at, proved_at)
+   select 'folder /backup', slug || '-' || n, guid, now() - n * interval '1 day', 'complete', '0a1b2c3d', 100000, '', 900000,
+          now() - interval '4 h', case when n = 3 then now() end
+     from tenants, generate_series(1, 30) n`,
   `insert into tenant_usage (tenant_id, hour, requests, writes, database_ms, database_bytes)
    select id, date_trunc('hour', now()) - n * interval '1 day', n * 100, n, n, 1000000 * n
      from tenants, generate_series(0, 13) n`,
@@ -40,7 +42,7 @@ export const failuresSql = [
          'tenant', slug, 'tenantGuid', guid, 'severity', 'error', 'repair', null, 'fixed', false,
          'problem', 'the schema differs from the template: column entities.name of ' || slug || ' is missing',
          'remedy', 'Change the object back to what the migrations define.')) from tenants))`,
-  `update archive_proofs set fault = 'It ends too early' where name like '%-1'`,
+  `update archives set fault = 'It ends too early' where name like '%-1'`,
   'analyze',
 ];
 

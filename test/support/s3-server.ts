@@ -36,7 +36,7 @@ export interface S3Server {
   /** Changes the documents that it sends. */
   changeBody: (body: string) => string;
   /** Returns the fault of a request; undefined: it is answered as always. */
-  faultOf: (request: string) => S3Fault | undefined;
+  faultOf: (request: string) => S3Fault | undefined | Promise<S3Fault | undefined>;
   close(): Promise<void>;
 }
 
@@ -60,7 +60,7 @@ export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const { method = '', url = '', headers } = request;
     server.requests.push(`${method} ${url}`);
-    const fault = server.faultOf(`${method} ${url}`);
+    const fault = await server.faultOf(`${method} ${url}`);
     const signed = { method, url, headers, body: await buffer(request) };
 
     const right = refuse(fault) ?? respond(signed);

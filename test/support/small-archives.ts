@@ -27,7 +27,14 @@ export const writeSmall: WriteArchive = (order, store) =>
     const document = JSON.stringify({ name: order.name.name, rows: rows[0]?.rows });
     const written = await store(Readable.from([Buffer.from(document)]));
 
-    return { rows: rows[0]?.rows ?? 0, leftOut: [], numbers: new Map(), written };
+    return {
+      rows: rows[0]?.rows ?? 0,
+      leftOut: [],
+      numbers: new Map(),
+      schemaVersion: '0001-first-schema',
+      unpackedBytes: document.length,
+      written,
+    };
   });
 
 /** A run of a test, with what it reported of each database. */

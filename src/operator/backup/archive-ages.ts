@@ -1,7 +1,8 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
+import { presentTarget } from './archive-rows.ts';
 
-/** The state of a tenant's archives at the time of the last run. */
+/** The state of a tenant's archives in the present target. */
 export interface ArchiveAge {
   slug: string;
   status: string;
@@ -35,27 +36,28 @@ interface ArchiveAges extends ArchiveCounts {
   ages: ArchiveAge[];
 }
 
-/**
- * The tenants with their archives. Of the many proofs of each tenant, it reads only those that
- * found a fault.
- */
+/** SQL of the complete archives of a tenant in the present target. */
+const ofTenant = `
+  archives where target = ${presentTarget} and tenant_guid = guid and state = 'complete'`;
+
+/** The tenants, each with its newest archive. */
 const tenants = `
-  select slug, status, guid, newest_at, covered_at, archives, bytes, p.fault
-    from tenants left join archive_folders f on f.tenant_guid = guid
-    left join archive_proofs p on p.name = f.newest and p.fault is not null
+  select slug, status, guid, archived_at as newest_at, covered_at, fault
+    from tenants left join lateral (
+      select archived_at, covered_at, fault from ${ofTenant} order by archived_at desc limit 1) newest on true
    where status <> 'provisioning'`;
 
 const provedAt = `
-  (select max(proved_at) from archive_proofs p
-    where tenant_guid = guid and proved_at is not null and p.fault is null)`;
+  (select max(proved_at) from ${ofTenant} and proved_at is not null and fault is null)`;
 
 /** SQL of the columns that are shown of a tenant, with its last proof. */
 const ageColumns = `
   slug, status, ${isoTime('newest_at')} as "newestAt", ${isoTime('covered_at')} as "coveredUntil",
-  coalesce(archives, 0) as archives, coalesce(bytes, 0)::float8 as bytes, ${isoTime(provedAt)} as "provedAt", fault`;
+  (select count(*)::int from ${ofTenant}) as archives,
+  (select coalesce(sum(bytes), 0)::float8 from ${ofTenant}) as bytes, ${isoTime(provedAt)} as "provedAt", fault`;
 
 /**
- * Returns how well tenants are archived, out of the copy that the last run has made.
+ * Returns how well tenants are archived.
  * @param limit how many are listed
  */
 export async function readArchiveAges(
@@ -68,7 +70,7 @@ export async function readArchiveAges(
      ages as (select ${ageColumns} from shown order by fault is null, covered_at nulls first, slug)
      select count(*)::int as tenants, (count(*) filter (where newest_at is null))::int as without,
             (count(*) filter (where fault is not null))::int as faulty,
-            exists (select from archive_proofs where proved_at is not null) as "isProved",
+            exists (select from archives where target = ${presentTarget} and state = 'complete' and proved_at is not null) as "isProved",
             (select coalesce(json_agg(ages), '[]') from ages) as ages
        from seen`,
     [limit, offset],
@@ -78,22 +80,20 @@ export async function readArchiveAges(
 }
 
 /**
- * Returns how many tenants have no archive, out of the same copy, and whether an archive was
- * ever proved.
+ * Returns how many tenants have no archive, and whether an archive was ever proved.
  */
 export async function countUnarchived({ statements }: ControlStatements): Promise<ArchiveCounts> {
   const [counts] = await statements.execute<ArchiveCounts[]>(
     `select count(*)::int as tenants, (count(*) filter (where newest_at is null))::int as without,
-            exists (select from archive_proofs where proved_at is not null) as "isProved"
-       from tenants left join archive_folders on tenant_guid = guid
-      where status <> 'provisioning'`,
+            exists (select from archives where target = ${presentTarget} and state = 'complete' and proved_at is not null) as "isProved"
+       from (${tenants}) as seen`,
   );
 
   return counts as ArchiveCounts;
 }
 
 /**
- * Returns how well one tenant is archived, out of the same copy.
+ * Returns how well one tenant is archived.
  * @param guid of the tenant
  */
 export async function readArchiveAge(

@@ -68,7 +68,7 @@ class ArchiveWriter {
       ? { url, server, pages: tenantPages, listForeign: await this.#foreignOf(order) }
       : { url, server, pages: controlPages };
 
-    const { manifest, written } = await archiveDatabase(
+    const { manifest, unpackedBytes, written } = await archiveDatabase(
       source,
       subject,
       tenant ? archiveKey : controlMacKey,
@@ -78,6 +78,8 @@ class ArchiveWriter {
       rows: countRows(manifest),
       leftOut: foreignLeftOut(manifest),
       numbers: givenNumbers(manifest),
+      schemaVersion: manifest.schemaVersion,
+      unpackedBytes,
       written,
     };
   }

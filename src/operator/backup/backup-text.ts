@@ -1,6 +1,6 @@
 import { countText, sizeText } from '../command/texts.ts';
+import type { Unremoved } from './archive-rows.ts';
 import type { ArchiveSummary } from './list-archives.ts';
-import type { Unremoved } from './prune.ts';
 import type { BackupOutcome, BackupReport, PlannedBackup } from './run-backup.ts';
 
 const controlName = '(control database)';
@@ -58,7 +58,7 @@ export function backupText(report: BackupReport, target: string): string {
 
 function lostText(lost: readonly string[]): string {
   return (
-    `The target does not have the last archive of ${namesText(lost)}, so ` +
+    `The target does not have the newest archive of ${namesText(lost)}, so ` +
     `${lost.length === 1 ? 'it was' : 'they were'} archived again.`
   );
 }
@@ -83,8 +83,7 @@ function namesText(names: readonly string[]): string {
 
 /** Returns a row of `backup list`. */
 export function archiveRow(archive: ArchiveSummary): object {
-  const { slug, tenant, owner, time, size, provedAt, fault, isForPresentRecipients, isOpened } =
-    archive;
+  const { slug, tenant, time, size, provedAt, isForPresentRecipients, isOpened } = archive;
 
   return {
     tenant: tenant === null ? controlName : (slug ?? tenant),
@@ -93,6 +92,13 @@ export function archiveRow(archive: ArchiveSummary): object {
     'sealed for': isForPresentRecipients ? 'present recipients' : archive.recipients,
     'opens here': isOpened === null ? null : isOpened ? 'yes' : 'no',
     proved: provedAt,
-    state: fault === null ? (owner === 'known' ? 'ready' : owner) : 'failed',
+    state: stateText(archive),
   };
+}
+
+function stateText({ state, owner, fault }: ArchiveSummary): string {
+  if (state !== 'complete') return state;
+  if (fault !== null) return 'failed';
+
+  return owner === 'known' ? 'ready' : owner;
 }

@@ -8,12 +8,15 @@ import { initOperation } from './backup-init.command.ts';
 import { runOperation } from './backup-run.command.ts';
 import { archiveRow, unremovedLines } from './backup-text.ts';
 import { drillOperation, verifyOperation } from './check/check.command.ts';
+import { recogniseOperation } from './recognise.command.ts';
 import { openBackupTarget } from './target/open-target.ts';
 
 const list = defineOperation({
   name: 'backup list',
   help: {
-    description: 'list the archives in the target, the newest first',
+    description:
+      'list the archives, and the objects of the target that have the name of one, the newest ' +
+      'first',
     examples: ['backup list', 'backup list acme -o wide'],
   },
   fields: { slug: optionalArgument('slug', { description: 'only those of one tenant' }) },
@@ -42,8 +45,8 @@ const prune = defineOperation({
   name: 'backup prune',
   help: {
     description:
-      'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of ' +
-      'purged tenants',
+      'remove the archives that BACKUP_KEEP does not keep, as each run does, and what is left ' +
+      'of purged tenants',
     examples: ['backup prune --dry-run', 'backup prune'],
   },
   effect: 'changes',
@@ -88,6 +91,7 @@ export const operations = [
   list,
   verifyOperation,
   drillOperation,
+  recogniseOperation,
   prune,
 ];
 

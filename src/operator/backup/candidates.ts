@@ -10,7 +10,8 @@ import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { errorText } from '../command/texts.ts';
 import { requireFound } from '../records/read-tenants.ts';
-import type { Listing, StoredArchive } from './listing.ts';
+import type { ArchiveList } from './archive-list.ts';
+import type { ArchiveRow } from './archive-rows.ts';
 
 /** A tenant with its current database, which may have to be archived. */
 export interface BackupCandidate {
@@ -31,24 +32,15 @@ export interface BackupCandidate {
   readonly fault: string | undefined;
   /** The counters, read before the next snapshot; undefined: nothing is proved. */
   readonly counters: ChangeCounters | undefined;
-  /** The last archive of the database, by its row in the control database. */
-  readonly archive: string | null;
-  readonly archiveBytes: number | null;
-  readonly archiveProof: string | null;
+  /** The id of the database in `tenant_databases`, and the epoch of its last run. */
+  readonly databaseId: string;
+  readonly epoch: string;
 }
 
 interface CandidateRow
   extends Pick<
     BackupCandidate,
-    | 'tenantId'
-    | 'guid'
-    | 'slug'
-    | 'name'
-    | 'role'
-    | 'database'
-    | 'archive'
-    | 'archiveBytes'
-    | 'archiveProof'
+    'tenantId' | 'guid' | 'slug' | 'name' | 'role' | 'database' | 'databaseId' | 'epoch'
   > {
   readonly status: TenantStatus;
   readonly serverId: number;
@@ -67,8 +59,7 @@ export async function findCandidates(
 ): Promise<BackupCandidate[]> {
   const { rows } = await control.query<{ [Field in keyof CandidateRow]: CandidateRow[Field] }>(
     `select t.id as "tenantId", guid, slug, name, status, t.server_id as "serverId",
-            t.role_name as role, t.database_name as database, archive, archive_bytes::float8 as "archiveBytes",
-            archive_proof as "archiveProof"
+            t.role_name as role, t.database_name as database, d.id as "databaseId", d.epoch
        from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
       where status <> 'provisioning' and purging_at is null
         and ($1::text[] is null or slug = any ($1))
@@ -129,49 +120,39 @@ async function readServers(
 }
 
 /**
- * Returns the last archive of a tenant, if it has everything that the tenant's database has. It
- * must be the newest archive that the target lists, with the name and the size in the row of
- * this very database, and be sealed for the present recipients; and the counters must prove
- * that nothing was changed since. (After a switch back to an earlier database, the newest
- * archive is of the other one.)
+ * Returns the newest archive of a tenant, if it has everything that the tenant's database has:
+ * it is of this database, no run has worked on the database since, no reading has found a
+ * fault, it is sealed for the present recipients, and the counters prove that nothing was
+ * changed since. (After a switch back to an earlier database, the newest archive is of the
+ * other one.)
  * @param recipients the fingerprint of the present recipients
  */
 export function currentArchive(
-  { guid, archive, archiveBytes, archiveProof, counters }: BackupCandidate,
-  listing: Listing,
+  { guid, databaseId, epoch, counters }: BackupCandidate,
+  list: ArchiveList,
   recipients: string,
-): StoredArchive | undefined {
-  const [newest] = listing.of(guid);
+): ArchiveRow | undefined {
+  const [newest] = list.of(guid);
   if (
-    newest?.name !== archive ||
-    newest.size !== archiveBytes ||
+    newest?.databaseId !== databaseId ||
+    newest.epoch !== epoch ||
+    newest.fault !== null ||
     newest.recipients !== recipients
   ) {
     return undefined;
   }
 
-  return isProvedUnchanged(archiveProof, counters) ? newest : undefined;
-}
-
-/**
- * Returns the tenants whose last archive the target does not list any more, or lists in another
- * size.
- */
-export function lostArchives(
-  candidates: readonly BackupCandidate[],
-  listing: Listing,
-): BackupCandidate[] {
-  return candidates.filter(
-    ({ archive, archiveBytes }) => archive !== null && listing.get(archive)?.size !== archiveBytes,
-  );
+  return isProvedUnchanged(newest.counters, counters) ? newest : undefined;
 }
 
 /** The present database of a tenant. */
 export interface PresentTenant {
   readonly databaseId: string;
   readonly database: string;
-  /** The time since which the tenant has the database; null: from the beginning. */
-  readonly currentSince: Date | null;
+  /** The epoch of the last run for it. */
+  readonly epoch: string;
+  /** The time of the control database. */
+  readonly now: Date;
 }
 
 /** Returns a tenant as it is now; undefined once it is purged, or its purge has begun. */
@@ -180,7 +161,7 @@ export async function readPresentTenant(
   tenantId: string,
 ): Promise<PresentTenant | undefined> {
   const { rows } = await control.query<{ [Field in keyof PresentTenant]: PresentTenant[Field] }>(
-    `select d.id as "databaseId", d.database_name as database, current_since as "currentSince"
+    `select d.id as "databaseId", d.database_name as database, d.epoch, clock_timestamp() as now
        from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
       where t.id = $1 and purging_at is null`,
     [tenantId],

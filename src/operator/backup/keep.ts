@@ -56,6 +56,20 @@ export function archivesToKeep<Archive extends KeptArchive>(
 }
 
 const dayMs = 86_400_000;
+const maxMonthDays = 31;
+
+/** Returns the longest time for which `BACKUP_KEEP` keeps an archive. */
+export function longestKeepMs({ allMs, hours, days, weeks, months }: Retention): number {
+  const hourMs = dayMs / 24;
+
+  return Math.max(
+    allMs,
+    hours * hourMs,
+    days * dayMs,
+    weeks * 7 * dayMs,
+    months * maxMonthDays * dayMs,
+  );
+}
 
 /** The number of the week, each from Monday, in UTC. 1970-01-01 was a Thursday. */
 function weekOf(time: Date): number {

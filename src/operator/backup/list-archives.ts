@@ -3,9 +3,10 @@ import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { ArchiveFault } from './archive/archive-fault.ts';
 import { readHeader } from './archive/open-archive.ts';
-import { readProofs } from './archive-rows.ts';
-import { readListing, type StoredArchive } from './listing.ts';
-import { fingerprintRecipients } from './target/archive-name.ts';
+import { type ArchiveList, compareNewestFirst, readArchiveList } from './archive-list.ts';
+import type { ArchiveState } from './archive-rows.ts';
+import type { StoredArchive } from './restore/find-archive.ts';
+import { fingerprintRecipients, parseArchiveName } from './target/archive-name.ts';
 import { MissingObjectError, type Target } from './target/target.ts';
 
 /** An archive as the command line shows it. Times are in ISO 8601. */
@@ -20,6 +21,11 @@ export interface ArchiveSummary {
    * itself.
    */
   owner: 'known' | 'purged' | 'unknown';
+  /**
+   * The state of its row. Only complete archives count. `missing`: the target does not list a
+   * complete one as it was written; `unrecorded`: it has no row.
+   */
+  state: ArchiveState | 'missing' | 'unrecorded';
   time: string;
   size: number;
   /** The fingerprint of the recipients for whom the archive is sealed. */
@@ -43,7 +49,8 @@ interface Owner {
 }
 
 /**
- * Returns the archives of this installation that the target lists, the newest first.
+ * Returns the archives of this installation that have a row, and the objects of the target that
+ * have the name of an archive, the newest first.
  * @param guid only those of this tenant; undefined: all, those of the control database included
  * @param identities of age that this host has
  */
@@ -56,17 +63,18 @@ export async function listArchives(
 ): Promise<ArchiveSummary[]> {
   return withConnection(controlUrl, async control => {
     await target.check();
-    const listing = await readListing(control, target, await readInstallationId(control));
+    const list = await readArchiveList(control, target, await readInstallationId(control));
     const owners = await readOwners(control);
-    const proofs = await readProofs(control);
     const present = fingerprintRecipients(recipients);
-    const listed = guid === undefined ? listing.all() : listing.of(guid);
+    const missing = new Set(list.missing().map(({ name }) => name));
+    const listed = listedArchives(list).filter(
+      ({ tenant }) => guid === undefined || tenant === guid,
+    );
     const opened = await tryIdentities(target, listed, identities);
 
     return listed.map(archive => {
-      const { name, tenant, time, size } = archive;
+      const { name, tenant, time, size, row } = archive;
       const owner = tenant === null ? undefined : owners.get(tenant);
-      const proof = proofs.get(name);
 
       return {
         name,
@@ -74,16 +82,34 @@ export async function listArchives(
         tenant,
         owner:
           tenant === null || owner?.isPurged === false ? 'known' : owner ? 'purged' : 'unknown',
+        state: missing.has(name) ? 'missing' : (row?.state ?? 'unrecorded'),
         time: time.toISOString(),
         size,
         recipients: archive.recipients,
         isForPresentRecipients: archive.recipients === present,
         isOpened: opened.get(archive.recipients) ?? null,
-        provedAt: proof?.provedAt?.toISOString() ?? null,
-        fault: proof?.fault ?? null,
+        provedAt: row?.provedAt?.toISOString() ?? null,
+        fault: row?.fault ?? null,
       };
     });
   });
+}
+
+function listedArchives(list: ArchiveList): StoredArchive[] {
+  const rows = list.rows.flatMap((row): StoredArchive[] => {
+    const object = list.objectOf(row);
+    if (!object && row.state !== 'complete') return [];
+
+    const { name, tenant, time, recipients } = row;
+    const size = object?.size ?? row.bytes?.size ?? 0;
+    return [{ name, tenant, time, recipients, row, size, modifiedAt: object?.modifiedAt ?? time }];
+  });
+  const strays = list.strays.flatMap((object): StoredArchive[] => {
+    const archive = parseArchiveName(object.name);
+    return archive ? [{ ...object, ...archive, row: undefined }] : [];
+  });
+
+  return [...rows, ...strays].sort(compareNewestFirst);
 }
 
 /**
@@ -99,7 +125,10 @@ async function tryIdentities(
   const opened = new Map<string, boolean>();
   if (identities.length === 0) return opened;
 
-  for (const [recipients, [archive]] of Map.groupBy(archives, each => each.recipients)) {
+  for (const [recipients, [archive]] of Map.groupBy(
+    archives.filter(({ row }) => row),
+    each => each.recipients,
+  )) {
     if (!archive) continue;
     try {
       const body = await target.read(archive.name);

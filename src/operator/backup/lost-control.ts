@@ -2,7 +2,9 @@ import { readConfig } from '../../lib/config/config.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
-import { type ArchiveName, parseArchiveName } from './target/archive-name.ts';
+import { compareNewestFirst } from './archive-list.ts';
+import type { StoredArchive } from './restore/find-archive.ts';
+import { parseArchiveName } from './target/archive-name.ts';
 import { openBackupTarget } from './target/open-target.ts';
 import type { Target } from './target/target.ts';
 
@@ -31,16 +33,20 @@ export async function requireNoLostControl(controlUrl: string): Promise<void> {
  * Returns the archives of control databases in a target, of all installations, the newest
  * first.
  */
-export async function listControlArchives(target: Target): Promise<ArchiveName[]> {
-  const found: ArchiveName[] = [];
-  for await (const { name } of target.list('')) {
-    const archive = parseArchiveName(name);
-    if (archive?.tenant === null) found.push(archive);
+export async function listControlArchives(target: Target): Promise<ControlArchive[]> {
+  const found: ControlArchive[] = [];
+  for await (const object of target.list('')) {
+    const archive = parseArchiveName(object.name);
+    if (archive?.tenant === null) found.push({ ...object, ...archive, row: undefined });
   }
 
-  return found.sort(
-    (one, other) => other.time.getTime() - one.time.getTime() || (one.name < other.name ? 1 : -1),
-  );
+  return found.sort(compareNewestFirst);
+}
+
+/** An archive of a control database, which is lost, and with it the row. */
+export interface ControlArchive extends StoredArchive {
+  /** The id of the installation. */
+  readonly installation: string;
 }
 
 interface PresentControl {

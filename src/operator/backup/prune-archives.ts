@@ -1,11 +1,10 @@
 import type { ControlAddress } from '../../control/installation.ts';
 import type { Retention } from '../../lib/config/config-values.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
-import { copyListing, forgetProofs } from './archive-rows.ts';
+import { readArchiveList, settleListing } from './archive-list.ts';
+import { forgetGone, type Unremoved } from './archive-rows.ts';
 import { withBackupLock } from './backup-lock.ts';
-import { readListing } from './listing.ts';
-import type { Unremoved } from './prune.ts';
-import { findRemovable, removeOld } from './run-backup.ts';
+import { findRemovable, removeOld } from './prune.ts';
 import type { Target } from './target/target.ts';
 import { claimTarget, requireWriter } from './writer.ts';
 
@@ -24,14 +23,14 @@ export async function pruneArchives(
     const claim = await claimTarget(control, target, id =>
       findRemovable(control, target, id, keep),
     );
-    const listing = await readListing(control, target, claim.installation);
+    const list = await readArchiveList(control, target, claim.installation);
+    await settleListing(control, target, list);
 
-    const result = await removeOld(control, target, listing, keep, claim);
-    await forgetProofs(control, listing);
-    await copyListing(control, listing, new Set());
+    const { removed, notRemoved } = await removeOld(control, target, list, keep, claim);
+    await forgetGone(control);
     await claim.release();
 
-    return { ...result, removed: claim.madeRoom.length + result.removed };
+    return { notRemoved, removed: claim.madeRoom.length + removed };
   });
 }
 

@@ -2,9 +2,17 @@ import type { Retention } from '../../lib/config/config-values.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
-import { readProofs } from './archive-rows.ts';
-import { archivesToKeep } from './keep.ts';
-import { type Listing, readControlTime, type StoredArchive } from './listing.ts';
+import { type ArchiveList, listedBytes, type Owner, readArchiveList } from './archive-list.ts';
+import {
+  type ArchiveRow,
+  markRemoving,
+  readControlTime,
+  recordRemovals,
+  reviveArchives,
+  type Unremoved,
+} from './archive-rows.ts';
+import { archivesToKeep, longestKeepMs } from './keep.ts';
+import { findLeftOfPurged, listPurged, removeLeftOfPurged } from './purged-archives.ts';
 import type { Target } from './target/target.ts';
 import type { Claim } from './writer.ts';
 
@@ -16,65 +24,169 @@ const concurrentRemovals = 8;
  */
 const maxRefusals = 16;
 
-/** An archive that the target has not removed. */
-export interface Unremoved {
-  readonly name: string;
-  readonly error: string;
-}
-
-/** The outcome of a removal of archives. */
-export interface Removal {
-  /** Names of the archives that are gone. */
-  readonly removed: readonly string[];
-  readonly notRemoved: readonly Unremoved[];
-}
-
 /**
- * Returns the archives that `BACKUP_KEEP` does not keep, of the control database and of tenants
- * that it knows. Archives of other tenants are left alone: they may be the only data that is
- * left of these tenants.
+ * Lists the target, and returns the names of the objects that `removeOld` would remove, the
+ * oldest first.
  */
-export async function chooseUnneeded(
+export async function findRemovable(
   control: Queryable,
-  listing: Listing,
+  target: Target,
+  installation: string,
   keep: Retention,
-): Promise<StoredArchive[]> {
-  const proofs = await readProofs(control);
-  const { rows } = await control.query<{ guid: string }>('select guid from tenants');
+): Promise<string[]> {
+  const list = await readArchiveList(control, target, installation);
+  for (const { row } of list.missing()) {
+    list.remove(row);
+  }
+
+  const owners = await readOwners(control);
   const now = await readControlTime(control);
+  const rows = [...chooseUnneeded(list, owners, keep, now), ...markedRows(list, owners)];
+  const unneeded = rows.filter(row => list.objectOf(row));
+  const purged = await listPurged(target, installation, await findLeftOfPurged(control, list));
 
-  return [null, ...rows.map(({ guid }) => guid)].flatMap(owner => {
-    const archives = listing.of(owner).map(archive => {
-      const proof = proofs.get(archive.name);
-      return {
-        archive,
-        time: archive.time,
-        isProved: proof?.provedAt != null && proof.fault === null,
-      };
-    });
-    const kept = archivesToKeep(archives, keep, now);
-
-    return archives.filter(each => !kept.has(each)).map(({ archive }) => archive);
-  });
+  return [
+    ...unneeded.map(({ name, time }) => ({ name, time })),
+    ...purged.map(({ name, modifiedAt }) => ({ name, time: modifiedAt })),
+  ]
+    .sort((one, other) => one.time.getTime() - other.time.getTime())
+    .map(({ name }) => name);
 }
 
 /**
- * Removes archives, and takes them from the listing. If the target refuses to remove one, the
- * others are removed nevertheless.
+ * Removes the archives that `BACKUP_KEEP` does not keep, those that a killed run has not
+ * completed, and everything that is left of purged tenants. If the target refuses to remove an
+ * object, the others are removed nevertheless.
+ * @returns with the guids of the purged tenants
  * @throws when the claim is lost meanwhile: another run may keep what this one would remove
  */
-export async function removeArchives(
+export async function removeOld(
+  control: Queryable,
   target: Target,
-  listing: Listing,
-  archives: readonly StoredArchive[],
+  list: ArchiveList,
+  keep: Retention,
   claim: Claim,
-): Promise<Removal> {
-  const removed: string[] = [];
+): Promise<{ removed: number; notRemoved: Unremoved[]; erased: readonly string[] }> {
+  const owners = await readOwners(control);
+  if (keep.allMs === Number.POSITIVE_INFINITY) await keepMarked(control, target, list, owners);
+  const unneeded = chooseUnneeded(list, owners, keep, await readControlTime(control));
+  await markRemoving(
+    control,
+    target,
+    unneeded.map(({ name }) => name),
+  );
+  for (const row of unneeded) {
+    list.put({ ...row, state: 'removing' });
+  }
+
+  const removal = await removeMarked(target, list, markedRows(list, owners), claim);
+  await recordRemovals(control, target, removal.gone, removal.notRemoved);
+  const purged = await removeLeftOfPurged(control, target, list, claim);
+
+  return {
+    removed: removal.removed + purged.removed,
+    notRemoved: [...removal.notRemoved, ...purged.left],
+    erased: purged.tenants,
+  };
+}
+
+/**
+ * Returns the archives that are not needed, of the control database and of tenants that it
+ * knows. Archives of other tenants are left alone: they may be the only data that is left of
+ * these tenants.
+ *
+ *   - complete ones that `BACKUP_KEEP` does not keep;
+ *   - unfinished ones of killed runs, where the database has a newer complete one;
+ *   - unproved ones that the target does not have, or that are older by its clock than all that
+ *     `BACKUP_KEEP` keeps, where the database has a complete one.
+ */
+function chooseUnneeded(
+  list: ArchiveList,
+  owners: ReadonlySet<Owner>,
+  keep: Retention,
+  now: Date,
+): ArchiveRow[] {
+  const unkept = [...owners].flatMap(owner => {
+    const archives = list.of(owner).map(row => ({
+      row,
+      time: row.time,
+      isProved: row.provedAt !== null && row.fault === null,
+    }));
+    const kept = archivesToKeep(archives, keep, now);
+
+    return archives.filter(each => !kept.has(each)).map(({ row }) => row);
+  });
+  const rest = list.rows.filter(row => {
+    const [newest] = list.of(row.tenant);
+    if (!owners.has(row.tenant) || !newest) return false;
+    if (row.state === 'writing') return row.time < newest.time;
+
+    return row.state === 'unproved' && isExpired(row, list, keep);
+  });
+
+  return [...unkept, ...rest];
+}
+
+function isExpired(row: ArchiveRow, list: ArchiveList, keep: Retention): boolean {
+  const object = list.objectOf(row);
+  if (!object) return true;
+  if (!list.storeTime) return false;
+
+  return list.storeTime.getTime() - object.modifiedAt.getTime() > longestKeepMs(keep);
+}
+
+/** Returns the rows whose removal has begun; those of purged tenants have their own removal. */
+function markedRows(list: ArchiveList, owners: ReadonlySet<Owner>): ArchiveRow[] {
+  return list.rows.filter(({ state, tenant }) => state === 'removing' && owners.has(tenant));
+}
+
+/**
+ * Keeps the archives that the target has refused to remove, now that all archives are kept.
+ */
+async function keepMarked(
+  control: Queryable,
+  target: Target,
+  list: ArchiveList,
+  owners: ReadonlySet<Owner>,
+): Promise<void> {
+  const listed = markedRows(list, owners).flatMap(row => {
+    const object = list.objectOf(row);
+    return object ? [listedBytes(object)] : [];
+  });
+
+  for (const row of await reviveArchives(control, target, listed, 'removing')) {
+    list.put(row);
+  }
+}
+
+/** Returns the guids of the tenants, and null: the control database. */
+async function readOwners(control: Queryable): Promise<Set<Owner>> {
+  const { rows } = await control.query<{ guid: string }>('select guid from tenants');
+
+  return new Set([null, ...rows.map(({ guid }) => guid)]);
+}
+
+/**
+ * Removes objects, and takes them from the list.
+ * @throws when the claim is lost meanwhile
+ */
+async function removeMarked(
+  target: Target,
+  list: ArchiveList,
+  marked: readonly ArchiveRow[],
+  claim: Claim,
+): Promise<{ removed: number; gone: readonly string[]; notRemoved: readonly Unremoved[] }> {
+  const gone: string[] = [];
   const notRemoved: Unremoved[] = [];
+  let removed = 0;
   let refusals = 0;
 
-  await runConcurrently(archives, concurrentRemovals, async archive => {
-    const { name } = archive;
+  await runConcurrently(marked, concurrentRemovals, async row => {
+    const { name } = row;
+    if (!list.objectOf(row)) {
+      gone.push(name);
+      return;
+    }
     if (refusals >= maxRefusals) {
       notRemoved.push({
         name,
@@ -86,8 +198,9 @@ export async function removeArchives(
 
     try {
       await target.remove(name);
-      listing.remove(archive);
-      removed.push(name);
+      list.remove(row);
+      gone.push(name);
+      removed++;
       refusals = 0;
     } catch (error) {
       notRemoved.push({ name, error: errorText(error) });
@@ -95,5 +208,5 @@ export async function removeArchives(
     }
   });
 
-  return { removed, notRemoved };
+  return { removed, gone, notRemoved };
 }

@@ -3,10 +3,11 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { errorText } from '../command/texts.ts';
+import type { ArchiveList } from './archive-list.ts';
+import { markTenantRemoving, recordTenantRemoved, type Unremoved } from './archive-rows.ts';
 import { tryWithBackupLock } from './backup-lock.ts';
-import type { Listing } from './listing.ts';
 import { archiveFolder } from './target/archive-name.ts';
-import type { Erased, Target } from './target/target.ts';
+import type { Erased, StoredObject, Target } from './target/target.ts';
 import { type Claim, claimTarget, requireWriter } from './writer.ts';
 
 /** The outcome of the removal of a purged tenant's archives. */
@@ -37,7 +38,7 @@ export async function removePurgedArchives(
   const state = outcome.error === null && outcome.left.length === 0 ? 'removed' : 'left';
   const archives: PurgedArchives = { state, target: target?.description ?? null, ...outcome };
 
-  await withConnection(controlUrl, control => recordPurged(control, guid, archives));
+  await withConnection(controlUrl, control => recordPurged(control, target, guid, archives));
 
   return archives;
 }
@@ -62,87 +63,95 @@ async function tryToErase(
       const claim = await claimTarget(control, target, installation =>
         Array.fromAsync(target.list(archiveFolder(installation, guid)), ({ name }) => name),
       );
-      const result = await target.erase(archiveFolder(claim.installation, guid));
+      const result = await eraseTenant(control, target, claim.installation, guid);
       await claim.release();
       return { ...result, removed: claim.madeRoom.length + result.removed };
     });
     if (erased) return erased.result;
 
-    const installation = await withConnection(controlUrl, control =>
-      requireWriter(control, target),
-    );
-    return await target.erase(archiveFolder(installation, guid));
+    return await withConnection(controlUrl, async control => {
+      const installation = await requireWriter(control, target);
+      return eraseTenant(control, target, installation, guid);
+    });
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
     return { removed: 0, left: [], error: errorText(error) };
   }
 }
 
-/** The archives of a purged tenant that a target still has, or may have. */
-interface LeftArchives {
-  readonly guid: string;
-  readonly slug: string;
+/** Removes everything in the folder of a tenant, whatever it is, with all versions. */
+async function eraseTenant(
+  control: Queryable,
+  target: Target,
+  installation: string,
+  guid: string,
+): Promise<Erased> {
+  await markTenantRemoving(control, target, guid);
+
+  return target.erase(archiveFolder(installation, guid));
 }
 
 /**
- * Removes the archives of purged tenants that are left: because their removal did not end, or
- * because the target lists them again.
- * @returns the archives that are still left, each with the reason
+ * Removes what is left of purged tenants: because its removal did not end, or because the target
+ * lists it again.
+ * @returns the guids of these tenants, and the objects that are still left, each with the reason
  * @throws when the claim is lost meanwhile
  */
 export async function removeLeftOfPurged(
   control: Queryable,
   target: Target,
-  listing: Listing,
+  list: ArchiveList,
   claim: Claim,
-): Promise<{
-  removed: number;
-  left: readonly { readonly name: string; readonly error: string }[];
-}> {
-  const purged = await findLeftOfPurged(control, listing);
-  const left: { name: string; error: string }[] = [];
+): Promise<{ removed: number; tenants: readonly string[]; left: readonly Unremoved[] }> {
+  const tenants = await findLeftOfPurged(control, list);
+  const left: Unremoved[] = [];
   let removed = 0;
 
-  for (const { guid } of purged) {
+  for (const guid of tenants) {
     await claim.confirm();
-    const erased = await target.erase(archiveFolder(claim.installation, guid)).catch(
-      (error: Error): Erased => ({
-        removed: 0,
-        left: listing.of(guid).map(({ name }) => name),
-        error: errorText(error),
-      }),
+    const folder = archiveFolder(claim.installation, guid);
+    const erased = await eraseTenant(control, target, claim.installation, guid).catch(
+      (error: Error): Erased => ({ removed: 0, left: [], error: errorText(error) }),
     );
     const state = erased.error === null && erased.left.length === 0 ? 'removed' : 'left';
-    await recordPurged(control, guid, { state, target: target.description, ...erased });
+    await recordPurged(control, target, guid, { state, target: target.description, ...erased });
 
     removed += erased.removed;
-    for (const archive of listing.of(guid)) {
-      if (!erased.left.includes(archive.name)) listing.remove(archive);
-    }
     const error = erased.error ?? 'the target still lists it';
-    const names = erased.left.length > 0 ? erased.left : [archiveFolder(claim.installation, guid)];
+    const names = erased.left.length > 0 ? erased.left : [folder];
     if (state === 'left') left.push(...names.map(name => ({ name, error })));
   }
 
-  return { removed, left };
+  return { removed, tenants, left };
 }
 
-/** Returns the purged tenants whose archives are left, or listed again. */
-export async function findLeftOfPurged(
-  control: Queryable,
-  listing: Listing,
-): Promise<LeftArchives[]> {
-  const { rows } = await control.query<{ [Field in keyof LeftArchives]: LeftArchives[Field] }>(
-    `select distinct on (guid) guid, slug from purged_tenants
+/** Returns the guids of purged tenants whose archives are left, or listed again. */
+export async function findLeftOfPurged(control: Queryable, list: ArchiveList): Promise<string[]> {
+  const { rows } = await control.query<{ guid: string }>(
+    `select distinct guid from purged_tenants
       where archives = 'left' or archives = 'removed' and guid = any ($1::uuid[]) order by guid`,
-    [listing.owners.filter(owner => owner !== null)],
+    [list.tenantsWithObjects],
   );
 
-  return rows;
+  return rows.map(({ guid }) => guid);
+}
+
+/** Returns the objects in the folders of purged tenants. */
+export async function listPurged(
+  target: Target,
+  installation: string,
+  guids: readonly string[],
+): Promise<StoredObject[]> {
+  const folders = await Promise.all(
+    guids.map(guid => Array.fromAsync(target.list(archiveFolder(installation, guid)))),
+  );
+
+  return folders.flat();
 }
 
 async function recordPurged(
   control: Queryable,
+  present: Target | undefined,
   guid: string,
   { state, target, left, error }: PurgedArchives,
 ): Promise<void> {
@@ -152,4 +161,5 @@ async function recordPurged(
       where guid = $1 and archives <> 'kept'`,
     [guid, state, target, left, state === 'removed' ? null : error],
   );
+  if (present) await recordTenantRemoved(control, present, guid, left, error);
 }

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { Installation } from '../../control/installation.ts';
 import type { Retention } from '../../lib/config/config-values.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
@@ -9,26 +10,40 @@ import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import type { GivenNumbers } from '../databases/carry-numbers.ts';
 import { withTenantUnchanged } from '../databases/with-tenant.ts';
+import { countSealed, SealedBytes } from './archive/archive-bytes.ts';
 import type { LeftOut } from './archive/archive-documents.ts';
-import { copyListing, forgetProofs, recordArchive } from './archive-rows.ts';
+import {
+  type ArchiveList,
+  readArchiveList,
+  type StrayFolder,
+  settleListing,
+} from './archive-list.ts';
+import {
+  type ArchivedState,
+  type ArchiveRow,
+  completeArchive,
+  forgetArchive,
+  forgetGone,
+  readControlTime,
+  recordCovered,
+  recordWriting,
+  type Unremoved,
+} from './archive-rows.ts';
 import { withBackupLock } from './backup-lock.ts';
 import {
   type BackupCandidate,
   currentArchive,
   findCandidates,
-  lostArchives,
   readPresentTenant,
 } from './candidates.ts';
-import { type Listing, readControlTime, readListing, type StoredArchive } from './listing.ts';
-import { chooseUnneeded, type Removal, removeArchives, type Unremoved } from './prune.ts';
-import { findLeftOfPurged, removeLeftOfPurged } from './purged-archives.ts';
+import { findRemovable, removeOld } from './prune.ts';
 import {
   type ArchiveName,
   createArchiveName,
   fingerprintRecipients,
 } from './target/archive-name.ts';
 import type { Target } from './target/target.ts';
-import { type Claim, claimTarget, requireWriter } from './writer.ts';
+import { claimTarget, requireWriter } from './writer.ts';
 
 /** A database that is to be archived now. */
 export interface ArchiveOrder {
@@ -65,6 +80,10 @@ interface WrittenContents {
   readonly leftOut: readonly LeftOut[];
   /** The last number that each sequence had given. */
   readonly numbers: GivenNumbers;
+  /** The last migration of its schema. */
+  readonly schemaVersion: string;
+  /** The bytes of its tar. */
+  readonly unpackedBytes: number;
 }
 
 /** The databases that a backup run archives, and how it does so. */
@@ -98,7 +117,7 @@ export interface BackupReport {
   failed: number;
   /** Bytes of the archives that were written. */
   bytes: number;
-  /** Tenants whose last archive the target does not have, and that were archived again. */
+  /** Tenants whose newest archive the target does not have, and that were archived again. */
   lost: readonly string[];
   /**
    * Archives that `BACKUP_KEEP` does not keep, and those of purged tenants, that were removed.
@@ -116,10 +135,10 @@ export interface BackupReport {
  *
  *   1. Counters are read before the snapshot with which they are stored, so that equal ones
  *      later prove the archive current (`isProvedUnchanged`).
- *   2. An archive is complete when the target lists it, and counts for its tenant when the row
- *      of the database names it, which is stored afterwards. Without that row, the next run
- *      makes another archive.
- *   3. The control database is archived after all tenants, with the names of their archives.
+ *   2. The row of an archive is stored before its object, and becomes complete afterwards.
+ *      Without a complete row, the next run makes another archive, and removes this one
+ *      (`archive-rows.ts`).
+ *   3. The control database is archived after all tenants, with the rows of their archives.
  *   4. Archives are removed last, after the newer ones are complete; if a full target has no
  *      room for the claim, some are removed before it.
  *
@@ -142,7 +161,8 @@ export async function runBackup(
     const id = await beginRun(control);
 
     await target.removeUnfinished(`${claim.installation}/`);
-    const listing = await readListing(control, target, claim.installation);
+    const list = await readArchiveList(control, target, claim.installation);
+    const missing = await settleListing(control, target, list);
     const run = new BackupRun({
       installation,
       control,
@@ -150,23 +170,31 @@ export async function runBackup(
       request,
       write,
       observers,
-      listing,
+      list,
       installationId: claim.installation,
     });
-    const lost = await run.archiveTenants();
+    const candidates = await run.archiveTenants();
     await run.archiveControl();
 
-    const old = await removeOld(control, target, listing, request.keep, claim);
+    const old = await removeOld(control, target, list, request.keep, claim);
     const removed = claim.madeRoom.length + old.removed;
     const { notRemoved } = old;
-    await forgetProofs(control, listing);
-    await copyListing(control, listing, run.covered);
-    await endRun(control, id, run.counts, removed, notRemoved.length);
+    await recordCovered(control, target, run.covered);
+    await forgetGone(control);
+    await endRun(
+      control,
+      id,
+      run.counts,
+      removed,
+      notRemoved.length,
+      list.strayFolders(old.erased),
+    );
     await claim.release();
 
+    const lost = new Set(missing.map(({ tenant }) => tenant));
     return {
       ...run.counts,
-      lost,
+      lost: candidates.filter(({ guid }) => lost.has(guid)).map(({ slug }) => slug),
       removed,
       notRemoved,
       ms: Math.round(performance.now() - startedAt),
@@ -181,7 +209,7 @@ interface RunContext {
   readonly request: BackupRequest;
   readonly write: WriteArchive;
   readonly observers: FleetObservers<BackupOutcome>;
-  readonly listing: Listing;
+  readonly list: ArchiveList;
   readonly installationId: string;
 }
 
@@ -195,11 +223,8 @@ interface RunCounts {
 /** A run, with the archives that it has made so far. */
 class BackupRun {
   readonly counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };
-  /**
-   * The guids of the tenants whose newest archive has everything that their database has; null:
-   * the control database.
-   */
-  readonly covered = new Set<string | null>();
+  /** Names of the archives that have everything that their database has. */
+  readonly covered: string[] = [];
   readonly #context: RunContext;
   readonly #recipients: string;
 
@@ -208,46 +233,40 @@ class BackupRun {
     this.#recipients = fingerprintRecipients(context.request.recipients);
   }
 
-  /** @returns the slugs of the tenants whose last archive the target has lost */
-  async archiveTenants(): Promise<string[]> {
-    const { installation, control, request, listing, observers } = this.#context;
+  /** @returns the tenants of the run */
+  async archiveTenants(): Promise<BackupCandidate[]> {
+    const { installation, control, request, list, observers } = this.#context;
     const candidates = await findCandidates(installation, control, request.slugs);
     observers.onStart?.(candidates.length + 1); // the control database is one, too
 
     const changed: BackupCandidate[] = [];
     for (const candidate of candidates) {
-      const archive = currentArchive(candidate, listing, this.#recipients);
+      const archive = currentArchive(candidate, list, this.#recipients);
       if (!archive) {
         changed.push(candidate);
         continue;
       }
-      this.covered.add(candidate.guid);
+      this.covered.push(archive.name);
       this.#report({ slug: candidate.slug, state: 'unchanged', archive: archive.name });
     }
-    const lost = lostArchives(candidates, listing).map(({ slug }) => slug);
 
     await runConcurrently(changed, fleetTasks(request.concurrency), candidate =>
       this.#archiveTenant(candidate),
     );
 
-    return lost;
+    return candidates;
   }
 
   async archiveControl(): Promise<void> {
-    const { installation } = this.#context;
+    const { installation, control } = this.#context;
     const database = decodeURIComponent(new URL(installation.controlUrl).pathname.slice(1));
 
     await this.#attempt(null, async () => {
       const { controlUrl: url } = installation;
-      const written = await this.#write({
-        tenant: null,
-        role: null,
-        server: 'control',
-        database,
-        url,
-      });
-      this.covered.add(null);
-      return written;
+      const subject = { tenant: null, role: null, server: 'control', database, url };
+      const source = { databaseId: null, epoch: null, counters: null };
+
+      return this.#write(subject, source, await readControlTime(control));
     });
   }
 
@@ -271,18 +290,10 @@ class BackupRun {
             throw new Error('it has got another database meanwhile: the next run archives it');
           }
 
-          const { databaseId, database } = present;
-          written = await this.#write({
-            tenant: { guid, slug, name },
-            role,
-            server,
-            database,
-            url,
-          });
-          const { archive, numbers } = written;
-          const proof = counters?.fingerprint ?? null;
-          await recordArchive(control, databaseId, archive, proof, numbers);
-          this.covered.add(guid);
+          const { databaseId, database, epoch, now } = present;
+          const subject = { tenant: { guid, slug, name }, role, server, database, url };
+          const source = { databaseId, epoch, counters: counters?.fingerprint ?? null };
+          written = await this.#write(subject, source, now);
         });
       } catch (error) {
         // If the tenant is being purged, it is no failure that this run could not archive it.
@@ -306,29 +317,73 @@ class BackupRun {
       if (!written) return;
 
       const { archive, rows, leftOut } = written;
-      const { name, size: bytes } = archive;
+      const { name } = archive;
+      const bytes = archive.bytes?.size ?? 0;
       this.#report({ slug, state: 'archived', archive: name, rows, bytes, leftOut, ms: ms() });
     } catch (error) {
       this.#report({ slug, state: 'failed', archive: null, ms: ms(), error: errorText(error) });
     }
   }
 
-  async #write(subject: Omit<ArchiveOrder, 'name' | 'recipients'>): Promise<WrittenArchive> {
-    const { control, target, request, write, listing, installationId } = this.#context;
+  /**
+   * Archives a database: its row, then its object, then its row again.
+   * @param now the time of the control database
+   */
+  async #write(
+    subject: Omit<ArchiveOrder, 'name' | 'recipients'>,
+    source: ArchivedState,
+    now: Date,
+  ): Promise<WrittenArchive> {
+    const { control, target, request, list, installationId } = this.#context;
     const { recipients } = request;
+    const tenant = subject.tenant?.guid ?? null;
     const name = createArchiveName({
       installation: installationId,
-      tenant: subject.tenant?.guid ?? null,
-      time: await readControlTime(control),
+      tenant,
+      time: timeAfter(list.of(tenant)[0], now, list.storeTime),
       recipients: this.#recipients,
     });
 
-    const store = (body: Readable) => target.write(name.name, body);
-    const { written, ...contents } = await write({ ...subject, name, recipients }, store);
-    const archive: StoredArchive = { ...name, size: written.size, modifiedAt: name.time };
-    listing.add(archive);
+    await recordWriting(control, target, name, source);
+    const { written, ...contents } = await this.#store({ ...subject, name, recipients });
+    const { schemaVersion, unpackedBytes } = contents;
+    const bytes = { ...written, unpackedBytes };
+    const archive: ArchiveRow = {
+      ...name,
+      ...source,
+      state: 'complete',
+      schemaVersion,
+      bytes,
+      checksum: null,
+      provedAt: null,
+      fault: null,
+    };
+    await completeArchive(control, target, archive, bytes, contents.numbers);
+    list.put(archive);
+    list.see({ name: name.name, size: bytes.size, modifiedAt: name.time });
 
     return { archive, ...contents };
+  }
+
+  /** Writes an object, and forgets it when that fails. */
+  async #store(order: ArchiveOrder) {
+    const { control, target, write } = this.#context;
+    const { name } = order;
+
+    try {
+      return await write(order, async body => {
+        const sealed = new SealedBytes();
+        await target.write(name.name, countSealed(body, sealed));
+        return sealed.end();
+      });
+    } catch (error) {
+      // The object may be there, when only the response of the store was lost.
+      await target
+        .remove(name.name)
+        .then(() => forgetArchive(control, target, name))
+        .catch(() => {});
+      throw error;
+    }
   }
 
   #report(
@@ -342,47 +397,30 @@ class BackupRun {
 }
 
 interface WrittenArchive extends WrittenContents {
-  readonly archive: StoredArchive;
+  readonly archive: ArchiveRow;
 }
 
 /**
- * Lists the target, and returns the names of the archives that `removeOld` would remove, the
- * oldest first.
+ * The milliseconds by which the newest archive may be ahead of the control database, whose
+ * server, and so its clock, can change.
  */
-export async function findRemovable(
-  control: Queryable,
-  target: Target,
-  installation: string,
-  keep: Retention,
-): Promise<string[]> {
-  const listing = await readListing(control, target, installation);
-  const unneeded = await chooseUnneeded(control, listing, keep);
-  const purged = await findLeftOfPurged(control, listing);
-
-  return [...unneeded, ...purged.flatMap(({ guid }) => listing.of(guid))]
-    .sort((one, other) => one.time.getTime() - other.time.getTime())
-    .map(({ name }) => name);
-}
+const maxAheadMs = 5 * 60_000;
 
 /**
- * Removes the archives that `BACKUP_KEEP` does not keep, and those that are left of purged
- * tenants.
+ * Returns the time of a new archive, which is later than that of the newest one.
+ * @throws {OperatorError} when the newest one is of the future
  */
-export async function removeOld(
-  control: Queryable,
-  target: Target,
-  listing: Listing,
-  keep: Retention,
-  claim: Claim,
-): Promise<{ removed: number; notRemoved: Unremoved[] }> {
-  const unneeded = await chooseUnneeded(control, listing, keep);
-  const pruned: Removal = await removeArchives(target, listing, unneeded, claim);
-  const purged = await removeLeftOfPurged(control, target, listing, claim);
+function timeAfter(newest: ArchiveRow | undefined, now: Date, storeTime: Date | undefined): Date {
+  if (!newest || newest.time < now) return now;
+  if (newest.time.getTime() <= now.getTime() + maxAheadMs) {
+    return new Date(newest.time.getTime() + 1);
+  }
 
-  return {
-    removed: pruned.removed.length + purged.removed,
-    notRemoved: [...pruned.notRemoved, ...purged.left],
-  };
+  const store = storeTime ? `, the target ${storeTime.toISOString()}` : '';
+  throw new OperatorError(
+    `its newest archive is from the future: ${newest.name}. The server of the control database says it is ` +
+      `${now.toISOString()}${store}: set its clock. If it is right, move that object away`,
+  );
 }
 
 /**
@@ -412,11 +450,14 @@ async function endRun(
   { archived, unchanged, failed, bytes }: RunCounts,
   removed: number,
   notRemoved: number,
+  strays: readonly StrayFolder[],
 ): Promise<void> {
   await control.query(
     `update backup_runs set state = case when $4 = 0 then 'succeeded' else 'failed' end, finished_at = now(),
-            archived = $2, unchanged = $3, failed = $4, bytes = $5, removed = $6, not_removed = $7 where id = $1`,
-    [id, archived, unchanged, failed, bytes, removed, notRemoved],
+            archived = $2, unchanged = $3, failed = $4, bytes = $5, removed = $6, not_removed = $7,
+            strays = $8::jsonb
+      where id = $1`,
+    [id, archived, unchanged, failed, bytes, removed, notRemoved, JSON.stringify(strays)],
   );
 }
 
@@ -440,13 +481,16 @@ export async function planBackup(
   { slugs, recipients }: Pick<BackupRequest, 'slugs' | 'recipients'>,
 ): Promise<PlannedBackup[]> {
   return withConnection(installation.controlUrl, async control => {
-    const listing = await readListing(control, target, await requireWriter(control, target));
+    const list = await readArchiveList(control, target, await requireWriter(control, target));
+    for (const { row } of list.missing()) {
+      list.remove(row);
+    }
     const candidates = await findCandidates(installation, control, slugs);
     const present = fingerprintRecipients(recipients);
 
     return candidates.map(candidate => ({
       slug: candidate.slug,
-      isArchived: !currentArchive(candidate, listing, present),
+      isArchived: !currentArchive(candidate, list, present),
       fault: candidate.fault ?? null,
     }));
   });

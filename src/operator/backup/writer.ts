@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { countText } from '../command/texts.ts';
+import { doubtUnfinished, markRemoving } from './archive-rows.ts';
 import { FullTargetError, type Target, type WriteConditions } from './target/target.ts';
 
 /*
@@ -84,13 +85,14 @@ export async function claimTarget(
 
   const next = randomUUID();
   await control.query('set synchronous_commit = on'); // W1 is durable before W2
-  await control.query('update installation set target_writer = $1, next_target_writer = $2', [
-    present,
-    next,
-  ]);
+  await control.query(
+    'update installation set target_writer = $1, next_target_writer = $2, backup_target = $3',
+    [present, next, target.description],
+  );
   const madeRoom = await withRoom(target, {
     write: () => writeWriter(target, installation, next, version),
     confirm: () => readWriter(target, { installation, present, next: null }),
+    markRemoving: name => markRemoving(control, target, [name]),
     installation,
     findRemovable,
   });
@@ -160,14 +162,16 @@ export async function initTarget(
   const state = isOwn ? 'unchanged' : document ? 'taken over' : 'new';
   if (isDryRun) return { target: target.description, state, conditions: undefined };
 
+  if (takeOver) await doubtUnfinished(control);
   if (!isOwn) {
     const id = randomUUID();
     await control.query('set synchronous_commit = on');
     await control.query('update installation set next_target_writer = $1', [id]);
     await writeWriter(target, installation, id, document?.version);
-    await control.query('update installation set target_writer = $1, next_target_writer = null', [
-      id,
-    ]);
+    await control.query(
+      'update installation set target_writer = $1, next_target_writer = null, backup_target = $2',
+      [id, target.description],
+    );
   }
 
   return {
@@ -220,11 +224,13 @@ async function withRoom(
   {
     write,
     confirm,
+    markRemoving: mark,
     installation,
     findRemovable,
   }: {
     readonly write: () => Promise<void>;
     readonly confirm: () => Promise<unknown>;
+    readonly markRemoving: (name: string) => Promise<void>;
     readonly installation: string;
     readonly findRemovable: (installation: string) => Promise<readonly string[]>;
   },
@@ -239,6 +245,7 @@ async function withRoom(
     if (await hasRoom(write)) return removed;
 
     await confirm();
+    await mark(name);
     await target.remove(name);
     removed.push(name);
   }

@@ -9,24 +9,32 @@ const maxArchives = 60;
 const pageLimits = { maxSilenceMs: 3_000 };
 
 /**
- * Returns the newest archives of a tenant that the target lists; none, and a note, when it
- * cannot be listed.
+ * Returns the newest complete archives of a tenant, and objects of its folder that are none;
+ * nothing, and a note, when the target cannot be listed.
  */
 export async function listInTarget(
   control: PageRequest['control'],
   guid: string,
-): Promise<{ archives: readonly ArchiveSummary[]; note: Html }> {
+): Promise<{
+  archives: readonly ArchiveSummary[];
+  others: readonly ArchiveSummary[];
+  note: Html;
+}> {
   const { openTarget } = await import('../backup/target/open-target.ts');
   const { listArchives } = await import('../backup/list-archives.ts');
 
   try {
     const { backup } = readConfig();
     const target = await openTarget(backup, pageLimits);
-    const archives = await listArchives(control, target, guid, backup.recipients);
-    return { archives: archives.slice(0, maxArchives), note: html`` };
+    const found = await listArchives(control, target, guid, backup.recipients);
+    const [archives, others] = [true, false].map(isComplete =>
+      found.filter(({ state }) => (state === 'complete') === isComplete).slice(0, maxArchives),
+    );
+    return { archives: archives ?? [], others: others ?? [], note: html`` };
   } catch (error) {
     return {
       archives: [],
+      others: [],
       note: html`<p class="note">The target cannot be listed here: ${explain(error)}</p>`,
     };
   }

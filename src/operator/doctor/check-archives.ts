@@ -1,4 +1,6 @@
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
+import type { StrayFolder } from '../backup/archive-list.ts';
+import { presentTarget } from '../backup/archive-rows.ts';
 import { type HistoryKind, kindNames } from '../backup/retention/history-kinds.ts';
 import { cutoffOf } from '../backup/retention/retention-age.ts';
 import { countText, sizeText } from '../command/texts.ts';
@@ -7,12 +9,13 @@ import { type Finding, toFinding } from './finding.ts';
 /** The age of a proof, in days, at which doctor reports it. */
 const maxProofDays = 7;
 
-/**
- * Facts of the control database about archives: the copy of the last run's listing, and the
- * findings of drills.
- */
+/** Facts of the control database about archives. */
 export interface ArchiveFacts {
-  /** Folders of tenants that the control database does not know. */
+  /** Objects of the target without a row, by folder, as the newest run has seen them. */
+  readonly strays: readonly StrayFolder[];
+  /** Newest archives that a run has not found in the last day, each with the reason. */
+  readonly lost: readonly { readonly name: string; readonly error: string }[];
+  /** Tenants that the control database does not know, and that have archives. */
   readonly unknown: readonly {
     readonly guid: string;
     readonly archives: number;
@@ -108,25 +111,33 @@ export function checkRetention(overdue: readonly OverdueRetention[]): Finding[] 
   );
 }
 
+/** SQL of the archives that count. */
+const complete = `archives where target = ${presentTarget} and state = 'complete'`;
+
 /** @param client connected to the control database */
 export async function readArchiveFacts(client: Queryable): Promise<ArchiveFacts> {
   const { rows } = await client.query<{ [Field in keyof ArchiveFacts]: ArchiveFacts[Field] }>(
-    `select (select coalesce(json_agg(json_build_object('guid', tenant_guid, 'archives', f.archives, 'bytes', bytes)
-                                      order by tenant_guid), '[]')
-               from archive_folders f
-              where tenant_guid is not null
-                and not exists (select from tenants where guid = tenant_guid)
-                and not exists (select from purged_tenants where guid = tenant_guid)) as unknown,
+    `select coalesce((select strays from backup_runs where finished_at is not null and state <> 'abandoned'
+                       order by id desc limit 1), '[]') as strays,
+            (select coalesce(json_agg(json_build_object('name', name, 'error', error) order by removed_at), '[]')
+               from archives
+              where state = 'gone' and error is not null and removed_at > now() - interval '1 day') as lost,
+            (select coalesce(json_agg(found order by guid), '[]')
+               from (select tenant_guid as guid, count(*) as archives, coalesce(sum(bytes), 0) as bytes from archives
+                      where target = ${presentTarget} and state in ('complete', 'unproved') and tenant_guid is not null
+                        and not exists (select from tenants where guid = tenant_guid)
+                        and not exists (select from purged_tenants where guid = tenant_guid)
+                      group by 1) as found) as unknown,
             (select coalesce(json_agg(json_build_object('guid', guid, 'slug', slug, 'purgedAt', ${utc('purged_at')},
                                                         'target', archives_target, 'left', archives_left,
                                                         'error', archives_error) order by id), '[]')
                from purged_tenants where archives = 'left') as purged,
             coalesce((select not_removed from backup_runs where finished_at is not null
                        order by id desc limit 1), 0) as "notRemoved",
-            exists (select from archive_folders where tenant_guid is not null) as "hasArchives",
-            (select ${utc('max(proved_at)')} from archive_proofs) as "provedAt",
-            exists (select from archive_proofs
-                     where proved_at > now() - make_interval(days => ${maxProofDays})) as "isProvedLately"`,
+            exists (select from ${complete} and tenant_guid is not null) as "hasArchives",
+            (select ${utc('max(proved_at)')} from ${complete}) as "provedAt",
+            exists (select from ${complete}
+                       and proved_at > now() - make_interval(days => ${maxProofDays})) as "isProvedLately"`,
   );
   const [facts] = rows;
   if (!facts) throw new Error('the control database has returned nothing of its archives');
@@ -135,16 +146,40 @@ export async function readArchiveFacts(client: Queryable): Promise<ArchiveFacts>
 }
 
 const maxNamed = 3;
+const maxNameLength = 200;
 
 /**
- * Reports archives of unknown tenants, archives of purged tenants that are left, archives that
- * cannot be removed, and a week without a restored archive.
+ * Reports objects without a row, archives that are lost, archives of unknown tenants, archives
+ * of purged tenants that are left, archives that cannot be removed, and a week without a
+ * restored archive.
  * @param server the name of the server of the control database
  */
 export function checkArchives(facts: ArchiveFacts, server: string): Finding[] {
-  const { unknown, purged, notRemoved, hasArchives, provedAt, isProvedLately } = facts;
+  const { strays, lost, unknown, purged, notRemoved, hasArchives, provedAt, isProvedLately } =
+    facts;
 
   return [
+    ...strays.map(({ folder, objects, bytes, name, size, modifiedAt }) =>
+      toFinding(server, {
+        check: 'stray_objects',
+        problem:
+          `the backup target has ${countText(objects, 'object')} (${sizeText(bytes)}) in ${shownName(folder)} that no run ` +
+          `here has recorded, the newest ${shownName(name)} (${sizeText(size)}, ${modifiedAt} by its clock)`,
+        remedy:
+          'They count for nothing, and nothing removes them but a purge. See on the recovery host whether they are ' +
+          'archives of ours: bin/backoffice backup recognise. If not, remove them with the tools of the store.',
+      }),
+    ),
+    ...(lost.length > 0
+      ? [
+          toFinding(server, {
+            check: 'archives_lost',
+            problem: `in the last day, runs did not find the newest archive of ${countText(lost.length, 'database')}: ${namesText(lost.map(({ name, error }) => `${name} (${error})`))}`,
+            remedy:
+              'Find out who has removed or changed them, unless it was a rule of the bucket. New ones are made: bin/backoffice backup run --all',
+          }),
+        ]
+      : []),
     ...unknown.map(({ guid, archives, bytes }) =>
       toFinding(server, {
         check: 'unknown_archives',
@@ -190,4 +225,9 @@ function namesText(names: readonly string[]): string {
   const rest = names.length - maxNamed;
 
   return names.slice(0, maxNamed).join(', ') + (rest > 0 ? ` and ${rest} more` : '');
+}
+
+/** Returns a name that a stranger may have chosen, without control characters. */
+function shownName(name: string): string {
+  return name.replace(/[^\x20-\x7e]/g, '?').slice(0, maxNameLength);
 }

@@ -139,6 +139,8 @@ export const warnings = [
   'wal_held',
   'purged_archives_left',
   'unknown_archives',
+  'stray_objects',
+  'archives_lost',
   'archives_not_removed',
   'archives_unproved',
   'retention_behind',

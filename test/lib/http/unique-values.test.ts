@@ -56,7 +56,6 @@ const people = ['users_tenant_id_email_unique', 'roles_tenant_id_name_unique'];
 
 /** Values that the service or an operator chooses: no request of a client has them. */
 const notOfClients = [
-  'archive_folders_tenant_guid_unique',
   'mail_deliveries_link_unique',
   'retention_policies_tenant_unique',
   'roles_tenant_id_id_unique',

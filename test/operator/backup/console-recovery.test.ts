@@ -1,18 +1,16 @@
 import { rename, rm, writeFile } from 'node:fs/promises';
-import { Readable } from 'node:stream';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/lib/config/config.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
-import { copyListing, recordProof } from '../../../src/operator/backup/archive-rows.ts';
-import { readListing } from '../../../src/operator/backup/listing.ts';
-import { createArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
+import { recordProof } from '../../../src/operator/backup/archive-rows.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
+import { writeRecorded } from '../../support/recorded-archive.ts';
 import { useFolder } from '../../support/use.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 import { type OpenConsole, openConsole } from '../console/console-client.ts';
 
-describe('console: recovery by the listing of the target', () => {
+describe('console: recovery by the list of archives', () => {
   const world = useWorld();
   const folder = useFolder();
   let environment: Record<string, string>;
@@ -22,25 +20,20 @@ describe('console: recovery by the listing of the target', () => {
   before(async () => {
     const target = await openTarget(readConfig({ BACKUP_TARGET: folder }).backup);
     await target.mark();
-    const [row] = await controlSql<{ id: string }>(world, 'select id from installation');
-    const installation = row?.id ?? '';
+    const { controlUrl } = world.installation;
+    await controlSql(world, 'update installation set backup_target = ?', [target.description]);
     for (const day of [1, 2]) {
-      const { name } = createArchiveName({
-        installation,
+      archive = await writeRecorded(controlUrl, target, {
         tenant: world.acme.guid,
         time: new Date(`2026-01-0${day}T10:00:00Z`),
-        recipients: '0a1b2c3d',
       });
-      await target.write(name, Readable.from([Buffer.from('an archive')]));
-      archive = name;
     }
-
-    await withConnection(world.installation.controlUrl, async control => {
-      await copyListing(control, await readListing(control, target, installation), new Set());
-      const proof = { name: archive, tenant: world.acme.guid, schemaVersion: '0001', fault: null };
-      await recordProof(control, proof, 'proved');
-    });
-    await controlSql(world, `update archive_folders set covered_at = '2026-01-02T12:00Z'`);
+    await withConnection(controlUrl, control =>
+      recordProof(control, target, archive, null, 'proved'),
+    );
+    await controlSql(world, `update archives set covered_at = '2026-01-02T12:00Z' where name = ?`, [
+      archive,
+    ]);
     environment = { ...world.environment, BACKUP_TARGET: folder };
     opened = await openConsole(environment, ['--no-browser']);
   });
@@ -109,9 +102,7 @@ describe('console: recovery by the listing of the target', () => {
         .to.include('id="perform"')
         .and.not.include(elsewhere);
       const run = await onRecoveryHost.submit('/operations/restore', chosen);
-      expect((await onRecoveryHost.ended(run.path)).text).to.include(
-        'does not begin as a file of age does',
-      );
+      expect((await onRecoveryHost.ended(run.path)).text).to.include('The archive');
     } finally {
       expect(await onRecoveryHost.stop()).to.equal(0);
       await rm(identityFile);

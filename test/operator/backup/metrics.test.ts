@@ -18,13 +18,14 @@ describe('metrics of backups', () => {
     const read = createFleetCounter(world.control);
     return (await read())?.backup;
   };
-  const newestOf = async (slug: string): Promise<{ name: string; tenant: string }> => {
-    const [row] = await controlSql<{ name: string; tenant: string }>(
+  const newestOf = async (slug: string): Promise<string> => {
+    const [row] = await controlSql<{ name: string }>(
       world,
-      'select newest as name, guid as tenant from archive_folders join tenants on guid = tenant_guid where slug = ?',
+      `select a.name from archives a join tenants on guid = tenant_guid
+        where slug = ? and state = 'complete' order by archived_at desc limit 1`,
       [slug],
     );
-    return row ?? { name: '', tenant: '' };
+    return row?.name ?? '';
   };
 
   it('the metrics count tenants without an archive, without a proof, and with a faulty newest archive', async () => {
@@ -47,9 +48,9 @@ describe('metrics of backups', () => {
     expect((await counts())?.lastSuccessAt).to.be.closeTo(Date.now() / 1_000, 60);
 
     const record = async (slug: string, fault: string | null) => {
-      const proof = { ...(await newestOf(slug)), schemaVersion: '0001', fault };
+      const name = await newestOf(slug);
       await withConnection(world.installation.controlUrl, control =>
-        recordProof(control, proof, 'proved'),
+        recordProof(control, target, name, fault, 'proved'),
       );
     };
     await record('acme', null);

@@ -1,10 +1,8 @@
-import { Readable } from 'node:stream';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/lib/config/config.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { recordProof } from '../../../src/operator/backup/archive-rows.ts';
 import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
-import { createArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
@@ -12,6 +10,7 @@ import {
   checkRetention,
   readOverdueRetention,
 } from '../../../src/operator/doctor/check-archives.ts';
+import { writeRecorded } from '../../support/recorded-archive.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { runSmall } from '../../support/small-archives.ts';
 import { useFolder } from '../../support/use.ts';
@@ -68,30 +67,28 @@ describe('retention by proved archives', () => {
     const lines = stdout.split('\n').filter(Boolean);
     return { code, outcomes: lines.slice(0, -1).map(line => JSON.parse(line)) };
   };
-  const newestOf = async (
-    slug: string,
-  ): Promise<{ name: string; guid: string; version: string }> => {
-    const [row] = await controlSql<{ name: string; guid: string; version: string }>(
+  const newestOf = async (slug: string): Promise<string> => {
+    const [row] = await controlSql<{ name: string }>(
       world,
-      `select archive as name, guid, t.schema_version as version from tenants t
-         join tenant_databases d on d.tenant_id = t.id and state = 'current' where slug = ?`,
+      `select a.name from archives a join tenants on guid = tenant_guid
+        where slug = ? and state = 'complete' order by archived_at desc limit 1`,
       [slug],
     );
-    return row ?? { name: '', guid: '', version: '' };
+    return row?.name ?? '';
   };
-  /** Records what a drill of the newest archive of a tenant would. */
-  const prove = async (
-    slug: string,
-    schemaVersion?: string,
-    fault: string | null = null,
-  ): Promise<string> => {
-    const { name, guid, version } = await newestOf(slug);
-    const proof = { name, tenant: guid, schemaVersion: schemaVersion ?? version, fault };
-    await withConnection(world.installation.controlUrl, control =>
-      recordProof(control, proof, 'proved'),
+  /** Records what a drill of an archive would. */
+  const recordDrill = (name: string, fault: string | null = null) =>
+    withConnection(world.installation.controlUrl, control =>
+      recordProof(control, target, name, fault, 'proved'),
     );
+  /** Records what a drill of the newest archive of a tenant would. */
+  const prove = async (slug: string, fault: string | null = null): Promise<string> => {
+    const name = await newestOf(slug);
+    await recordDrill(name, fault);
     return name;
   };
+  const setOf = (name: string, change: string) =>
+    controlSql(world, `update archives set ${change} where name = ?`, [name]);
 
   before(async () => {
     environment = { ...world.environment, BACKUP_TARGET: folder };
@@ -123,15 +120,17 @@ describe('retention by proved archives', () => {
     expect((await apply('--all')).outcomes[0]?.error).to.match(
       /^no archive of it was restored and compared/,
     );
-    await prove('acme', undefined, 'a byte of it was changed');
+    await prove('acme', 'a byte of it was changed');
     expect((await apply('--all')).outcomes[0]?.error).to.match(
       /^no archive of it was restored and compared/,
     );
     await runSmall(world.installation, target);
-    await prove('acme', '0000-another');
+    const name = await prove('acme');
+    await setOf(name, `schema_version = '0000-another'`);
     expect((await apply('--all')).outcomes[0]?.error).to.match(
-      /^its newest proved archive has another schema/,
+      /^its newest proved archive of \S+ has another schema/,
     );
+    await setOf(name, `schema_version = (select schema_version from tenants where slug = 'acme')`);
 
     expect(await countHistory(world.acme)).to.deep.equal({ activities: 150, audit: 150, old: 60 });
   });
@@ -177,46 +176,32 @@ describe('retention by proved archives', () => {
     await addHistory(world.acme, 10, 0);
     await runSmall(world.installation, target);
     await prove('acme');
-    const { guid } = await newestOf('acme');
     for await (const { name } of target.list('')) {
-      if (name.includes(guid)) await target.remove(name);
+      if (name.includes(world.acme.guid)) await target.remove(name);
     }
 
     const { outcomes } = await apply('acme');
 
-    expect(outcomes[0]?.error).to.match(/^no archive of it was restored and compared/);
+    expect(outcomes[0]?.error).to.include('is not there any more: the target does not list it');
     expect((await countHistory(world.acme)).old).to.equal(10);
   });
 
   it('an archive that may lack the rows proves nothing: less than an hour after them, or of a database that was exchanged', async () => {
-    const { guid } = await newestOf('acme');
-    const [installation] = await controlSql<{ id: string }>(world, 'select id from installation');
     const [row] = await sql<{ newest: Date }>(
       world.acme,
       `select max(created_at) as newest from activities where created_at < now() - interval '2 years'`,
     );
+    await controlSql(world, `delete from archives where tenant_guid = ?`, [world.acme.guid]);
     /** An archive that was made so long after the newest of the old rows, and proved. */
     const proveAfter = async (minutes: number): Promise<string> => {
       const time = new Date((row?.newest.getTime() ?? 0) + minutes * 60_000);
-      const { name } = createArchiveName({
-        installation: installation?.id ?? '',
-        tenant: guid,
+      const name = await writeRecorded(world.installation.controlUrl, target, {
+        tenant: world.acme.guid,
         time,
-        recipients: '0a1b2c3d',
       });
-      await target.write(name, Readable.from([Buffer.from('an archive')]));
-      const { version } = await newestOf('acme');
-      const proof = { name, tenant: guid, schemaVersion: version, fault: null };
-      await withConnection(world.installation.controlUrl, control =>
-        recordProof(control, proof, 'proved'),
-      );
+      await recordDrill(name);
       return name;
     };
-    const exchangedAt = (text: string) =>
-      controlSql(
-        world,
-        `update tenant_databases set current_since = ${text} where state = 'current'`,
-      );
 
     await proveAfter(59);
     expect((await apply('acme')).outcomes[0]?.error).to.include(
@@ -224,13 +209,15 @@ describe('retention by proved archives', () => {
     );
 
     const name = await proveAfter(61);
-    await exchangedAt(`now() - interval '1 day'`);
-    expect((await apply('acme')).outcomes[0]?.error).to.include(
-      'is of another database than it has since',
-    );
+    for (const change of ['database_id = database_id + 1', 'epoch = epoch + 1']) {
+      await setOf(name, change);
+      expect((await apply('acme')).outcomes[0]?.error).to.include(
+        'is of another database than it has now',
+      );
+      await setOf(name, change.replace('+', '-'));
+    }
     expect((await countHistory(world.acme)).old).to.equal(10);
 
-    await exchangedAt(`now() - interval '4 years'`);
     const { outcomes } = await apply('acme');
     expect(outcomes[0]?.removed.map(({ rows, archive }) => ({ rows, archive }))).to.deep.equal([
       { rows: 10, archive: name },

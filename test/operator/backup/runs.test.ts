@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { expect } from 'chai';
@@ -6,6 +6,7 @@ import { type Installation, openInstallation } from '../../../src/control/instal
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { readConfig } from '../../../src/lib/config/config.ts';
 import { lockSpaces } from '../../../src/lib/postgres/advisory-locks.ts';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
 import { compareArchives } from '../../../src/operator/backup/check/verify-archives.ts';
 import { listArchives } from '../../../src/operator/backup/list-archives.ts';
@@ -19,7 +20,9 @@ import {
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
+import { readArchiveFacts } from '../../../src/operator/doctor/check-archives.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import { writeRecorded } from '../../support/recorded-archive.ts';
 import { startS3Server } from '../../support/s3-server.ts';
 import { keepAll, recipients, runSmall, writeSmall } from '../../support/small-archives.ts';
 import { use, useFolder } from '../../support/use.ts';
@@ -27,7 +30,7 @@ import { use, useFolder } from '../../support/use.ts';
 const allArchived = ['acme: archived', 'globex: archived', 'null: archived'];
 const noneChanged = ['acme: unchanged', 'globex: unchanged', 'null: archived'];
 
-describe('backup runs by the listing of their target', () => {
+describe('backup runs by the list of archives', () => {
   const server = use(createDedicatedServer);
   const s3 = use(() => startS3Server('backups', 2));
   const folder = useFolder();
@@ -57,11 +60,13 @@ describe('backup runs by the listing of their target', () => {
     );
   const rowOf = async (slug: string) =>
     (
-      await server.control<{ guid: string; archive: string | null; proof: string | null }>(
-        `select guid, archive, archive_proof as proof from tenants t
-           join tenant_databases d on d.tenant_id = t.id and state = 'current' where slug = '${slug}'`,
+      await server.control<{ guid: string; archive: string | null }>(
+        `select guid, (select a.name from archives a
+                        where target = backup_target and tenant_guid = guid and state = 'complete'
+                        order by archived_at desc limit 1) as archive
+           from tenants, installation where slug = '${slug}'`,
       )
-    )[0] ?? { guid: '', archive: null, proof: null };
+    )[0] ?? { guid: '', archive: null };
 
   /** Copies the control database, as a clone of the machine would, and opens the copy. */
   const copyControl = async (name: string): Promise<Installation> => {
@@ -148,11 +153,9 @@ describe('backup runs by the listing of their target', () => {
     await runSmall(installation, target);
     const other = await rowOf('acme');
     expect(other.archive).not.to.equal(before.archive);
-    // The row of the former database still names its own archive, with a proof that holds.
-    const { size } = await stat(join(folder, before.archive ?? ''));
+    // The newest archive is of the database that is put away, and its counters are equal.
     await server.control(
-      `update tenant_databases set archive = '${before.archive}', archive_bytes = ${size}
-        where archive = '${other.archive}'`,
+      `update archives set database_id = database_id + 1000000 where name = '${other.archive}'`,
     );
 
     expect((await runSmall(installation, target)).states).to.include('acme: archived');
@@ -188,19 +191,19 @@ describe('backup runs by the listing of their target', () => {
     );
   });
 
-  it('a run that is killed before it recorded an archive makes another one in the next run, and leaves no unfinished file', async () => {
+  it('an archive that fails after its last byte is removed at once, the next run makes another one, and no unfinished file is left', async () => {
     await write('acme');
     const killed: WriteArchive = async (order, store) => {
       const result = await writeSmall(order, store);
       if (order.tenant?.slug === 'acme') {
-        throw new Error('as if the process had been killed after the last byte');
+        throw new Error('the connection to the database is lost after the last byte');
       }
       return result;
     };
     const before = await namesIn();
     const failed = await runSmall(installation, target, {}, killed);
     expect(failed.states).to.include('acme: failed');
-    expect(await namesIn()).to.have.length(before.length + 2);
+    expect(await namesIn()).to.have.length(before.length + 1);
     const { guid } = await rowOf('acme');
     const [id] = await server.control<{ id: string }>('select id from installation');
     const left = join(folder, id?.id ?? '', 'tenants', guid, 'x.tar.zst.age.1.unfinished');
@@ -225,6 +228,8 @@ describe('backup runs by the listing of their target', () => {
         rows: 0,
         leftOut: [],
         numbers: new Map(),
+        schemaVersion: '0001-first-schema',
+        unpackedBytes: 0,
         written: await store(Readable.from(body())),
       };
     };
@@ -244,31 +249,24 @@ describe('backup runs by the listing of their target', () => {
     await runSmall(installation, target);
   });
 
-  it('archives whose names are from the future stop a run before it writes, and the message names them', async () => {
-    const [id] = await server.control<{ id: string }>('select id from installation');
-    const { guid } = await rowOf('acme');
-    const names = [1, 2].map(
-      hours =>
-        createArchiveName({
-          installation: id?.id ?? '',
-          tenant: guid,
-          time: new Date(Date.now() + hours * 3_600_000),
-          recipients: fingerprintRecipients(recipients),
-        }).name,
-    );
-    for (const name of names) {
-      await writeFile(join(folder, name), 'from the future');
-    }
-    const before = await namesIn();
-
-    expect(await refusalOf(runSmall(installation, target))).to.include(
-      `has 2 archives from the future: ${names.toReversed().join(', ')}, and the server`,
+  it('a tenant whose newest archive is from the future fails alone, and the message names the object and both clocks', async () => {
+    await write('acme');
+    await write('globex');
+    const { archive } = await rowOf('acme');
+    await server.control(
+      `update archives set archived_at = now() + interval '1 hour' where name = '${archive}'`,
     );
 
-    expect(await namesIn()).to.deep.equal(before);
-    for (const name of names) {
-      await rm(join(folder, name));
-    }
+    const run = await runSmall(installation, target);
+
+    expect(run.states).to.deep.equal(['acme: failed', 'globex: archived', 'null: archived']);
+    expect(run.outcomes.find(({ slug }) => slug === 'acme')?.error)
+      .to.include(`its newest archive is from the future: ${archive}. The server of the control`)
+      .and.match(/says it is \S+Z, the target \S+Z: set its clock/);
+    await server.control(
+      `update archives set archived_at = now() - interval '1 minute' where name = '${archive}'`,
+    );
+    expect((await runSmall(installation, target)).states).to.include('acme: archived');
   });
 
   it('of two control databases of an installation, the one that runs second is refused, until it takes over', async () => {
@@ -424,19 +422,13 @@ describe('backup runs by the listing of their target', () => {
   });
 
   it('a run removes nothing more once its lock is lost, or another control database has taken over', async () => {
-    const [id] = await server.control<{ id: string }>('select id from installation');
     const { guid } = await rowOf('acme');
-    const old = Array.from({ length: 24 }, (_, hours) =>
-      createArchiveName({
-        installation: id?.id ?? '',
-        tenant: guid,
-        time: new Date(Date.now() - (hours + 2_400) * 3_600_000),
-        recipients: fingerprintRecipients(recipients),
-      }),
-    );
+    let old: string[] = [];
     const writeOld = async (): Promise<void> => {
-      for (const { name } of old) {
-        await writeFile(join(folder, name), 'old');
+      old = [];
+      for (let hours = 0; hours < 24; hours++) {
+        const time = new Date(Date.now() - (hours + 2_400) * 3_600_000);
+        old.push(await writeRecorded(installation.controlUrl, target, { tenant: guid, time }));
       }
     };
     const keep = { allMs: 3_600_000, hours: 0, days: 0, weeks: 0, months: 0 };
@@ -457,7 +449,7 @@ describe('backup runs by the listing of their target', () => {
     };
     const leftOfOld = async (): Promise<number> => {
       const left = await namesIn();
-      return old.filter(({ name }) => left.includes(name)).length;
+      return old.filter(name => left.includes(name)).length;
     };
     const begun = 8;
 
@@ -506,6 +498,11 @@ describe('backup runs by the listing of their target', () => {
           const value = Reflect.get(object, name);
           if (name !== 'read') return typeof value === 'function' ? value.bind(object) : value;
           return async (archive: string) => {
+            if (archive === gone && gone === former) {
+              await server.control(
+                `update archives set state = 'removing' where name = '${archive}'`,
+              );
+            }
             if (archive === gone) await object.remove(archive);
             return object.read(archive);
           };
@@ -524,7 +521,7 @@ describe('backup runs by the listing of their target', () => {
     await runSmall(installation, target);
   });
 
-  it('folders of tenants that the control database does not know are listed so, and never pruned', async () => {
+  it('objects of tenants that the control database does not know are listed and named by doctor, and never pruned', async () => {
     const [id] = await server.control<{ id: string }>('select id from installation');
     const unknown = '00000000-0000-4000-8000-000000000001';
     const old = [1, 2].map(days =>
@@ -547,16 +544,22 @@ describe('backup runs by the listing of their target', () => {
     expect(left.filter(name => name.includes(unknown))).to.deep.equal(
       old.map(({ name }) => name).sort(),
     );
-    expect(left).to.have.length(3 + old.length);
+    expect(
+      await server.control(
+        `select from archives, installation where target = backup_target and state = 'complete'`,
+      ),
+    ).to.have.length(3);
     expect(String(await readFile(join(folder, 'notes of somebody.txt')))).to.equal('not ours');
     const listed = await listArchives(installation, target, unknown, recipients);
     expect(listed.map(({ owner, slug }) => ({ owner, slug }))).to.deep.equal([
       { owner: 'unknown', slug: null },
       { owner: 'unknown', slug: null },
     ]);
-    const folders = await server.control<{ guid: string | null; archives: number }>(
-      'select tenant_guid as guid, archives from archive_folders order by archives desc limit 1',
-    );
-    expect(folders).to.deep.equal([{ guid: unknown, archives: 2 }]);
+    await runSmall(installation, target);
+    const facts = await withConnection(installation.controlUrl, readArchiveFacts);
+    expect(facts.strays.map(({ folder, objects }) => ({ folder, objects }))).to.deep.include({
+      folder: `${id?.id}/tenants/${unknown}/`,
+      objects: 2,
+    });
   });
 });

@@ -318,6 +318,7 @@ describe('operations', () => {
       'databases drop',
       'backup init',
       'backup run',
+      'backup recognise',
       'backup prune',
       'retention apply',
     ];

@@ -106,21 +106,15 @@ describe('health of tenants', () => {
       health: 'unwell',
       text: 'the newest archive is faulty: it ends too early',
       make: async () => {
+        await controlSql(world, `update installation set backup_target = 'folder /backup'`);
         await controlSql(
           world,
-          `insert into archive_folders (tenant_guid, archives, bytes, newest, newest_at, covered_at)
-           select guid, 1, 1, 'a', now(), now() from tenants where slug = 'acme'`,
-        );
-        await controlSql(
-          world,
-          `insert into archive_proofs (name, tenant_guid, fault)
-           select 'a', guid, 'it ends too early' from tenants where slug = 'acme'`,
+          `insert into archives (target, name, tenant_guid, archived_at, state, recipients, bytes, sha256, unpacked_bytes, fault)
+           select 'folder /backup', 'a', guid, now(), 'complete', '0a1b2c3d', 1, '', 1, 'it ends too early'
+             from tenants where slug = 'acme'`,
         );
       },
-      end: async () => {
-        await controlSql(world, 'delete from archive_folders');
-        await controlSql(world, 'delete from archive_proofs');
-      },
+      end: () => controlSql(world, 'delete from archives'),
     },
   ];
 

@@ -31,9 +31,11 @@ export interface ArchiveSource {
   readonly listForeign?: ((client: pg.Client) => Promise<ForeignObjects>) | undefined;
 }
 
-/** The manifest that is written for an archive, and the result that its target has returned. */
+/** An archive that was written: its manifest, and the result that its target has returned. */
 export interface ArchivedDatabase<T> {
   readonly manifest: ArchiveManifest;
+  /** The size of its tar. */
+  readonly unpackedBytes: number;
   readonly written: T;
 }
 
@@ -73,9 +75,9 @@ export async function archiveDatabase<T>(
       };
 
       try {
-        const { body, finished } = writeArchive(plan);
+        const { body, finished, tarBytes } = writeArchive(plan);
         const [written, manifest] = await Promise.all([write(body), finished]);
-        return { manifest, written };
+        return { manifest, unpackedBytes: tarBytes(), written };
       } catch (error) {
         // The server may still be sending a table that is not read any more. A connection in
         // this state does not end by itself.

@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { extract } from 'tar-stream';
 import type { z } from 'zod';
+import { type ArchiveBounds, type ArchiveBytes, SealedBytes } from './archive-bytes.ts';
 import {
   type ArchivedTable,
   type ArchiveHeader,
@@ -42,6 +43,7 @@ export interface OpenKeys {
 export interface CheckedArchive {
   readonly header: ArchiveHeader;
   readonly manifest: ArchiveManifest;
+  readonly bytes: ArchiveBytes;
 }
 
 /**
@@ -53,20 +55,23 @@ const maxDocumentBytes = 64 * 1024 * 1024;
 /**
  * Reads every byte of an archive, and proves that it is the expected one, and that the
  * installation has written it. Holds no table in memory.
- * @throws {ArchiveFault} when it is another archive, was changed, or was not written by the
- *   installation
+ * @throws {ArchiveFault} when it is another archive, was changed, was not written by the
+ *   installation, or is larger than its bounds
  * @throws the error of the body, as it is
  */
 export async function checkArchive(
   body: AsyncIterable<Uint8Array>,
   expected: ExpectedArchive,
   keys: OpenKeys,
+  bounds: ArchiveBounds,
 ): Promise<CheckedArchive> {
+  const sealed = new SealedBytes();
+  const tar = new CountedTar(unseal(body, keys.identities, bounds, sealed));
   const seen: ArchiveManifest['members'] = [];
   let header: ArchiveHeader | undefined;
   let manifest: ArchiveManifest | undefined;
 
-  for await (const { name, content } of readMembers(unseal(body, keys.identities))) {
+  for await (const { name, content } of readMembers(tar.chunks())) {
     if (name === headerName) {
       const bytes = await collect(content, maxDocumentBytes);
       header = parseDocument(headerContract, bytes, name);
@@ -86,7 +91,29 @@ export async function checkArchive(
   requireSameMembers(manifest.members, seen);
   requireConsistent(header, manifest);
 
-  return { header, manifest };
+  const bytes = { ...sealed.end(), unpackedBytes: tar.bytes };
+  if (bounds.sha256 !== null && bounds.sha256 !== bytes.sha256) {
+    throw new ArchiveFault('damaged', 'its SHA-256 is not that of the bytes that were written');
+  }
+
+  return { header, manifest, bytes };
+}
+
+/** Counts the bytes of a tar. */
+class CountedTar {
+  readonly #source: AsyncIterable<Buffer>;
+  bytes = 0;
+
+  constructor(source: AsyncIterable<Buffer>) {
+    this.#source = source;
+  }
+
+  async *chunks(): AsyncGenerator<Buffer> {
+    for await (const chunk of this.#source) {
+      this.bytes += chunk.length;
+      yield chunk;
+    }
+  }
 }
 
 /** A piece of a table: CSV with a header row. */
@@ -105,7 +132,7 @@ export interface OpenedPiece {
 export async function* readPieces(
   body: AsyncIterable<Uint8Array>,
   identities: readonly string[],
-  { header, manifest }: CheckedArchive,
+  { header, manifest, bytes }: CheckedArchive,
 ): AsyncGenerator<OpenedPiece> {
   const replaced = new ArchiveFault('damaged', 'it was replaced while it was read');
   const members = new Map(manifest.members.map(member => [member.name, member]));
@@ -116,7 +143,7 @@ export async function* readPieces(
   );
   let left = tables.size;
 
-  for await (const { name, content } of readMembers(unseal(body, identities))) {
+  for await (const { name, content } of readMembers(unseal(body, identities, bytes))) {
     const table = tables.get(name);
     if (!table) continue;
 
@@ -135,7 +162,8 @@ export async function readHeader(
   body: AsyncIterable<Uint8Array>,
   identities: readonly string[],
 ): Promise<ArchiveHeader> {
-  for await (const { name, content } of readMembers(unseal(body, identities))) {
+  const bounds = { size: maxDocumentBytes, unpackedBytes: maxDocumentBytes, sha256: null };
+  for await (const { name, content } of readMembers(unseal(body, identities, bounds))) {
     return parseDocument(headerContract, await collect(content, maxDocumentBytes), name);
   }
   throw new ArchiveFault('damaged', 'it has no member');

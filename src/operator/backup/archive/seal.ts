@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createZstdCompress, createZstdDecompress } from 'node:zlib';
 import { Decrypter, Encrypter } from 'age-encryption';
+import { type ArchiveBounds, requireUnpacked, SealedBytes } from './archive-bytes.ts';
 import { ArchiveFault } from './archive-fault.ts';
 
 /**
@@ -10,15 +11,26 @@ import { ArchiveFault } from './archive-fault.ts';
  */
 const chunkBytes = 128 * 1024;
 
-/** The first bytes of every file of age. */
+/** The first bytes of every file of age, and the beginning of the last line of its header. */
 const ageMagic = Buffer.from('age-encryption.org/v1\n');
+const ageHeaderEnd = Buffer.from('\n--- ');
+
+/**
+ * Maximum bytes of the header of age, which is held in memory: that for 20 recipients has 2 KB.
+ */
+const maxAgeHeaderBytes = 64 * 1024;
 
 /**
  * Compresses a tar and seals it for the recipients: `age -d -i identity.txt | zstd -d` gives it
  * back.
  * @param recipients of age, at least one
+ * @param onTarBytes receives the size of the tar, when all of it is read
  */
-export function seal(tar: Readable, recipients: readonly string[]): Readable {
+export function seal(
+  tar: Readable,
+  recipients: readonly string[],
+  onTarBytes: (bytes: number) => void = () => {},
+): Readable {
   async function* sealed(): AsyncGenerator<Uint8Array> {
     const zstd = createZstdCompress({ chunkSize: chunkBytes });
     // An error of the tar destroys the compressor, whose reader then throws it.
@@ -33,6 +45,7 @@ export function seal(tar: Readable, recipients: readonly string[]): Readable {
       yield* (await encrypter.encrypt(
         Readable.toWeb(zstd) as ReadableStream<Uint8Array>,
       )) as AsyncIterable<Uint8Array>;
+      onTarBytes(zstd.bytesWritten);
     } finally {
       zstd.destroy();
       tar.destroy();
@@ -47,15 +60,19 @@ export function seal(tar: Readable, recipients: readonly string[]): Readable {
  * Opens a body that `seal` has made. Returns only bytes that were not changed since they were
  * sealed. Age does not prove who has sealed them.
  * @param identities of age
+ * @param bounds of the archive
+ * @param sealed counts the bytes that are read
  * @throws {ArchiveFault} when none of them opens it, or a byte was changed, or the end is
- *   missing
+ *   missing, or it is larger than its bounds
  * @throws the error of the body, as it is
  */
 export async function* unseal(
   body: AsyncIterable<Uint8Array>,
   identities: readonly string[],
+  bounds: ArchiveBounds,
+  sealed: SealedBytes = new SealedBytes(),
 ): AsyncGenerator<Buffer> {
-  const source = new WatchedSource(body);
+  const source = new WatchedSource(body, bounds, sealed);
   const zstd = createZstdDecompress({ chunkSize: chunkBytes });
 
   try {
@@ -69,7 +86,10 @@ export async function* unseal(
     const fed = pipeline(opened as AsyncIterable<Uint8Array>, zstd).catch(() => {});
 
     try {
+      let unpacked = 0;
       for await (const chunk of zstd) {
+        unpacked += chunk.length;
+        requireUnpacked(unpacked, bounds);
         yield chunk;
       }
     } finally {
@@ -84,39 +104,69 @@ export async function* unseal(
 }
 
 /**
- * Passes on the chunks of a source, and distinguishes an error of the source from the errors
- * that its chunks cause.
+ * Passes on the chunks of a source, up to its bounds, and distinguishes an error of the source
+ * from the errors that its chunks cause.
  */
 class WatchedSource {
   readonly #source: AsyncIterable<Uint8Array>;
+  readonly #bounds: ArchiveBounds;
+  readonly #sealed: SealedBytes;
   error: unknown;
 
-  constructor(source: AsyncIterable<Uint8Array>) {
+  constructor(source: AsyncIterable<Uint8Array>, bounds: ArchiveBounds, sealed: SealedBytes) {
     this.#source = source;
+    this.#bounds = bounds;
+    this.#sealed = sealed;
   }
 
   async *chunks(): AsyncGenerator<Uint8Array> {
-    let start = Buffer.alloc(0);
+    // Age would read a header without an end into memory, whatever its size.
+    let header: Buffer | undefined = Buffer.alloc(0);
+
     try {
       for await (const chunk of this.#source) {
-        if (start.length >= ageMagic.length) {
+        this.#count(chunk);
+        if (!header) {
           yield chunk;
           continue;
         }
 
-        // A file that is not of age may have no end of a line, and age would read all of it
-        // into memory.
-        start = Buffer.concat([start, chunk]);
-        if (start.length < ageMagic.length) continue;
-        requireMagic(start);
-        yield start;
+        header = Buffer.concat([header, chunk]);
+        if (!hasHeader(header)) continue;
+        yield header;
+        header = undefined;
       }
-      requireMagic(start);
+      if (header) {
+        requireMagic(header);
+        yield header;
+      }
     } catch (error) {
       this.error ??= error;
       throw error;
     }
   }
+
+  #count(chunk: Uint8Array): void {
+    this.#sealed.add(chunk);
+    if (this.#sealed.size <= this.#bounds.size) return;
+
+    throw new ArchiveFault('damaged', 'it has more bytes than were recorded, or listed');
+  }
+}
+
+/**
+ * @returns false when the header goes on
+ * @throws {ArchiveFault} when it is none of age, or too large
+ */
+function hasHeader(start: Buffer): boolean {
+  if (start.length < ageMagic.length) return false;
+  requireMagic(start);
+
+  const end = start.indexOf(ageHeaderEnd);
+  if (end >= 0 && end <= maxAgeHeaderBytes) return true;
+  if (start.length <= maxAgeHeaderBytes) return false;
+
+  throw new ArchiveFault('damaged', `its header has more than ${maxAgeHeaderBytes} bytes`);
 }
 
 function requireMagic(start: Buffer): void {

@@ -46,6 +46,8 @@ export interface WrittenArchive {
    * reader.
    */
   readonly finished: Promise<ArchiveManifest>;
+  /** Returns the size of the tar, when the body was read to its end. */
+  readonly tarBytes: () => number;
 }
 
 /**
@@ -64,7 +66,15 @@ export function writeArchive(plan: ArchivePlan): WrittenArchive {
   const plain = tar as unknown as Readable;
   const { recipients } = plan.subject;
 
-  return { body: recipients.length > 0 ? seal(plain, recipients) : plain, finished };
+  let bytes = 0;
+  const body =
+    recipients.length > 0
+      ? seal(plain, recipients, tarBytes => {
+          bytes = tarBytes;
+        })
+      : plain;
+
+  return { body, finished, tarBytes: () => bytes };
 }
 
 async function fill(plan: ArchivePlan, writer: MemberWriter): Promise<ArchiveManifest> {

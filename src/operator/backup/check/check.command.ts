@@ -14,10 +14,10 @@ const defaultDrills = 5;
 export const verifyOperation = defineOperation({
   name: 'backup verify',
   help: {
-    description: 'compare the archives with what the target says of them, without opening any',
+    description: 'compare the archives with what was recorded when they were written',
     examples: ['backup verify', 'backup verify acme'],
-    more: `This host needs no identity: the last archive of each tenant is there in its size, and the target returns the bytes of
-each archive with the checksum that it keeps of them. What is in them, and who has written them, only backup drill proves.`,
+    more: `This host needs no identity, and opens nothing: each archive is there in its size, and the target returns the bytes that
+were written, by their SHA-256. That they can be restored, only backup drill proves.`,
     json,
   },
   fields: {

@@ -13,10 +13,19 @@ import { dropOwned } from '../../schema/owned-databases.ts';
 import { headFingerprint } from '../../schema/template.ts';
 import { countRows } from '../archive/archive-documents.ts';
 import { ArchiveFault } from '../archive/archive-fault.ts';
-import { readProofs, recordProof } from '../archive-rows.ts';
+import {
+  type ArchiveRow,
+  readArchiveRowsOf,
+  recogniseArchive,
+  recordProof,
+} from '../archive-rows.ts';
 import { withBackupLock } from '../backup-lock.ts';
-import { type Listing, readListing, type StoredArchive } from '../listing.ts';
-import { archivedData, membersNotRestored, openArchive } from '../restore/archived-data.ts';
+import {
+  archivedData,
+  membersNotRestored,
+  type OpenedArchive,
+  openArchive,
+} from '../restore/archived-data.ts';
 import { listArchivesOf } from '../restore/find-archive.ts';
 import { readTenantKeys, type TenantKeys } from '../restore/open-keys.ts';
 import type { Target } from '../target/target.ts';
@@ -36,7 +45,8 @@ export interface DrillOutcome {
 
 /**
  * Proves that archives can be restored: does what a restore does (`fillWith`) with the newest
- * archive of each chosen tenant in a scratch database, and drops it. Tenants whose newest
+ * archive of each chosen tenant in a scratch database, and drops it. An unproved archive counts
+ * from then on. Tenants whose newest
  * archive was never proved come first, then those that were proved longest ago. If a run
  * removes an archive meanwhile, because `BACKUP_KEEP` keeps only newer ones, the newest one is
  * taken.
@@ -52,10 +62,9 @@ export async function drillArchives(
   return withBackupLock(installation.controlUrl, 'drill', async control => {
     await target.check();
     const keys = await readTenantKeys(installation);
-    const listing = await readListing(control, target, keys.installation);
     const { em } = await installation.control();
     const tenants = await em.fork().find(Tenant, {}, { populate: ['server'] });
-    const chosen = await chooseArchives(control, listing, tenants, count);
+    const chosen = await chooseTenants(control, target, tenants, count);
     if (chosen.length === 0) {
       throw new OperatorError(
         'There is no archive of a tenant. Make one: bin/backoffice backup run --all',
@@ -77,28 +86,37 @@ export async function drillArchives(
 
 const endedText = 'The drill was ended early. What was proved until then stays proved';
 
-/** The newest archive of a tenant. */
-interface DrilledArchive {
-  readonly archive: StoredArchive;
+/** A tenant, with the archive that is drilled. */
+interface DrilledTenant {
   readonly source: Tenant;
+  readonly row: ArchiveRow;
 }
 
-async function chooseArchives(
+async function chooseTenants(
   control: Queryable,
-  listing: Listing,
+  target: Target,
   tenants: readonly Tenant[],
   count: number,
-): Promise<DrilledArchive[]> {
-  const proofs = await readProofs(control);
-  const provedAt = ({ archive }: DrilledArchive): number =>
-    proofs.get(archive.name)?.provedAt?.getTime() ?? 0;
+): Promise<DrilledTenant[]> {
+  const rows = await readArchiveRowsOf(
+    control,
+    target,
+    tenants.map(({ guid }) => guid),
+  );
+  const byTenant = Map.groupBy(rows, ({ tenant }) => tenant);
+  const provedAt = ({ row }: DrilledTenant): number => row.provedAt?.getTime() ?? 0;
 
   const newest = tenants.flatMap(source => {
-    const [archive] = listing.of(source.guid);
-    return archive ? [{ archive, source }] : [];
+    const row = byTenant.get(source.guid)?.find(mayBeDrilled);
+    return row ? [{ row, source }] : [];
   });
 
   return newest.sort((one, other) => provedAt(one) - provedAt(other)).slice(0, count);
+}
+
+/** True for a complete archive, and for an unproved one that nobody has found to be faulty. */
+function mayBeDrilled({ state, fault }: ArchiveRow): boolean {
+  return state === 'complete' || (state === 'unproved' && fault === null);
 }
 
 class Drill {
@@ -114,28 +132,29 @@ class Drill {
     this.#keys = keys;
   }
 
-  async run({ archive, source }: DrilledArchive): Promise<DrillOutcome> {
-    let { name } = archive;
+  async run({ row, source }: DrilledTenant): Promise<DrillOutcome> {
+    let { name } = row;
     let rows = 0;
     let members: string[] = [];
 
     const { ms, error } = await measure(async () => {
-      for (;;) {
+      for (let drilled = row; ; ) {
         try {
-          const opened = await openArchive(this.#target, { ...archive, name }, this.#keys);
+          const opened = await this.#open(source, drilled);
           rows = countRows(opened.manifest);
           members = membersNotRestored(opened);
           await this.#restore(source, archivedData(opened));
-          return await this.#record(source, name, opened.manifest.schemaVersion, null);
+          return await this.#record(name, null);
         } catch (error) {
           if (!(error instanceof ArchiveFault)) throw error;
 
-          const newer = error.kind === 'missing' && (await this.#newestOf(source));
-          if (!newer || newer === name) {
-            await this.#record(source, name, null, errorText(error));
+          const newer = error.kind === 'missing' ? await this.#newestOf(source) : undefined;
+          if (!newer || newer.name === name) {
+            await this.#record(name, errorText(error));
             throw error;
           }
-          name = newer;
+          drilled = newer;
+          name = newer.name;
         }
       }
     });
@@ -145,11 +164,27 @@ class Drill {
     return { slug: source.slug, archive: name, state, rows, ms, error, notRestored };
   }
 
-  /** Returns the name of the newest archive that the target has of a tenant now. */
-  async #newestOf({ guid }: Tenant): Promise<string | undefined> {
-    const [newest] = await listArchivesOf(this.#target, this.#keys.installation, guid);
+  /** Opens an archive; an unproved one is complete when its code is right. */
+  async #open({ guid }: Tenant, row: ArchiveRow): Promise<OpenedArchive> {
+    const target = this.#target;
+    if (row.bytes !== null) {
+      return openArchive(target, { ...row, size: row.bytes.size, row }, this.#keys);
+    }
 
-    return newest?.name;
+    const stored = await listArchivesOf(target, this.#keys.installation, guid, [row]);
+    const archive = stored.find(({ name }) => name === row.name);
+    if (!archive) throw new ArchiveFault('missing', `${target.description} does not list it`);
+
+    const opened = await openArchive(target, archive, this.#keys);
+    await recogniseArchive(this.#control, target, archive, opened);
+    return opened;
+  }
+
+  /** Returns the newest archive of a tenant now. */
+  async #newestOf({ guid }: Tenant): Promise<ArchiveRow | undefined> {
+    const rows = await readArchiveRowsOf(this.#control, this.#target, [guid]);
+
+    return rows.find(mayBeDrilled);
   }
 
   async #restore({ server }: Tenant, data: ReturnType<typeof archivedData>): Promise<void> {
@@ -164,13 +199,8 @@ class Drill {
     );
   }
 
-  async #record(
-    { guid }: Tenant,
-    name: string,
-    schemaVersion: string | null,
-    fault: string | null,
-  ): Promise<void> {
-    await recordProof(this.#control, { name, tenant: guid, schemaVersion, fault }, 'proved');
+  async #record(name: string, fault: string | null): Promise<void> {
+    await recordProof(this.#control, this.#target, name, fault, 'proved');
   }
 
   /**

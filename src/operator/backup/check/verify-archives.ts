@@ -1,9 +1,10 @@
 import type { Installation } from '../../../control/installation.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
-import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
+import { type Queryable, shareConnection } from '../../../lib/postgres/shared-connection.ts';
 import { type FleetObservers, runFleet } from '../../command/run-fleet.ts';
-import { readListing, type StoredArchive } from '../listing.ts';
-import { listArchivesOf } from '../restore/find-archive.ts';
+import { SealedBytes } from '../archive/archive-bytes.ts';
+import { type ArchiveList, differenceOf, readArchiveList } from '../archive-list.ts';
+import { type ArchiveRow, readArchiveRowsOf, recordProof } from '../archive-rows.ts';
 import { MissingObjectError, type Target } from '../target/target.ts';
 import { requireWriter } from '../writer.ts';
 
@@ -15,7 +16,7 @@ export interface ArchiveCheck {
   slug: string | null;
   bytes: number;
   /** The kind of the fault; null: none was found, or the archive was removed meanwhile. */
-  fault: 'lost' | 'missing' | 'size' | 'unreadable' | null;
+  fault: 'lost' | 'missing' | 'changed' | 'unreadable' | null;
   /** The fault, as the end of a sentence that begins with the archive. */
   message: string | null;
 }
@@ -23,10 +24,9 @@ export interface ArchiveCheck {
 const concurrentReads = 4;
 
 /**
- * Compares archives with the facts of the control database and of the store, without opening
- * them. The last archive of each tenant must be listed, in the size in which it was written.
- * The store must return as many bytes as it lists, with the checksum that it keeps, where it
- * keeps one. This proves neither the contents of the archives nor their writer.
+ * Compares archives with their rows, without opening them: the target must list each in its
+ * size, and return the bytes that were written, by their SHA-256. This proves neither that they
+ * can be restored, nor that the rows are right. Records its findings.
  */
 export async function compareArchives(
   installation: Installation,
@@ -34,122 +34,97 @@ export async function compareArchives(
   tenant: string | undefined,
   observers: FleetObservers<ArchiveCheck>,
 ): Promise<ArchiveCheck[]> {
-  return withListing(installation, target, tenant, async (control, archives, slugs) => {
-    const lost = await findLost(control, archives, tenant);
-    const listed = await runFleet(archives, concurrentReads, observers, async archive => {
-      const check = await compare(target, archive, slugs);
-      const isGone = check.fault === 'missing' && (await isRemoved(control, target, archive));
-      return isGone ? removedCheck(archive, slugs) : check;
-    });
+  return withList(installation, target, tenant, async (control, archives, slugs, list) =>
+    runFleet(archives, concurrentReads, observers, async archive => {
+      const { kind, message } = await compare(target, archive, list);
+      const isAbsent = kind === 'lost' || kind === 'missing';
+      if (isAbsent && (await isRemoved(control, target, archive))) {
+        return removedCheck(archive, slugs);
+      }
+      if (!isAbsent && kind !== 'unreadable') {
+        await recordProof(control, target, archive.name, message, 'checked');
+      }
 
-    for (const check of lost) {
-      observers.onOutcome?.(check);
-    }
-    return [...lost, ...listed];
-  });
+      return checkOf(archive, slugs, kind, message);
+    }),
+  );
 }
 
-async function compare(target: Target, archive: StoredArchive, slugs: ReadonlyMap<string, string>) {
-  try {
-    let bytes = 0;
-    for await (const chunk of await target.read(archive.name)) {
-      bytes += chunk.length;
-    }
-    if (bytes === archive.size) return checkOf(archive, slugs, null, null);
+type Comparison = {
+  readonly kind: ArchiveCheck['fault'];
+  readonly message: string | null;
+};
 
-    return checkOf(
-      archive,
-      slugs,
-      'size',
-      `it has ${bytes} bytes, and the target lists ${archive.size}`,
-    );
+async function compare(
+  target: Target,
+  archive: ArchiveRow,
+  list: ArchiveList,
+): Promise<Comparison> {
+  const object = list.objectOf(archive);
+  const difference = differenceOf(archive, object);
+  if (difference !== undefined) {
+    return { kind: object ? 'changed' : 'lost', message: difference };
+  }
+
+  try {
+    const sealed = new SealedBytes();
+    for await (const chunk of await target.read(archive.name)) {
+      sealed.add(chunk);
+    }
+    const { size, sha256 } = sealed.end();
+    if (size === archive.bytes?.size && sha256 === archive.bytes.sha256) {
+      return { kind: null, message: null };
+    }
+
+    const message = 'its SHA-256 is not that of the bytes that were written';
+    return { kind: 'changed', message };
   } catch (error) {
     const kind = error instanceof MissingObjectError ? 'missing' : 'unreadable';
-    return checkOf(archive, slugs, kind, (error as Error).message);
+    return { kind, message: (error as Error).message };
   }
 }
 
-/**
- * True if an archive was removed since it was listed, by a run at the same time: the target
- * does not list it any more, and it is not the last archive of a tenant.
- */
+/** True if a run at the same time has begun to remove an archive. */
 async function isRemoved(
   control: Queryable,
   target: Target,
-  { name, installation, tenant }: StoredArchive,
+  { name, tenant }: ArchiveRow,
 ): Promise<boolean> {
-  const { rowCount } = await control.query(
-    `select from tenant_databases where archive = $1 and state = 'current'`,
-    [name],
-  );
-  if (rowCount !== 0) return false;
+  const rows = await readArchiveRowsOf(control, target, [tenant]);
 
-  const listed = await listArchivesOf(target, installation, tenant);
-  return listed.every(archive => archive.name !== name);
+  return rows.every(row => row.name !== name || row.state !== 'complete');
 }
 
-function removedCheck(archive: StoredArchive, slugs: ReadonlyMap<string, string>): ArchiveCheck {
+function removedCheck(archive: ArchiveRow, slugs: ReadonlyMap<string, string>): ArchiveCheck {
   return { ...checkOf(archive, slugs, null, 'it was removed meanwhile'), bytes: 0 };
 }
 
-/**
- * Returns the last archives of tenants that the target does not list, or lists in another size.
- */
-async function findLost(
-  control: Queryable,
-  archives: readonly StoredArchive[],
-  tenant: string | undefined,
-): Promise<ArchiveCheck[]> {
-  const { rows } = await control.query<{
-    guid: string;
-    slug: string;
-    archive: string;
-    bytes: number;
-  }>(
-    `select t.guid, t.slug, archive, archive_bytes::float8 as bytes
-       from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
-      where archive is not null and ($1::uuid is null or t.guid = $1) order by slug`,
-    [tenant],
-  );
-  const sizes = new Map(archives.map(({ name, size }) => [name, size]));
-
-  return rows.flatMap(({ guid, slug, archive, bytes }) => {
-    const size = sizes.get(archive);
-    if (size === bytes) return [];
-
-    const message =
-      size === undefined
-        ? 'the target does not list it'
-        : `it has ${size} bytes instead of ${bytes}`;
-    return [
-      { archive, tenant: guid, slug, bytes, fault: size === undefined ? 'lost' : 'size', message },
-    ];
-  });
-}
-
-async function withListing<T>(
+/** Runs `work` on the complete archives, and on the slugs of tenants by their guids. */
+async function withList<T>(
   { controlUrl }: Installation,
   target: Target,
   tenant: string | undefined,
   work: (
     control: Queryable,
-    archives: StoredArchive[],
+    archives: ArchiveRow[],
     slugs: ReadonlyMap<string, string>,
+    list: ArchiveList,
   ) => Promise<T>,
 ): Promise<T> {
-  return withConnection(controlUrl, async control => {
-    const listing = await readListing(control, target, await requireWriter(control, target));
+  return withConnection(controlUrl, async client => {
+    const control = shareConnection(client);
+    const list = await readArchiveList(control, target, await requireWriter(control, target));
     const { rows } = await control.query<{ guid: string; slug: string }>(
       'select guid, slug from tenants',
     );
     const slugs = new Map(rows.map(({ guid, slug }) => [guid, slug]));
 
-    return work(control, tenant === undefined ? listing.all() : listing.of(tenant), slugs);
+    return work(control, tenant === undefined ? list.complete() : list.of(tenant), slugs, list);
   });
 }
 
 function checkOf(
-  { name, tenant, size }: StoredArchive,
+  { name, tenant, bytes }: ArchiveRow,
   slugs: ReadonlyMap<string, string>,
   fault: ArchiveCheck['fault'],
   message: string | null,
@@ -158,7 +133,7 @@ function checkOf(
     archive: name,
     tenant,
     slug: tenant === null ? null : (slugs.get(tenant) ?? null),
-    bytes: size,
+    bytes: bytes?.size ?? 0,
     fault,
     message,
   };

@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { EarlierData } from '../../databases/fill-database.ts';
 import { fillTables, type StoredTable } from '../../databases/fill-tables.ts';
+import { boundsOf } from '../archive/archive-bytes.ts';
 import type { ArchivedTable } from '../archive/archive-documents.ts';
 import { ArchiveFault } from '../archive/archive-fault.ts';
 import {
@@ -12,8 +13,8 @@ import {
   readPieces,
 } from '../archive/open-archive.ts';
 import { readSchemaPages, requireKnownPages } from '../archive/schema-pages.ts';
-import type { ArchiveName } from '../target/archive-name.ts';
 import { MissingObjectError, type Target } from '../target/target.ts';
+import type { StoredArchive } from './find-archive.ts';
 
 /** An archive of a target, every byte of which was checked. */
 export interface OpenedArchive extends CheckedArchive {
@@ -25,17 +26,20 @@ export interface OpenedArchive extends CheckedArchive {
 /**
  * Reads every byte of an archive of a target, and proves that it is the expected one, and that
  * this build makes its schema.
+ * @param maxBytes of its tar, where nothing is recorded of it
  * @throws {ArchiveFault} when it cannot be used
  */
 export async function openArchive(
   target: Target,
-  { name, tenant }: Pick<ArchiveName, 'name' | 'tenant'>,
+  { name, tenant, size, row }: Pick<StoredArchive, 'name' | 'tenant' | 'size' | 'row'>,
   keys: OpenKeys & Pick<ExpectedArchive, 'installation'>,
+  maxBytes?: number,
 ): Promise<OpenedArchive> {
   const kind = tenant === null ? 'control' : 'tenant';
   const expected: ExpectedArchive = { kind, tenant, name, installation: keys.installation };
 
-  const checked = await checkArchive(await readObject(target, name), expected, keys);
+  const bounds = boundsOf(row?.bytes ?? null, size, maxBytes);
+  const checked = await checkArchive(await readObject(target, name), expected, keys, bounds);
   requireKnownPages(await readSchemaPages(kind), checked.header.schema.pages);
 
   return { ...checked, target, name, identities: keys.identities };

@@ -1,24 +1,41 @@
 import type { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
+import { withConnection } from '../../../lib/postgres/connection.ts';
+import { readArchiveRowsOf } from '../archive-rows.ts';
 import { openBackupTarget } from '../target/open-target.ts';
-import { listArchivesOf } from './find-archive.ts';
+import { chooseNewest, listArchivesOf } from './find-archive.ts';
 import { readInstallationId, readTenantKeys, type TenantKeys } from './open-keys.ts';
 import type { FoundArchive } from './restore-archive.ts';
+
+/** The bounds and proofs with which archives are opened. */
+export interface OpeningOptions {
+  /** True: also archives without a proof of their writer. */
+  readonly withoutMac: boolean;
+  /** The largest tar that is read where nothing is recorded of an archive. */
+  readonly maxBytes: number | undefined;
+}
 
 /**
  * Returns the newest archive of each of these tenants, by their guids; those without an archive
  * are not among them.
- * @param withoutMac true: also archives without a proof of their writer
  * @throws {OperatorError} when the target cannot be used
  */
 export async function findNewestArchives(
   installation: Installation,
   tenants: readonly Pick<Tenant, 'guid'>[],
-  withoutMac: boolean,
+  { withoutMac, maxBytes }: OpeningOptions,
 ): Promise<Map<string, FoundArchive>> {
   const target = await openBackupTarget();
   await target.check();
   const id = await readInstallationId(installation);
+  const rows = await withConnection(installation.controlUrl, control =>
+    readArchiveRowsOf(
+      control,
+      target,
+      tenants.map(({ guid }) => guid),
+    ),
+  );
+  const byTenant = Map.groupBy(rows, ({ tenant }) => tenant);
   const found = new Map<string, FoundArchive>();
 
   let keys: Promise<TenantKeys> | undefined;
@@ -28,8 +45,9 @@ export async function findNewestArchives(
   };
 
   for (const { guid } of tenants) {
-    const [archive] = await listArchivesOf(target, id, guid);
-    if (archive) found.set(guid, { target, archive, readKeys });
+    const own = byTenant.get(guid) ?? [];
+    const choice = chooseNewest(own, await listArchivesOf(target, id, guid, own));
+    if (choice) found.set(guid, { ...choice, target, readKeys, maxBytes });
   }
 
   return found;

@@ -1,36 +1,55 @@
 import type { Tenant } from '../../../control/control-entities.ts';
-import type { Installation } from '../../../control/installation.ts';
+import type { ControlAddress, Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { withConnection } from '../../../lib/postgres/connection.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
 import { foreignLeftOut } from '../archive/archive-documents.ts';
 import { ArchiveFault } from '../archive/archive-fault.ts';
-import type { ArchiveName } from '../target/archive-name.ts';
+import { readArchiveRowsOf, recogniseArchive } from '../archive-rows.ts';
 import { openBackupTarget } from '../target/open-target.ts';
 import type { Target } from '../target/target.ts';
-import { archivedData, membersNotRestored, openArchive } from './archived-data.ts';
-import { chooseArchive, listArchivesOf } from './find-archive.ts';
+import {
+  archivedData,
+  membersNotRestored,
+  type OpenedArchive,
+  openArchive,
+} from './archived-data.ts';
+import {
+  type ArchiveChoice,
+  chooseArchive,
+  listArchivesOf,
+  type StoredArchive,
+} from './find-archive.ts';
 import { readInstallationId, readTenantKeys, type TenantKeys } from './open-keys.ts';
 
-/** An archive of a tenant. Finding it needs no identity, so that every host can show a plan. */
-export interface FoundArchive {
+/**
+ * The archives of a tenant, of which one is restored. Finding them needs no identity, so that
+ * every host can show a plan.
+ */
+export interface FoundArchive extends ArchiveChoice {
   readonly target: Target;
-  readonly archive: ArchiveName;
-  /** Reads the keys that open the archive, which only the recovery host has. */
+  /** Reads the keys that open archives, which only the recovery host has. */
   readonly readKeys: () => Promise<TenantKeys>;
+  /** The largest tar that is read where nothing is recorded of an archive. */
+  readonly maxBytes?: number | undefined;
+}
+
+interface FindOptions {
+  /** The slug, as the operator typed it: also an archive without a proof of its writer. */
+  readonly withoutMac?: string | undefined;
+  readonly maxBytes?: number | undefined;
 }
 
 /**
  * Finds an archive of a tenant, without opening it.
  * @param wanted a part of its name; `latest`, or undefined: the newest one
- * @param withoutMac the slug, as the operator typed it: also an archive without a proof of its
- *   writer
  * @throws {OperatorError} when there is none
  */
 export async function findArchive(
   installation: Installation,
   { slug, guid }: Tenant,
   wanted: string | undefined,
-  withoutMac: string | undefined,
+  { withoutMac, maxBytes }: FindOptions = {},
 ): Promise<FoundArchive> {
   if (withoutMac !== undefined && withoutMac !== slug) {
     throw new OperatorError(
@@ -43,10 +62,19 @@ export async function findArchive(
 
   const target = await openBackupTarget();
   await target.check();
-  const archives = await listArchivesOf(target, await readInstallationId(installation), guid);
+  const id = await readInstallationId(installation);
+  const rows = await withConnection(installation.controlUrl, control =>
+    readArchiveRowsOf(control, target, [guid]),
+  );
+  const stored = await listArchivesOf(target, id, guid, rows);
   const readKeys = () => readTenantKeys(installation, withoutMac !== undefined);
 
-  return { target, archive: chooseArchive(archives, slug, wanted), readKeys };
+  const choice = chooseArchive(rows, stored, slug, wanted);
+  // The operator knows where the object comes from, which need not be what was recorded.
+  const { expected } = choice;
+  const trusted = withoutMac === undefined ? expected : { ...expected, row: undefined };
+
+  return { ...choice, expected: trusted, target, readKeys, maxBytes };
 }
 
 interface RestoreOptions {
@@ -57,25 +85,42 @@ interface RestoreOptions {
   readonly destination: string;
   /** True if the error is one of those of many tenants, and so has to be short. */
   readonly isOneOfMany?: boolean;
+  /**
+   * True to restore the newest archive that can be used, and to report the others: the data of
+   * the tenant are lost.
+   */
+  readonly takesEarlier?: boolean;
+  /** Receives the archive that is restored. */
+  readonly onOpened?: (archive: StoredArchive) => void;
   /** Takes a sentence for the operator. */
   readonly warn: (text: string) => void;
 }
 
 /**
  * Runs `restore` on the data of an archive of a tenant, every byte of which is checked before.
- * @throws {OperatorError} that names the archive and the tenant, when it cannot be used; or
- *   when this host opens none
+ * @throws {OperatorError} that names the archive and the tenant, when it cannot be used, or a
+ *   later object cannot; or when this host opens none
  */
 export async function restoreArchive<T>(
+  { controlUrl }: ControlAddress,
   { slug }: Pick<Tenant, 'slug'>,
-  { target, archive, readKeys }: FoundArchive,
-  { destination, isOneOfMany = false, warn }: RestoreOptions,
+  found: FoundArchive,
+  options: RestoreOptions,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<T> {
-  const keys = await readKeys();
+  const { destination, isOneOfMany = false, onOpened = () => {}, warn } = options;
+  const keys = await found.readKeys();
+  let name = found.expected.name;
 
   try {
-    const opened = await openArchive(target, archive, keys);
+    const { archive, opened } = await openNewest(slug, found, keys, options);
+    name = archive.name;
+    onOpened(archive);
+    if (keys.macKeys !== undefined && archive.row?.state !== 'complete') {
+      await withConnection(controlUrl, control =>
+        recogniseArchive(control, found.target, archive, opened),
+      );
+    }
     const restored = await restore(archivedData(opened));
 
     const left = membersNotRestored(opened);
@@ -95,9 +140,7 @@ export async function restoreArchive<T>(
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error;
 
-    const subject = isOneOfMany
-      ? ''
-      : `The archive ${archive.name} of ${slug} cannot be restored: `;
+    const subject = isOneOfMany ? '' : `The archive ${name} of ${slug} cannot be restored: `;
     throw new OperatorError(
       `${subject}${error.message}. Nothing was restored. ${remedyOf(error, slug, destination)}`,
       {
@@ -105,6 +148,53 @@ export async function restoreArchive<T>(
       },
     );
   }
+}
+
+/**
+ * Opens the newest archive that can be used: first the objects that are later than the newest
+ * complete archive, then that one, and with `takesEarlier` the earlier ones.
+ * @throws {ArchiveFault} of the expected archive
+ * @throws {OperatorError} when a later object cannot be used, unless `takesEarlier`
+ */
+async function openNewest(
+  slug: string,
+  { target, expected, later, earlier, maxBytes }: FoundArchive,
+  keys: TenantKeys,
+  { takesEarlier = false, warn }: Pick<RestoreOptions, 'takesEarlier' | 'warn'>,
+): Promise<{ archive: StoredArchive; opened: OpenedArchive }> {
+  // Without a proof of the writer, what is recorded is all that tells an archive from others.
+  const first = keys.macKeys === undefined ? [] : later;
+  let fault: unknown;
+
+  for (const archive of [...first, expected, ...(takesEarlier ? earlier : [])]) {
+    try {
+      return { archive, opened: await openArchive(target, archive, keys, maxBytes) };
+    } catch (error) {
+      if (!(error instanceof ArchiveFault)) throw error;
+      if (archive === expected) fault = error;
+
+      const isLater = archive !== expected && first.includes(archive);
+      if (isLater && error.kind === 'missing') continue;
+      if (!takesEarlier && isLater) throw laterFault(slug, archive, expected, error);
+      if (!takesEarlier) throw error;
+      warn(`The archive ${archive.name} of ${slug} cannot be used: ${error.message}.`);
+    }
+  }
+
+  throw fault;
+}
+
+function laterFault(
+  slug: string,
+  later: StoredArchive,
+  expected: StoredArchive,
+  cause: ArchiveFault,
+): OperatorError {
+  return new OperatorError(
+    `${later.name} is newer than the newest archive of ${slug} that is recorded, and cannot be used: ${cause.message}. ` +
+      `Nothing was restored. Say which is restored: --archive ${expected.name}, or --archive ${later.name}`,
+    { cause },
+  );
 }
 
 function remedyOf({ kind }: ArchiveFault, slug: string, destination: string): string {

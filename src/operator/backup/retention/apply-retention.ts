@@ -9,10 +9,10 @@ import { type FleetObservers, runFleet } from '../../command/run-fleet.ts';
 import { errorText } from '../../command/texts.ts';
 import { withTenantUnchanged } from '../../databases/with-tenant.ts';
 import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
-import { type ArchiveProof, readProofs } from '../archive-rows.ts';
+import { differenceOf } from '../archive-list.ts';
+import { type ArchiveRow, readArchiveRowsOf, readControlTime } from '../archive-rows.ts';
 import { withBackupLock } from '../backup-lock.ts';
 import { type PresentTenant, readPresentTenant } from '../candidates.ts';
-import { type Listing, readControlTime, readListing, type StoredArchive } from '../listing.ts';
 import type { Target } from '../target/target.ts';
 import { requireWriter } from '../writer.ts';
 import { type DueRemoval, type DueTenant, findDueTenants } from './due-tenants.ts';
@@ -82,8 +82,8 @@ class LeftOut extends OperatorError {
 
 /**
  * Removes the activities and audit entries that are older than their tenants keep them. Rows
- * are removed from a tenant only if they are in an archive of its present database that the
- * target lists and a drill has restored, with the present schema, made an hour or more after
+ * are removed from a tenant only if they are in a complete archive of its present database that
+ * the target lists and a drill has restored, with the present schema, made an hour or more after
  * the newest of these rows. A tenant that fails does not affect the others. A run can be killed
  * at any point: the next one goes on.
  * @param target undefined: no archive is asked for
@@ -101,14 +101,8 @@ export async function applyRetention(
   return withBackupLock(installation.controlUrl, 'retention', async control => {
     const now = await readSafeTime(control);
     const tenants = await findDueTenants(installation, control, request.slugs, now);
-    const archives =
-      target && tenants.length > 0
-        ? {
-            listing: await readListing(control, target, await requireWriter(control, target)),
-            proofs: await readProofs(control),
-          }
-        : undefined;
-    const run = new RetentionRun({ installation, control, request, now, archives, observers });
+    if (target && tenants.length > 0) await requireWriter(control, target);
+    const run = new RetentionRun({ installation, control, request, now, target, observers });
     const outcomes = await runFleet(tenants, fleetTasks(request.concurrency), observers, each =>
       run.apply(each),
     );
@@ -132,9 +126,7 @@ interface RunContext {
   /** The time from which ages are counted. */
   readonly now: Date;
   /** Undefined: no archive is asked for. */
-  readonly archives:
-    | { readonly listing: Listing; readonly proofs: ReadonlyMap<string, ArchiveProof> }
-    | undefined;
+  readonly target: Target | undefined;
   readonly observers: FleetObservers<RetentionOutcome>;
 }
 
@@ -205,7 +197,7 @@ class RetentionRun {
 
       const archive = request.withoutArchive
         ? null
-        : this.#findProved(tenant, present, old, facts).name;
+        : (await this.#findProved(tenant, present, old, facts)).name;
       if (!request.confirmed) requireSmallShare(tenant, due, old);
       if (!request.dryRun) await this.#remove(tenant, due, old, archive, client);
       removed.push({
@@ -224,35 +216,41 @@ class RetentionRun {
    * to be removed, at the schema of the database.
    * @throws {LeftOut} when there is none
    */
-  #findProved(
+  async #findProved(
     { guid, slug }: DueTenant,
-    { currentSince }: PresentTenant,
+    { databaseId, epoch }: PresentTenant,
     { newest }: OldRows,
     { schemaVersion }: DatabaseFacts,
-  ): StoredArchive {
-    const { archives } = this.#context;
-    const proofOf = ({ name }: StoredArchive) => archives?.proofs.get(name);
-    const proved = archives?.listing
-      .of(guid)
-      .find(archive => proofOf(archive)?.provedAt != null && proofOf(archive)?.fault === null);
+  ): Promise<ArchiveRow> {
+    const { control, target } = this.#context;
+    const rows = target ? await readArchiveRowsOf(control, target, [guid]) : [];
+    const proved = rows.find(
+      ({ state, provedAt, fault }) => state === 'complete' && provedAt !== null && fault === null,
+    );
     const remedy = `Archive and prove it: bin/backoffice backup run ${slug}, then bin/backoffice backup drill`;
 
-    if (!proved) throw new LeftOut(`no archive of it was restored and compared. ${remedy}`);
+    if (!proved || !target) {
+      throw new LeftOut(`no archive of it was restored and compared. ${remedy}`);
+    }
+    const its = `its newest proved archive of ${proved.time.toISOString()}`;
     if (newest && proved.time.getTime() < newest.getTime() + archiveMarginMs) {
+      throw new LeftOut(`${its} is not an hour younger than the rows that go. ${remedy}`);
+    }
+    if (proved.databaseId !== databaseId || proved.epoch !== epoch) {
       throw new LeftOut(
-        `its newest proved archive of ${proved.time.toISOString()} is not an hour younger than the rows that go. ${remedy}`,
+        `${its} is of another database than it has now, or of before the last command that worked on it. ${remedy}`,
       );
     }
-    if (currentSince && proved.time <= currentSince) {
+    if (proved.schemaVersion !== schemaVersion) {
       throw new LeftOut(
-        `its newest proved archive of ${proved.time.toISOString()} is of another database than it has since ` +
-          `${currentSince.toISOString()}. ${remedy}`,
+        `${its} has another schema than its database, which is at ${schemaVersion}. ${remedy}`,
       );
     }
-    if (proofOf(proved)?.schemaVersion !== schemaVersion) {
-      throw new LeftOut(
-        `its newest proved archive has another schema than its database, which is at ${schemaVersion}. ${remedy}`,
-      );
+
+    const [object] = await Array.fromAsync(target.list(proved.name));
+    const difference = differenceOf(proved, object);
+    if (difference !== undefined) {
+      throw new LeftOut(`${its} is not there any more: ${difference}. ${remedy}`);
     }
 
     return proved;

@@ -28,7 +28,7 @@ export async function recoveryPage({ control, query }: PageRequest): Promise<Con
     ['Newest archive faulty', fault(counts.faulty, 'bad')],
     ['Passed a drill', counts.isProved ? 'some' : state('none', 'warn')],
   )}
-${table('Archives as the last run saw them, the worst first', ages, 'There is no tenant.', [
+${table('Archives in the present target, the worst first', ages, 'There is no tenant.', [
   ['Tenant', ({ slug }) => html`<a href="${recoveryPath(slug)}">${slug}</a>`],
   [
     'State',
@@ -58,7 +58,7 @@ export async function tenantRecoveryPage(request: PageRequest): Promise<ConsoleP
   const { slug = '' } = params;
   const { guid } = await readTenant(control, slug);
   const age = await readArchiveAge(control, guid);
-  const { archives, note } = await listInTarget(control, guid);
+  const { archives, others, note } = await listInTarget(control, guid);
   const at = { slug };
   const moment = readMoment(query('at'));
   const path = recoveryPath(slug);
@@ -95,6 +95,15 @@ ${table(
     ],
   ],
 )}
+${
+  others.length === 0
+    ? html``
+    : table('Objects that do not count', others, '', [
+        ['Name', 'name'],
+        ['State', found => state(found.state, 'warn')],
+        ['Size', found => size(found.size)],
+      ])
+}
 ${await databaseTable(request, slug)}`;
 
   return {

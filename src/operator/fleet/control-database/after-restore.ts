@@ -7,6 +7,7 @@ import { lockSpaces, withLock } from '../../../lib/postgres/advisory-locks.ts';
 import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
 import { activateText } from '../../../sales/webhooks/webhook-queue.ts';
 import { createTenantKey } from '../../../sales/webhooks/webhook-secret.ts';
+import { doubtUnfinished } from '../../backup/archive-rows.ts';
 import { goOnAfter, skippedNumbers } from '../../databases/carry-numbers.ts';
 
 /** Report of the changes to a restored control database. */
@@ -44,9 +45,10 @@ export interface AfterRestoreReport<Replayed> {
  *    suspended or gone become so (`replay`).
  * 6. No fence is left, and no database of a tenant is dropped before an operator says so: a
  *    database that was reserved or condemned then may be the one that the tenant has now.
- * 7. The webhooks of every tenant are served: the first one of a tenant may have been created
+ * 7. An archive that was being written then is unproved: the run may have ended.
+ * 8. The webhooks of every tenant are served: the first one of a tenant may have been created
  *    since.
- * 8. Every process drops its caches.
+ * 9. Every process drops its caches.
  *
  * @param replay applies the revocations of a later state of the control database, if one can be
  *   read
@@ -79,6 +81,7 @@ async function makeSafe<Replayed>(
     `update signing_keys set status = 'disabled', retired_at = coalesce(retired_at, now()) where status <> 'disabled'`,
   );
   await count('delete from tenant_fences');
+  await doubtUnfinished(client);
   // A database that was being made then may be the one that a tenant has now. It is kept until
   // an operator decides, and so is a database that was being dropped.
   await count(

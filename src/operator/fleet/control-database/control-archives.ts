@@ -4,19 +4,22 @@ import { readConfig } from '../../../lib/config/config.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../../lib/postgres/migration-steps.ts';
+import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
 import { ArchiveFault } from '../../backup/archive/archive-fault.ts';
 import { controlMacKeys } from '../../backup/archive/archive-keys.ts';
 import { readIdentities } from '../../backup/archive/identities.ts';
 import type { OpenKeys } from '../../backup/archive/open-archive.ts';
-import { listControlArchives } from '../../backup/lost-control.ts';
+import { restoreList } from '../../backup/archive-rows.ts';
+import { type ControlArchive, listControlArchives } from '../../backup/lost-control.ts';
 import {
   loadArchive,
   type OpenedArchive,
   openArchive,
 } from '../../backup/restore/archived-data.ts';
-import type { ArchiveName } from '../../backup/target/archive-name.ts';
+import type { OpeningOptions } from '../../backup/restore/lost-archives.ts';
+import { type ArchiveName, parseArchiveName } from '../../backup/target/archive-name.ts';
 import { openBackupTarget } from '../../backup/target/open-target.ts';
-import type { Target } from '../../backup/target/target.ts';
+import type { StoredObject, Target } from '../../backup/target/target.ts';
 import { countText } from '../../command/texts.ts';
 import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
 import type { ControlSource } from './control-source.ts';
@@ -25,17 +28,18 @@ import type { ControlSource } from './control-source.ts';
 export interface ControlAccess {
   readonly target: Target;
   readonly keys: OpenKeys;
+  /** The largest tar that is read: the list of archives is lost with the control database. */
+  readonly maxBytes: number | undefined;
 }
 
 /**
  * Opens the target of a lost control database. Nothing of that database is needed: its name,
  * the master key and an identity open its archives.
- * @param withoutMac true: also archives without a proof of their writer
  * @throws {OperatorError} when there is no target, or this host opens no archive
  */
 export async function openControlAccess(
   secrets: SecretBox,
-  withoutMac: boolean,
+  { withoutMac, maxBytes }: OpeningOptions,
 ): Promise<ControlAccess> {
   const target = await openBackupTarget();
   await target.check();
@@ -43,6 +47,7 @@ export async function openControlAccess(
 
   return {
     target,
+    maxBytes,
     keys: { identities, macKeys: withoutMac ? undefined : controlMacKeys(secrets) },
   };
 }
@@ -57,7 +62,7 @@ interface RefusedArchive {
  * The newest archive of the control database that can be used, and the newer ones that cannot.
  */
 export interface NewestControl {
-  readonly newest: (OpenedArchive & ArchiveName) | undefined;
+  readonly newest: (OpenedArchive & ControlArchive) | undefined;
   readonly refused: readonly RefusedArchive[];
 }
 
@@ -66,7 +71,7 @@ export interface NewestControl {
  * key has signed.
  */
 export async function findNewestControl(
-  { target, keys }: ControlAccess,
+  { target, keys, maxBytes }: ControlAccess,
   installation: string,
 ): Promise<NewestControl> {
   const refused: RefusedArchive[] = [];
@@ -74,7 +79,7 @@ export async function findNewestControl(
 
   for (const archive of archives.filter(each => each.installation === installation)) {
     try {
-      const opened = await openArchive(target, archive, { ...keys, installation });
+      const opened = await openArchive(target, archive, { ...keys, installation }, maxBytes);
       return { newest: { ...archive, ...opened }, refused };
     } catch (error) {
       if (!(error instanceof ArchiveFault)) throw error;
@@ -92,7 +97,7 @@ export async function findNewestControl(
 export async function findNamedControl(
   { target }: ControlAccess,
   wanted: string,
-): Promise<ArchiveName> {
+): Promise<ControlArchive> {
   const archives = await listControlArchives(target);
   const [archive, ...others] = archives.filter(({ name }) => name.includes(wanted));
   if (!archive) {
@@ -146,13 +151,15 @@ export async function chooseInstallation(
  * @throws {OperatorError} when it cannot be used
  */
 export async function openNamedControl(
-  { target, keys }: ControlAccess,
-  archive: ArchiveName,
-): Promise<OpenedArchive & ArchiveName> {
+  { target, keys, maxBytes }: ControlAccess,
+  archive: ControlArchive,
+): Promise<OpenedArchive & ControlArchive> {
+  const { installation } = archive;
+
   try {
     return {
       ...archive,
-      ...(await openArchive(target, archive, { ...keys, installation: archive.installation })),
+      ...(await openArchive(target, archive, { ...keys, installation }, maxBytes)),
     };
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error;
@@ -164,7 +171,7 @@ export async function openNamedControl(
 }
 
 /** Returns the control database as an archive has it. */
-export function archivedControl(archive: OpenedArchive & ArchiveName): ControlSource {
+export function archivedControl(archive: OpenedArchive & ControlArchive): ControlSource {
   return {
     description: archive.name,
     at: archive.time,
@@ -174,6 +181,31 @@ export function archivedControl(archive: OpenedArchive & ArchiveName): ControlSo
         settings: canonicalTextSettings,
       });
     },
+  };
+}
+
+/**
+ * Returns the work that brings the list of archives of a restored control database up to date
+ * with the target.
+ * @param at the time of the restored state
+ * @param archive that was restored; undefined: another source was
+ */
+export function listRestorer(
+  { target, keys }: ControlAccess,
+  installation: string,
+  at: Date,
+  archive: (OpenedArchive & ControlArchive) | undefined,
+): (control: Queryable) => Promise<void> {
+  const proved = keys.macKeys === undefined ? undefined : archive;
+
+  return async control => {
+    const objects: (ArchiveName & StoredObject)[] = [];
+    for await (const object of target.list(`${installation}/`)) {
+      const parsed = parseArchiveName(object.name);
+      if (parsed) objects.push({ ...object, ...parsed });
+    }
+
+    await restoreList(control, target, { archive: proved, at, objects });
   };
 }
 

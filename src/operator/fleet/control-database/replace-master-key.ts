@@ -43,7 +43,7 @@ export async function replaceLostMasterKey(
 
     await client.query('delete from signing_keys');
     await client.query('update installation set archive_key = null');
-    await client.query('update tenant_databases set archive = null where archive is not null');
+    await client.query('update archives set counters = null');
     const { rows: webhooks } = await client.query<{ id: string; guid: string }>(
       'select w.id, guid from webhook_tenants w join tenants t on t.id = tenant_id',
     );

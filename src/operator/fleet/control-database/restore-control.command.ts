@@ -1,6 +1,7 @@
 import type { Installation } from '../../../control/installation.ts';
 import { databaseNameOf } from '../../../control/server-urls.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { maxBytesField } from '../../backup/restore/max-bytes.ts';
 import { type Context, defineOperation } from '../../command/operation.ts';
 import { amount, flag, option, type Values } from '../../command/operation-fields.ts';
 import { hasFailed } from '../../command/run-fleet.ts';
@@ -10,7 +11,7 @@ import type { NewestControl } from './control-archives.ts';
 import type { ControlSource } from './control-source.ts';
 import type { LostSecrets } from './replace-master-key.ts';
 import { replayedLines } from './replay.ts';
-import type { RestoredControl } from './restore-control.ts';
+import type { RestoredControl, RestoreSources } from './restore-control.ts';
 
 const fields = {
   archive: option('<name>', 'a part of the name of the archive', {
@@ -34,6 +35,7 @@ const fields = {
       'knows who has written it. Type the name of the database',
     { kind: 'text' },
   ),
+  maxBytes: maxBytesField,
   withoutReplay: option(
     '<name>',
     'with --from: no target or identity can be had, so what was revoked later is valid again. Type the name of the database',
@@ -93,18 +95,21 @@ it continues. Start the service afterwards, with the same MASTER_KEY.`,
     const { endRestore } = await import('./restoring-database.ts');
     const startedAt = performance.now();
 
-    const { source, later, refused, knownUntil } = await choose(installation, chosen);
+    const { source, later, restoreList, refused, knownUntil } = await choose(installation, chosen);
     for (const line of refusedLines(refused)) {
       output.warn(line);
     }
     const isKeyLost = chosen.withoutMac !== undefined;
-    const restored = await restoreControl(installation, { source, later, isKeyLost }, step =>
-      progress.step(step),
+    const restored = await restoreControl(
+      installation,
+      { source, later, restoreList, isKeyLost },
+      step => progress.step(step),
     );
     const span = { from: knownUntil.toISOString(), until: new Date().toISOString() };
     output.part({ ...restored, unknown: span }, () => restoredText(restored));
 
-    const tenants = all ? await restoreTenants(context, concurrency, isKeyLost) : [];
+    const { maxBytes } = chosen;
+    const tenants = all ? await restoreTenants(context, { concurrency, isKeyLost, maxBytes }) : [];
     const failed = tenants.filter(hasFailed).length;
     if (failed === 0) await endRestore(installation);
     const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
@@ -124,16 +129,21 @@ it continues. Start the service afterwards, with the same MASTER_KEY.`,
   },
 });
 
-async function restoreTenants(context: Context, concurrency: number, isKeyLost: boolean) {
+async function restoreTenants(
+  context: Context,
+  options: { concurrency: number; isKeyLost: boolean; maxBytes: number | undefined },
+) {
   const { restoreLostTenants } = await import('../recovery/restore-lost-tenants.ts');
 
-  return restoreLostTenants(context, { concurrency, isKeyLost });
+  return restoreLostTenants(context, options);
 }
 
 interface Choice extends Pick<NewestControl, 'refused'> {
   readonly source: ControlSource;
   /** The newest archive, if the source is older: access that is revoked in it stays revoked. */
   readonly later: ControlSource | undefined;
+  /** Brings the list of archives up to date with the target; undefined: there is no target. */
+  readonly restoreList: RestoreSources['restoreList'];
   /** The time after which no changes are known. */
   readonly knownUntil: Date;
 }
@@ -144,7 +154,14 @@ interface Choice extends Pick<NewestControl, 'refused'> {
  */
 async function choose(
   { controlUrl, secrets }: Installation,
-  { archive, installation, from, withoutMac, withoutReplay }: Omit<Fields, 'all' | 'concurrency'>,
+  {
+    archive,
+    installation,
+    from,
+    withoutMac,
+    maxBytes,
+    withoutReplay,
+  }: Omit<Fields, 'all' | 'concurrency'>,
 ): Promise<Choice> {
   const database = databaseNameOf(controlUrl);
   if ([archive, installation, from].filter(value => value !== undefined).length > 1) {
@@ -164,31 +181,37 @@ async function choose(
   const recovered =
     from === undefined ? undefined : await recoveredControl(parseServerUrl(from), database);
   if (recovered && withoutReplay !== undefined) {
-    return { source: recovered, later: undefined, refused: [], knownUntil: recovered.at };
+    return {
+      source: recovered,
+      later: undefined,
+      restoreList: undefined,
+      refused: [],
+      knownUntil: recovered.at,
+    };
   }
 
   const archives = await import('./control-archives.ts');
-  const access = await archives.openControlAccess(secrets, withoutMac !== undefined);
+  const access = await archives.openControlAccess(secrets, {
+    withoutMac: withoutMac !== undefined,
+    maxBytes,
+  });
   const named =
     archive === undefined ? undefined : await archives.findNamedControl(access, archive);
-  const { newest, refused } = await archives.findNewestControl(
-    access,
-    (recovered ?? named)?.installation ?? (await archives.chooseInstallation(access, installation)),
-  );
+  const id =
+    (recovered ?? named)?.installation ?? (await archives.chooseInstallation(access, installation));
+  const { newest, refused } = await archives.findNewestControl(access, id);
   if (!newest) throw noArchive(access.target.description, refused, recovered?.installation);
 
   const newestSource = archives.archivedControl(newest);
   const isNewest = named === undefined || named.name === newest.name;
-  const source =
-    recovered ??
-    (isNewest
-      ? newestSource
-      : archives.archivedControl(await archives.openNamedControl(access, named)));
+  const restored = isNewest ? newest : await archives.openNamedControl(access, named);
+  const source = recovered ?? archives.archivedControl(restored);
   const isOlder = source.at < newestSource.at;
 
   return {
     source,
     later: isOlder ? newestSource : undefined,
+    restoreList: archives.listRestorer(access, id, source.at, recovered ? undefined : restored),
     refused,
     knownUntil: isOlder ? newestSource.at : source.at,
   };

@@ -3,6 +3,7 @@ import { requireMasterKey } from '../../../control/present-key.ts';
 import { databaseNameOf } from '../../../control/server-urls.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../../lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
+import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
 import { statementsOf } from '../../../lib/postgres/statements.ts';
 import { migrateControl } from '../../schema/migrate-control.ts';
 import { type AfterRestoreReport, afterRestore } from './after-restore.ts';
@@ -34,6 +35,8 @@ export interface RestoreSources {
    * taken away stays away.
    */
   readonly later: ControlSource | undefined;
+  /** Brings the list of archives up to date with the target; undefined: there is no target. */
+  readonly restoreList: ((control: Queryable) => Promise<void>) | undefined;
   /** True when the master key of the source is lost, and `MASTER_KEY` takes its place. */
   readonly isKeyLost: boolean;
 }
@@ -46,6 +49,7 @@ export const controlSteps = [
   'create database for newer changes',
   'load newer changes',
   'end sessions and replace keys',
+  'list archives',
   'mark as ready',
   'remove empty control database',
   'rename',
@@ -96,7 +100,7 @@ export async function restoreControl(
 
 async function restoreAside(
   { controlUrl, secrets }: Installation,
-  { source, later, isKeyLost }: RestoreSources,
+  { source, later, restoreList, isKeyLost }: RestoreSources,
   onStep: OnStep,
 ): Promise<NonNullable<RestoredControl['report']>> {
   onStep('create database');
@@ -119,6 +123,8 @@ async function restoreAside(
     laterState && (client => replay(client, laterState)),
   );
 
+  onStep('list archives');
+  if (restoreList) await withConnection(url, restoreList);
   onStep('mark as ready');
   await markReady(url, source.description);
 

@@ -1,3 +1,4 @@
+import { maxBytesField } from '../../backup/restore/max-bytes.ts';
 import { defineOperation } from '../../command/operation.ts';
 import { argument, option, optionList } from '../../command/operation-fields.ts';
 import { fieldsText } from '../../command/text-table.ts';
@@ -45,6 +46,7 @@ const clone = defineOperation({
     from: fromField,
     until: untilField,
     withoutMac: withoutMacField,
+    maxBytes: maxBytesField,
   },
   effect: 'changes',
   handling: { opensArchives: ({ archive }) => archive !== undefined },
@@ -70,7 +72,8 @@ const clone = defineOperation({
     const clone = (data?: EarlierData) =>
       cloneTenant(installation, createPasswords(), { slug, newSlug, logins }, data);
 
-    const isPresent = Object.values(values).every(value => value === undefined);
+    const { archive, from } = values;
+    const isPresent = archive === undefined && from === undefined;
     const { restored: _, ...facts } = isPresent
       ? { restored: await clone() }
       : await restoreData(

@@ -142,7 +142,7 @@ interface PurgePlan {
    * there, each with the name of the database.
    */
   holds: string[];
-  /** The archives that the last run saw in the target. */
+  /** The number of its archives. */
   archives: number;
 }
 
@@ -160,7 +160,8 @@ export async function planPurge(installation: Installation, slug: string): Promi
   const { guid, id, database, server } = tenant;
   const [counts] = await installation.statements.execute<{ users: number; archives: number }[]>(
     `select (select count(*)::int from users where tenant_id = ?) as users,
-            coalesce((select archives from archive_folders where tenant_guid = ?), 0) as archives`,
+            (select count(*)::int from archives
+              where target = (select backup_target from installation) and tenant_guid = ? and state = 'complete') as archives`,
     [id, guid],
   );
 

@@ -37,8 +37,8 @@ until BACKUP_KEEP removes them.`,
     const plan = await planPurge(installation, slug);
     const holds = plan.holds.length > 0 ? ` With it: ${plan.holds.join(', ')}.` : '';
     const archives = keepArchives
-      ? `Its archives would stay (${countText(plan.archives, 'archive')} at the last run).`
-      : `Its archives would be removed (${countText(plan.archives, 'archive')} at the last run).`;
+      ? `Its archives would stay (${countText(plan.archives, 'archive')}).`
+      : `Its folder in the target would be removed (${countText(plan.archives, 'archive')}).`;
 
     return {
       document: { ...plan, keepsArchives: keepArchives, state: 'planned' },

@@ -48,6 +48,8 @@ export interface ChosenMoment {
   until?: string | undefined;
   /** The slug, as the operator typed it: also an archive without a proof of its writer. */
   withoutMac?: string | undefined;
+  /** The largest tar that is read where nothing is recorded of an archive. */
+  maxBytes?: number | undefined;
   /** True if the new database takes the place of a lost one. */
   lost?: boolean;
 }
@@ -58,6 +60,7 @@ export function requireOneChoice({
   from,
   until,
   withoutMac,
+  maxBytes,
 }: Omit<ChosenMoment, 'lost'>): void {
   if (archive !== undefined && from !== undefined) {
     throw new OperatorError('Give either --archive or --from', { usage: true });
@@ -67,6 +70,9 @@ export function requireOneChoice({
   }
   if (withoutMac !== undefined && archive === undefined) {
     throw new OperatorError('Give --without-mac together with --archive', { usage: true });
+  }
+  if (maxBytes !== undefined && from !== undefined) {
+    throw new OperatorError('Give --max-bytes for an archive', { usage: true });
   }
 }
 
@@ -93,7 +99,7 @@ interface Told {
 export async function chooseData(
   installation: Installation,
   source: Tenant,
-  { archive: id, from, until, withoutMac, lost = false }: ChosenMoment,
+  { archive: id, from, until, withoutMac, maxBytes, lost = false }: ChosenMoment,
   { onStep, warn }: Told,
 ): Promise<ChosenData> {
   requireOneChoice({ archive: id, from, until, withoutMac });
@@ -114,15 +120,18 @@ export async function chooseData(
   }
 
   const { findArchive, restoreArchive } = await import('../../backup/restore/restore-archive.ts');
-  const found = await findArchive(installation, source, id, withoutMac);
-  const { name, time } = found.archive;
+  const found = await findArchive(installation, source, id, { withoutMac, maxBytes });
+  const { name, time } = found.expected;
+  const later = found.later.map(archive => archive.name).join(', ');
+  const before = later === '' ? '' : `, unless a newer object opens: ${later}`;
 
   return {
-    description: `${name} of ${time.toISOString()}`,
+    description: `${name} of ${time.toISOString()}${before}`,
     time,
     use: work => {
       onStep(`loading the archive of ${time.toISOString()}`);
-      return restoreArchive(source, found, { destination: lost ? '--lost' : '', warn }, work);
+      const options = { destination: lost ? '--lost' : '', takesEarlier: lost, warn };
+      return restoreArchive(installation, source, found, options, work);
     },
   };
 }

@@ -2,7 +2,8 @@ import { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
-import { findNewestArchives } from '../../backup/restore/lost-archives.ts';
+import type { StoredArchive } from '../../backup/restore/find-archive.ts';
+import { findNewestArchives, type OpeningOptions } from '../../backup/restore/lost-archives.ts';
 import { readTenantKeys } from '../../backup/restore/open-keys.ts';
 import { type FoundArchive, restoreArchive } from '../../backup/restore/restore-archive.ts';
 import { fleetTasks } from '../../command/fleet-tasks.ts';
@@ -32,6 +33,8 @@ interface Options {
   server?: string | undefined;
   /** True to accept archives without a proof of their writer, too. */
   isKeyLost?: boolean;
+  /** The largest tar that is read where nothing is recorded of an archive. */
+  maxBytes?: number | undefined;
 }
 
 interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal' | 'trace'> {
@@ -46,27 +49,32 @@ interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal' | 'tr
  */
 export async function restoreLostTenants(
   { installation, ...context }: Reporting,
-  { concurrency, server, isKeyLost = false }: Options,
+  { concurrency, server, isKeyLost = false, maxBytes }: Options,
 ): Promise<LostTenant[]> {
-  const lost = await findLost(installation, server, isKeyLost);
+  const lost = await findLost(installation, server, { withoutMac: isKeyLost, maxBytes });
   // Without an identity, all of them would fail with the same sentence.
   if (lost.some(({ found }) => found)) await readTenantKeys(installation, isKeyLost);
 
   const options = {
     destination: '--lost',
     isOneOfMany: true,
+    takesEarlier: true,
     warn: (text: string) => context.output.warn(text),
   };
   const restore = async ({ tenant, found }: Lost): Promise<LostTenant> => {
+    let archive = found?.expected;
     const { ms, error } = await measure(async () => {
       if (!found) throw new OperatorError('it has no archive');
-      return restoreArchive(tenant, found, options, data =>
+      const onOpened = (opened: typeof archive): void => {
+        archive = opened;
+      };
+      return restoreArchive(installation, tenant, found, { ...options, onOpened }, data =>
         restoreDatabase(installation, tenant.slug, data, 'replace'),
       );
     });
 
     return {
-      ...summaryOf({ tenant, found }),
+      ...summaryOf(tenant, archive),
       state: error === null ? 'restored' : 'failed',
       ms,
       error,
@@ -88,11 +96,11 @@ function outcomeText({ slug, state, snapshotAt, ms, error }: LostTenant): string
  * @returns false when one has failed
  */
 export async function restoreLostFleet(
-  { server, concurrency }: Options,
+  { server, concurrency, maxBytes }: Options,
   context: Reporting,
 ): Promise<boolean> {
   const startedAt = performance.now();
-  const tenants = await restoreLostTenants(context, { concurrency, server });
+  const tenants = await restoreLostTenants(context, { concurrency, server, maxBytes });
   const failed = tenants.filter(hasFailed).length;
   const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
   const restored = tenants.length - failed;
@@ -114,20 +122,22 @@ export async function planLostFleet(
   installation: Installation,
   server: string | undefined,
 ): Promise<Plan> {
-  const lost = await findLost(installation, server, false);
+  const lost = await findLost(installation, server, { withoutMac: false, maxBytes: undefined });
   const users = await withConnection(installation.controlUrl, client => readLimitedUsers(client));
   const planned = lost.map(each => ({
-    ...summaryOf(each),
+    ...summaryOf(each.tenant, each.found?.expected),
+    later: each.found?.later.map(({ name }) => name) ?? [],
     withoutEntity: each.found
-      ? withLaterEntity(users.get(each.tenant.id), each.found.archive.time)
+      ? withLaterEntity(users.get(each.tenant.id), each.found.expected.time)
       : [],
   }));
   return {
     document: planned,
     text: () =>
       tableText(
-        planned.map(({ withoutEntity, ...each }) => ({
+        planned.map(({ withoutEntity, later, ...each }) => ({
           ...each,
+          'opened before': later.join(', ') || null,
           'without entity': withoutEntity.join(', ') || null,
         })),
         'No database is lost.',
@@ -143,14 +153,14 @@ interface Lost {
   readonly found: FoundArchive | undefined;
 }
 
-function summaryOf({
-  tenant: { slug },
-  found,
-}: Lost): Pick<LostTenant, 'slug' | 'archive' | 'snapshotAt'> {
+function summaryOf(
+  { slug }: Pick<Tenant, 'slug'>,
+  archive: StoredArchive | undefined,
+): Pick<LostTenant, 'slug' | 'archive' | 'snapshotAt'> {
   return {
     slug,
-    archive: found?.archive.name ?? null,
-    snapshotAt: found?.archive.time.toISOString() ?? null,
+    archive: archive?.name ?? null,
+    snapshotAt: archive?.time.toISOString() ?? null,
   };
 }
 
@@ -161,7 +171,7 @@ function summaryOf({
 async function findLost(
   installation: Installation,
   server: string | undefined,
-  isKeyLost: boolean,
+  opening: OpeningOptions,
 ): Promise<Lost[]> {
   const { control, servers } = installation;
   const em = (await control()).em.fork();
@@ -194,7 +204,7 @@ async function findLost(
     tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName),
   );
   const archives =
-    missing.length > 0 ? await findNewestArchives(installation, missing, isKeyLost) : new Map();
+    missing.length > 0 ? await findNewestArchives(installation, missing, opening) : new Map();
 
   return missing.map(tenant => ({ tenant, found: archives.get(tenant.guid) }));
 }

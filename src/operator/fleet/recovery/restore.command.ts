@@ -1,6 +1,7 @@
 import type { Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
+import { maxBytesField } from '../../backup/restore/max-bytes.ts';
 import { type Context, defineOperation, type Plan } from '../../command/operation.ts';
 import {
   amount,
@@ -29,6 +30,7 @@ const fields = {
   from: fromField,
   until: untilField,
   withoutMac: withoutMacField,
+  maxBytes: maxBytesField,
   lost: flag(
     'the server has lost the database of the tenant: restore it in a new one, and serve it',
     {
